@@ -1,0 +1,69 @@
+# Every target makes .venv by itself, from the lock, with nothing but python3 (3.11 or newer) and make.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+UV     := $(or $(shell command -v uv 2>/dev/null),$(wildcard $(BIN)/uv))
+PYTEST := $(BIN)/python -m pytest
+
+TESTS  ?=
+JOBS   ?= 4
+ARGS   ?=
+
+# One resolution for every platform Perdure runs on; wheels only; no index is named, each machine has its own.
+COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes \
+           --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt replay bench-recovery lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+$(READY): requirements.lock pyproject.toml deploy/venv.sh
+	@deploy/venv.sh $(VENV) requirements.lock .
+	@touch $@
+
+demo: $(READY) ## one request becomes one pull request while you kill the worker (ARGS: options of perdure demo)
+	@$(BIN)/perdure demo $(ARGS)
+
+# Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
+# share a server, on one of them. Worker processes are measured too (tool.coverage.run, patch).
+test: $(READY) ## all tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=4)
+ifeq ($(strip $(TESTS)),)
+	@rm -f .coverage .coverage.*
+	@$(BIN)/python -m coverage run -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
+	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }
+	@echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of lines and branches ($(VENV)/coverage.txt)"
+else
+	@$(PYTEST) -q $(TESTS) $(ARGS)
+endif
+
+check: $(READY) ## format, lint, types, arrows, lock, wheel
+	@echo "format" && $(BIN)/ruff format --quiet --check .
+	@echo "lint"   && $(BIN)/ruff check --quiet .
+	@echo "types"  && $(BIN)/mypy --no-error-summary && $(BIN)/mypy --no-error-summary worker.py starter.py
+	@echo "arrows" && { $(BIN)/lint-imports >$(VENV)/arrows.txt 2>&1 || { cat $(VENV)/arrows.txt; exit 1; }; }
+	@echo "lock and wheel" && $(PYTEST) -q --no-header tests/packaging
+
+fmt: $(READY) ## format the code and fix what can be fixed
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+replay: $(READY) ## replay the kept histories against today's workflows
+	@$(PYTEST) -q tests/replay $(ARGS)
+
+bench-recovery: $(READY) ## from SIGKILL of the worker to the redone turn, and to the next
+	@$(BIN)/python benchmarks/recovery.py $(ARGS)
+
+lock: ## write the lock files from pyproject.toml (ARGS=--upgrade: to the newest versions)
+	@$(if $(UV),,{ echo "error: uv is needed to write the lock; pip install uv" >&2; exit 1; })
+	@$(UV) $(COMPILE) $(ARGS) --group dev -o requirements.lock pyproject.toml
+	@$(UV) $(COMPILE) $(ARGS) --constraints requirements.lock -o requirements-run.lock pyproject.toml
+	@echo "requirements.lock, requirements-run.lock"
+
+clean: ## remove .venv and everything that was made
+	@rm -rf $(VENV) dist build .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,40 @@
+"""One effect each, thin, named after the step. They look before they act and decide nothing about order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from activities.close import Closing
+from activities.commit import Commits
+from activities.open_pull_request import PullRequests
+from activities.prepare import Preparation
+from activities.read import Reading
+from activities.run_tests import Testing
+from activities.turns import Turns
+from perdure.adapters.host.host import Host
+
+Activities = list[Callable[..., Any]]
+
+
+def anywhere(host: Host) -> Activities:
+    """What any host may carry out: queue `perdure`."""
+    return [Preparation(host).prepare, Closing(host).close]
+
+
+def here(host: Host) -> Activities:
+    """What needs the delivery's workspace: this host's own queue."""
+    turns = Turns(host)
+    return [
+        turns.classify,
+        turns.plan,
+        turns.implement,
+        turns.fix_tests,
+        turns.review,
+        turns.fix_review,
+        Commits(host).commit,
+        Testing(host).run_tests,
+        PullRequests(host).open_pull_request,
+        Closing(host).close,
+        Reading(host).read,
+    ]

@@ -1,0 +1,52 @@
+"""Close: give back what a delivery held on this host, and write its receipt. Never the last checkpoint."""
+
+from __future__ import annotations
+
+import logging
+
+from temporalio import activity
+
+from perdure.adapters.git.workspace import Workspace, sweep
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.ports import release
+from perdure.models.errors import WorkspaceLost
+from perdure.models.result import Receipt
+from perdure.models.work import Closed, CloseInput
+
+log = logging.getLogger(__name__)
+
+
+class Closing:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn(name="close")
+    async def close(self, work: CloseInput) -> Closed:
+        """Ports are released and the worktree removed, or kept for a while; a removal that fails is only logged."""
+        try:
+            async with self._host.lease(work.delivery) as (workspace, _):
+                message = await in_thread(self._tidy, workspace, work.keep)
+        except WorkspaceLost as lost:
+            message = lost.what
+        if message:
+            log.warning("%s: %s", work.delivery, message)
+        return await in_thread(self._closed, work.delivery, message)
+
+    def _tidy(self, workspace: Workspace, keep: bool) -> str:
+        release(self._host.home, workspace.delivery)
+        workspace.end()
+        message = "" if keep else workspace.remove()
+        return "; ".join(part for part in (message, *sweep(self._host.home)) if part)
+
+    def _closed(self, delivery: str, message: str) -> Closed:
+        spend = self._host.spend(delivery)
+        twice, cut = spend.repeats()
+        survived = self._host.journal(delivery).receipt()
+        receipt = Receipt(
+            worker_deaths=survived.worker_deaths,
+            turns_redone=survived.turns_redone,
+            replies_paid_twice=twice,
+            replies_cut=cut,
+        )
+        return Closed(receipt=receipt, spend=spend.total(), message=message)

@@ -1,0 +1,60 @@
+"""Commit: a checkpoint's files as one commit on the delivery's branch.
+
+Effect: one commit and the branch pointing at it. Looks first: a child of the parent with the same trailers and tree is
+adopted. Key: delivery, step, attempt, parent.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.forges.body import PREFIX, subject
+from perdure.adapters.git.branch import commit_tree, find_commit
+from perdure.adapters.host.desk import Desk
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.models.ids import branch_name
+from perdure.models.phases import Step
+from perdure.models.work import CommitInput, Committed
+
+
+class Commits:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn(name=Step.COMMIT)
+    async def commit(self, work: CommitInput) -> Committed:
+        """An empty result when nothing differs from the parent. Raises Superseded, WorkspaceLost."""
+        async with self._host.desk(work.delivery, work.policy) as desk:
+            return await in_thread(_commit, desk, work)
+
+
+def _commit(desk: Desk, work: CommitInput) -> Committed:
+    vault, ref = desk.vault, f"refs/heads/{branch_name(work.delivery)}"
+    vault.remove_stale_locks(ref)
+    trailers = {"Perdure-Delivery": work.delivery, "Perdure-Step": f"{work.step}/{work.attempt}"}
+    desk.restore(work.checkpoint)
+    commit, tree = commit_tree(
+        desk.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_message(work, trailers)
+    )
+    if tree == vault.tree_of(work.parent):
+        return Committed(summary="nothing changed")
+    # The branch may already hold this very commit: a worker died before it could say so. Another tree under the same
+    # trailers is a superseded run's (a rewind), and is left behind.
+    tip = vault.read_ref(ref)
+    made = find_commit(vault, ref, work.parent, trailers) if tip else None
+    if made is not None and vault.tree_of(made) == tree:
+        commit = made
+    desk.lease.check()
+    if tip != commit:
+        vault.move_ref(ref, commit, tip)
+    desk.workspace.advance(commit)
+    files, added, deleted = vault.diff_stat(work.parent, commit)
+    summary = f"+{added} −{deleted} in {files} file" + ("s" if files != 1 else "")
+    return Committed(commit=commit, tree=tree, files=files, added=added, deleted=deleted, summary=summary)
+
+
+def _message(work: CommitInput, trailers: dict[str, str]) -> str:
+    kind = work.kind if work.step == Step.IMPLEMENT and work.kind in PREFIX else "bug"
+    lines = "\n".join(f"{name}: {value}" for name, value in trailers.items())
+    return f"{subject(kind, work.subject)}\n\n{lines}\n"

@@ -1,0 +1,251 @@
+"""Prepare: repository, configuration, workspace, setup and preflight, all before a cent is spent.
+
+Effect: a workspace on this host and the delivery's Contract. Looks first: a valid workspace is reused, setup is not run
+twice. Key: the delivery.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from temporalio import activity
+
+from activities.run_tests import test_commit
+from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.git.source import resolve
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace, worktree
+from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.crash import crash_point
+from perdure.adapters.host.desk import Desk
+from perdure.adapters.host.home import Home
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.config import Effective, effective, load_repository_config, with_detected
+from perdure.adapters.project.detect import detect
+from perdure.adapters.project.notes import read_notes
+from perdure.adapters.project.verdict import not_started, verdict
+from perdure.adapters.turn.adopt import turn_of
+from perdure.models.config import seconds
+from perdure.models.contract import Contract
+from perdure.models.crash import CrashPoint
+from perdure.models.errors import InvalidRequest, WorkspaceLost
+from perdure.models.ids import slug
+from perdure.models.phases import AGENTIC, Phase, Step, why_not
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import TestsStatus
+from perdure.models.work import Prepared, PrepareInput, TestVerdict
+
+CONFIG_FILE = "perdure.toml"
+
+
+class Preparation:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn(name=Step.PREPARE)
+    async def prepare(self, work: PrepareInput) -> Prepared:
+        """Raises InvalidRequest, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable."""
+        if work.previous is not None:
+            return await self._again(work, work.previous)
+        now_doing(doing="fetching")
+        vault, contract, settings = await in_thread(self._terms, work.delivery, work.request)
+        contract = await self._placed(vault, contract, settings)
+        policy = await in_thread(vault.put_artifact, work.delivery, contract.model_dump_json().encode())
+        plan = work.request.plan
+        artifact = await in_thread(vault.put_artifact, work.delivery, plan.encode()) if plan else ""
+        crash_point(CrashPoint.DURING_PREPARE)
+        async with self._host.desk(work.delivery, policy) as desk:
+            first = await in_thread(_first_checkpoint, desk)
+            baseline = await self._preflight(desk) if contract.config.test else None
+            await in_thread(desk.restore, first)
+        return self._prepared(contract, policy, artifact, first, baseline)
+
+    async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
+        """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
+        asked_for = work.checkpoint or previous.checkpoint
+        async with self._host.desk(work.delivery, previous.policy) as desk:
+            await in_thread(desk.workspace.begin_again)
+            checkpoint = await in_thread(_newest_whole, desk.vault, asked_for, previous.checkpoint)
+            await in_thread(desk.restore, checkpoint)
+            at = await in_thread(turn_of, desk.vault, checkpoint)
+        damaged = checkpoint != asked_for
+        asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
+        now = {
+            "queue": self._host.home.queue(),
+            "attributes": self._host.attributes,
+            "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
+            "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
+            "fallback": checkpoint if damaged else "",
+            "at": at if damaged else None,
+        }
+        return previous.model_copy(update=now)
+
+    def _terms(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, Effective]:
+        """Fetch, and read the base branch's settings; what the files themselves say comes with the worktree."""
+        target = resolve(request.repository, Path.cwd())
+        vault = Vault.open(self._host.home, target.url)
+        base, base_sha = vault.fetch(request.base)
+        head = base_sha
+        if request.branch is not None:
+            found = vault.fetch_branch(request.branch)
+            if found is None:
+                raise InvalidRequest(f"branch: there is no branch {request.branch}", where=request.repository)
+            head = found
+        settings = self._settings(vault, base, base_sha, request)
+        if problem := why_not(settings.config.delivery.phases, request.branch):
+            raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
+        contract = Contract(
+            delivery=delivery,
+            repository=target.url,
+            request=request.request,
+            base=base,
+            base_sha=base_sha,
+            head=head,
+            branch=request.branch or _branch(settings.config.git.branch, delivery, request.request),
+            config=settings.config,
+            source=request.source or "",
+            origins=settings.origins,
+            grade=self._host.config.sandbox,
+            allow_test_changes=request.allow_test_changes,
+            prompts=_prompts(vault, base_sha),
+        )
+        return vault, contract, settings
+
+    def _settings(self, vault: Vault, base: str, base_sha: str, request: DeliveryRequest) -> Effective:
+        written = vault.show(base_sha, CONFIG_FILE)
+        text = written.decode(errors="replace") if written is not None else None
+        return effective(
+            host=self._host.config,
+            env=os.environ,
+            repository=load_repository_config(text, CONFIG_FILE) if text is not None else None,
+            repository_name=f"{CONFIG_FILE} on {base}",
+            config=load_repository_config(request.config, "--config") if request.config is not None else None,
+            request=request,
+        )
+
+    async def _placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
+        """The terms, complete, with a worktree where nobody else can be writing: a worker that sleeps in the middle of
+        this keeps its directory, and the next one makes another."""
+        home, delivery = self._host.home, contract.delivery
+        generation = await in_thread(_generation, home, delivery)
+        while True:
+            async with self._host.leases.take(delivery, worktree(home, delivery, generation).name) as lease:
+                if lease.proved:
+                    workspace = await in_thread(self._workspace, vault, contract, generation)
+                    lease.check()
+                    return await in_thread(_complete, contract, settings, workspace.path)
+            generation += 1
+
+    def _workspace(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
+        """A valid one is reused if it was made for the same commit; the base may have moved since a failed attempt."""
+        home, delivery, head = self._host.home, contract.delivery, contract.head
+        try:
+            record = Workspace.open(home, delivery).record()
+        except WorkspaceLost:
+            return Workspace.create(home, vault, delivery, head, generation=generation)
+        if record.base_sha != head or record.vault != str(vault.path):
+            return Workspace.create(home, vault, delivery, head, generation=generation)
+        return Workspace.open_or_rebuild(home, vault, delivery, head, generation=generation)[0]
+
+    async def _preflight(self, desk: Desk) -> TestVerdict:
+        """The test commands, once, on the commit the delivery starts from. Raises SetupFailed when one cannot start."""
+        now_doing(doing="testing the base")
+        contract = desk.contract
+        tree = await in_thread(desk.vault.tree_of, contract.head)
+        report = await test_commit(desk, contract.head, tree, "preflight")
+        if (missing := not_started(report)) is not None:
+            raise missing.error(contract.base, f'{CONFIG_FILE} [[test]] "{missing.name}"')
+        return verdict(report)
+
+    def _prepared(
+        self, contract: Contract, policy: str, plan: str, checkpoint: str, baseline: TestVerdict | None
+    ) -> Prepared:
+        config = contract.config
+        return Prepared(
+            queue=self._host.home.queue(),
+            base=contract.base,
+            base_sha=contract.base_sha,
+            head=contract.head,
+            branch=contract.branch,
+            checkpoint=checkpoint,
+            policy=policy,
+            phases=tuple(Phase(phase) for phase in config.delivery.phases),
+            plan=plan,
+            test_fixes=config.limits.test_fixes,
+            review_fixes=config.limits.review_fixes,
+            turns_per_step=config.limits.turns_per_step,
+            time_s=seconds(config.limits.time),
+            budget_usd=config.limits.budget_usd,
+            on_failure=config.delivery.on_failure,
+            allow_untested=config.ship.allow_untested,
+            draft=config.ship.draft,
+            has_tests=bool(config.test),
+            attributes=self._host.attributes,
+            models={str(step): getattr(config.steps, step).model for step in AGENTIC},
+            summary=_summary(contract, baseline),
+        )
+
+
+def _newest_whole(vault: Vault, checkpoint: str, first: str) -> str:
+    """The checkpoint, or the newest one before it below which nothing is missing (holes.md H13).
+
+    `first`, prepare's own, is where to begin when not even the way to it can be read.
+    """
+    whole = vault.newest_whole(checkpoint) or vault.newest_whole(first)
+    if whole is None:
+        raise WorkspaceLost(f"checkpoint {checkpoint[:12]} and all before it are damaged", where=str(vault.path))
+    return whole
+
+
+def _generation(home: Home, delivery: str) -> int:
+    """Of the worktree that the record tells of."""
+    try:
+        return Workspace.open(home, delivery).record().generation
+    except WorkspaceLost:
+        return 0
+
+
+def _complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
+    """The terms with what the repository's own files say: commands nobody wrote down, and notes for agents."""
+    settings = with_detected(settings, detect(tree))
+    notes = read_notes(tree, settings.config.delivery.notes)
+    return contract.model_copy(update={"config": settings.config, "origins": settings.origins, "notes": notes})
+
+
+def _branch(template: str, delivery: str, request: str) -> str:
+    """`[git] branch`: {id} is the delivery, {slug} the first words of the request. InvalidRequest for any other."""
+    try:
+        return template.format(id=delivery, slug=slug(request))
+    except (KeyError, IndexError, ValueError):
+        raise InvalidRequest(
+            f"git.branch: {template!r} has a place that is not known here",
+            where=CONFIG_FILE,
+            fix="use {id} and {slug}",
+        ) from None
+
+
+def _first_checkpoint(desk: Desk) -> str:
+    """The commit the delivery starts from, byte for byte, before anybody has said anything."""
+    desk.lease.check()
+    told = {"format": 1, "delivery": desk.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
+    return checkpoints.snapshot(desk.workspace, parent=None, turn=told, transcript=[], changed=True)
+
+
+def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
+    """The repository's own prompts, from the base branch: an agent's change to them does not count."""
+    found = {str(step): vault.show(base_sha, f".perdure/prompts/{step}.md") for step in AGENTIC}
+    return {step: text.decode(errors="replace") for step, text in found.items() if text is not None}
+
+
+def _summary(contract: Contract, baseline: TestVerdict | None) -> str:
+    setup = " && ".join(contract.config.setup.commands or ())
+    if baseline is None:
+        tests = "no test command"
+    elif baseline.status is TestsStatus.GREEN:
+        green = f"{baseline.passed} tests green" if baseline.passed is not None else baseline.summary
+        tests = f"{green} on {contract.base}"
+    else:
+        tests = f"already red on {contract.base}: {baseline.summary}"
+    return " · ".join(part for part in (setup[:60], tests[:120]) if part)

@@ -1,0 +1,32 @@
+"""Read: logs, diffs and turns for people, in pages, through Temporal alone.
+
+Effect: none. Runs as an activity of its own, so that nothing of it goes into a delivery's history.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.turn.reading import text_of
+from perdure.models.policy import PAGE_CHARS
+from perdure.models.work import Page, ReadInput
+
+
+class Reading:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn(name="read")
+    async def read(self, work: ReadInput) -> Page:
+        """One page. Raises WorkspaceLost when this host knows nothing of the delivery."""
+        return await in_thread(self._read, work)
+
+    def _read(self, work: ReadInput) -> Page:
+        workspace = Workspace.open(self._host.home, work.delivery)
+        text = text_of(workspace.vault, workspace.record(), work)
+        page = text[work.offset : work.offset + PAGE_CHARS]
+        end = work.offset + len(page)
+        return Page(text=page, next=end if end < len(text) else None)

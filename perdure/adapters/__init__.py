@@ -1,0 +1,1 @@
+"""The only code that touches the outside: git, the sandbox, model APIs, forges, this host's disk."""

@@ -1,0 +1,146 @@
+"""One request to the Messages API and its reply, as data that can be hashed, stored and read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.adapters.agents.prices import worst_price
+from perdure.models.ledger import Usage
+
+_CACHED = {"type": "ephemeral"}
+
+_ADAPTIVE = re.compile(r"claude-(?:(?:opus|sonnet)-4-[6-9]|(?:opus|sonnet|haiku|fable|mythos)-5)(?:-\d+)*")
+"""Models that take adaptive thinking; others, and names of gateways, are asked without."""
+
+_NOTHING = {"type": "text", "text": "(no answer)"}
+
+USER_BREAKPOINTS = 2
+"""Previous user messages that are marked, so that many parallel tool results do not push the last mark out of the
+20 blocks the cache looks back (94 % of input read from the cache with one call a turn, 91 % with twelve)."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request; pure data.
+
+    effort    low to max, None for the model's default
+    tools     tool definitions, in a constant order
+    messages  roles alternating, beginning with the user's; without cache marks, as checkpoints hold them
+    schema    JSON schema the answer has to follow, None for free text
+    """
+
+    model: str
+    max_tokens: int
+    effort: str | None
+    system: str
+    tools: tuple[dict[str, Any], ...]
+    messages: tuple[dict[str, Any], ...]
+    schema: dict[str, Any] | None
+
+    def body(self) -> dict[str, Any]:
+        """The arguments of `messages.stream`, equal bytes for equal questions.
+
+        Cache marks, four at most: the system prompt, the last block (the top-level mark) and the ends of the
+        previous user messages. Keys inside messages are sorted, because a transcript that was stored and read
+        again must give the same bytes as one that was not; tools and schema keep their order, which a model follows.
+        """
+        body: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "system": [{"type": "text", "text": self.system, "cache_control": _CACHED}],
+            "messages": self._marked(),
+            "cache_control": _CACHED,
+        }
+        if self.tools:
+            body["tools"] = list(self.tools)
+        if _ADAPTIVE.fullmatch(self.model):
+            body["thinking"] = {"type": "adaptive", "display": "summarized"}
+        output: dict[str, Any] = {}
+        if self.effort is not None:
+            output["effort"] = self.effort
+        if self.schema is not None:
+            output["format"] = {"type": "json_schema", "schema": self.schema}
+        if output:
+            body["output_config"] = output
+        return body
+
+    def key(self) -> str:
+        """SHA-256 of the request, in hex: equal for equal requests, in any process."""
+        return hashlib.sha256(canonical(self.body())).hexdigest()
+
+    def _marked(self) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = [_sendable(message) for message in self.messages]
+        users = [i for i, message in enumerate(messages) if message["role"] == "user"]
+        for i in users[-1 - USER_BREAKPOINTS : -1]:
+            content = messages[i]["content"]
+            messages[i]["content"] = [*content[:-1], {**content[-1], "cache_control": _CACHED}]
+        return messages
+
+
+def upper_bound(question: Question) -> float | None:
+    """The most this request can cost in US dollars; None when the model's price is not known."""
+    size = len(json.dumps(question.body(), ensure_ascii=False).encode("utf-8", "replace"))
+    return worst_price(question.model, size, question.max_tokens)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole reply: what is written down before its tools run.
+
+    message      {"role": "assistant", "content": [blocks as they came]}
+    stop_reason  of the API; never empty, a reply without one is a cut stream
+    model        that answered
+    usage        with its price where that is known
+    request_id   of the API, for its support
+    detail       what the API says about a refusal, or empty
+    """
+
+    message: dict[str, Any]
+    stop_reason: str
+    model: str
+    usage: Usage
+    request_id: str | None = None
+    detail: str = ""
+
+    def to_json(self) -> bytes:
+        """Equal bytes for equal replies; `from_json` gives the reply back."""
+        return canonical(
+            {
+                "message": self.message,
+                "stop_reason": self.stop_reason,
+                "model": self.model,
+                "usage": self.usage.model_dump(mode="json"),
+                "request_id": self.request_id,
+                "detail": self.detail,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Reply:
+        """ValueError or KeyError when these are not the bytes of a reply."""
+        fields = json.loads(data)
+        return cls(
+            message=fields["message"],
+            stop_reason=fields["stop_reason"],
+            model=fields["model"],
+            usage=Usage.model_validate(fields["usage"]),
+            request_id=fields["request_id"],
+            detail=fields["detail"],
+        )
+
+
+def canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _sendable(message: dict[str, Any]) -> dict[str, Any]:
+    """A copy with sorted keys that the API takes: it refuses empty texts and empty messages that it sent itself."""
+    content = message["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    kept = [block for block in blocks if block.get("type") != "text" or block["text"].strip()]
+    clean: list[dict[str, Any]] = json.loads(canonical(kept or [_NOTHING]))
+    return {"role": message["role"], "content": clean}

@@ -1,0 +1,57 @@
+"""Small rules for text that models write and people read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+
+SECRET_CHARS = 8
+"""Values this short are not looked for: a "secret" like `test` would black out half of every output."""
+
+_MARKDOWN = re.compile(r"^(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|\*\*|`+")
+
+
+def one_line(text: str, limit: int) -> str:
+    """The first line with words in it, without Markdown and control characters, at most `limit` characters."""
+    for line in text.splitlines():
+        plain = _MARKDOWN.sub("", _visible(line).strip()).strip()
+        if any(c.isalnum() for c in plain):
+            return shortened(" ".join(plain.split()), limit)
+    return ""
+
+
+def plain(text: str, limit: int) -> str:
+    """All of a text on one line: blanks and line ends folded, control characters left out, cut at `limit`."""
+    return shortened(" ".join(_visible(text).split()), limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def _visible(text: str) -> str:
+    """Without control characters, and without the format characters that can reverse a line on a terminal."""
+    return "".join(c if c == " " or unicodedata.category(c)[0] not in "CZ" else " " for c in text)
+
+
+def middle_out(text: str, limit: int) -> str:
+    """At most about `limit` characters: a third from the beginning, the rest from the end, the gap named."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit // 3, limit - limit // 3
+    return f"{text[:head]}\n[… {len(text) - limit} characters left out …]\n{text[-tail:]}"
+
+
+def framed(name: str, text: str) -> str:
+    """Text of others, marked as data: the mark is a hash of the text, so the text cannot contain its own end."""
+    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f'<data name="{plain(name, 200)}" mark="{mark}">\n{text}\n</data mark="{mark}">'
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """`text` without these values; ones of at most SECRET_CHARS characters stay."""
+    for secret in sorted({s for s in secrets if len(s) > SECRET_CHARS}, key=len, reverse=True):
+        text = text.replace(secret, "[redacted]")
+    return text

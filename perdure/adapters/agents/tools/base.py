@@ -1,0 +1,96 @@
+"""What a tool is, and what it works with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from perdure.adapters.agents.schema import closed
+from perdure.adapters.agents.tools.paths import ToolError
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.models.base import Written
+from perdure.models.phases import READ_ONLY, Step
+
+
+def _nothing() -> None: ...
+
+
+def _no_hint(output: str, exit_code: int | None) -> str | None:
+    return None
+
+
+@dataclass
+class Toolbox:
+    """What the tools of one turn work with.
+
+    worktree    the only directory they touch
+    log_dir     where whole outputs of commands are kept, one file a call
+    read_files  version of every file the conversation has read or written, by relative path: see
+                conversation.toolbox_memory; tools add to it
+    check       called before every tool; raises Superseded when this attempt has lost the worktree
+    on_spawn    called once a sandboxed command has been started
+    git_dir, env, lock, writable, shared   as in perdure.adapters.sandbox.base.Command
+    missing     says why a command was not found inside the sandbox, from its output and exit code
+    """
+
+    worktree: Path
+    sandbox: Sandbox
+    log_dir: Path
+    check: Callable[[], None]
+    read_files: dict[str, str] = field(default_factory=dict)
+    on_spawn: Callable[[], None] = _nothing
+    git_dir: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    lock: Path | None = None
+    writable: bool = True
+    shared: tuple[str, ...] = ()
+    missing: Callable[[str, int | None], str | None] = _no_hint
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call: `id` as the API gave it, `step` it was made in."""
+
+    id: str
+    step: Step
+    box: Toolbox
+
+    @property
+    def writable(self) -> bool:
+        return self.box.writable and self.step not in READ_ONLY
+
+
+I = TypeVar("I", bound=Written)  # noqa: E741  the input of a tool
+
+
+@dataclass(frozen=True)
+class Tool(Generic[I]):
+    """`run` gets a validated input and returns the text of the result; ToolError is the model's to mend."""
+
+    name: str
+    description: str
+    input: type[I]
+    run: Callable[[I, Call], Awaitable[str]]
+
+    def definition(self) -> dict[str, Any]:
+        """As the Messages API takes it."""
+        return {"name": self.name, "description": self.description, "input_schema": closed(self.input)}
+
+    async def call(self, raw: object, call: Call) -> str:
+        """ToolError when `raw` is not an input of this tool."""
+        try:
+            given = self.input.model_validate(raw)
+        except ValidationError as error:
+            raise ToolError(f"{self.name} was called wrongly: {problems(error)}") from None
+        return await self.run(given, call)
+
+
+def problems(error: ValidationError, most: int = 5) -> str:
+    """The first few problems of a validation error on one line, each with its field; no values: they may be long."""
+    found = error.errors(include_input=False, include_url=False)
+    lines = [f"{'.'.join(str(p) for p in e['loc']) or 'input'}: {e['msg']}" for e in found[:most]]
+    return "; ".join([*lines, f"and {len(found) - most} more"] if len(found) > most else lines)

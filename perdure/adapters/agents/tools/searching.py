@@ -1,0 +1,74 @@
+"""Starts the search program and reads its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.agents.tools import search
+from perdure.adapters.agents.tools.base import Call
+from perdure.adapters.agents.tools.paths import ToolError, inside
+from perdure.adapters.host.threads import in_thread
+from perdure.models.policy import SEARCH_FILE_BYTES, SEARCH_FILES, SEARCH_LINE_CHARS, SEARCH_RESULTS, SEARCH_S
+
+
+async def search_files(call: Call, under: str, **wanted: Any) -> str:
+    """The results as text, one a line, with what was left out; ToolError for a bad pattern or one without end.
+
+    `wanted` is what differs between grep and glob, as in perdure.adapters.agents.tools.search.
+    """
+    root, shown = await in_thread(_place, call.box.worktree, under)
+    request = {
+        "root": root,
+        "under": shown,
+        "parent": os.getpid(),
+        "seconds": math.ceil(SEARCH_S),
+        "max_files": SEARCH_FILES,
+        "max_bytes": SEARCH_FILE_BYTES,
+        "max_results": SEARCH_RESULTS,
+        "max_chars": SEARCH_LINE_CHARS,
+        **wanted,
+    }
+    answer = json.loads(await _run(json.dumps(request).encode()))
+    if "error" in answer:
+        raise ToolError(answer["error"])
+    lines: list[str] = answer["lines"]
+    if answer["more"]:
+        lines.append(f"[more than {SEARCH_RESULTS} results: narrow the search]")
+    if answer["skipped"]:
+        lines.append(f"[{answer['skipped']} files over {SEARCH_FILE_BYTES} bytes not searched]")
+    return "\n".join(lines) or "no matches"
+
+
+def _place(worktree: Path, under: str) -> tuple[str, str]:
+    path, shown = inside(worktree, under)
+    if not path.exists():
+        raise ToolError(f"{shown}: no such file or directory")
+    return os.path.realpath(worktree), shown
+
+
+async def _run(request: bytes) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", str(Path(search.__file__)),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        env={}, cwd="/", start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(SEARCH_S):
+            answer, _ = await process.communicate(request)
+    except TimeoutError:
+        answer = b""
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await asyncio.shield(process.wait())
+    if not answer:
+        raise ToolError(f"the search did not end within {SEARCH_S:.0f} s: use a simpler pattern or a smaller path")
+    return answer

@@ -1,0 +1,174 @@
+"""Pull requests in a bare repository, for origins that are a path or `file://`.
+
+`refs/pull/<n>/head` is the proposed commit; `refs/pull/<n>/record` a commit whose tree holds pull.json (number, title,
+head, base, state, draft, delivery) and body.md. Take one with `git fetch <path> refs/pull/<n>/head`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from perdure.adapters.forges.base import Proposal
+from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.git.locks import LockBusy, locked
+from perdure.adapters.git.objects import Entry, ObjectStore
+from perdure.adapters.git.repository import ABSENT, Repository
+from perdure.models.base import Published
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.models.result import PullRequest
+
+_LOCK_TIMEOUT_S = 30.0
+
+
+class LocalPull(Published):
+    """A pull request as it is stored in pull.json; `state` there is `open` or `closed`."""
+
+    number: int
+    title: str
+    head: str
+    base: str
+    state: str = "open"
+    draft: bool = False
+    delivery: str = ""
+
+
+@dataclass(frozen=True)
+class PullDetails:
+    """What `show` answers. `state` is open, merged (the head is in the base) or closed; `take` a command to paste."""
+
+    pull: LocalPull
+    state: str
+    url: str
+    head_sha: str
+    body: str
+    take: str
+
+
+class LocalForge:
+    """The forge of a local repository. Errors: ForgeRefused, ForgeUnavailable (the path is not there)."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(url)
+
+    def find(self, head: str) -> PullRequest | None:
+        """The open pull request of a head branch, the oldest when there are several."""
+        found = self._open_of(self._repository(), head)
+        return self._published(found) if found else None
+
+    def create(self, proposal: Proposal) -> PullRequest:
+        """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
+        repository = self._repository()
+        if not repository.has(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:
+            raise ForgeRefused(f"the branch {proposal.head} is not there", where=str(self._path), fix="push it first")
+        if repository.read_ref(f"refs/heads/{proposal.base}") is None:
+            raise ForgeRefused(f"the base branch {proposal.base} is not there", where=str(self._path))
+        with self._alone(repository) as held:
+            existing = self._open_of(repository, proposal.head)
+            number = existing.number if existing else max(self._numbers(repository), default=0) + 1
+            pull = LocalPull(
+                number=number,
+                title=proposal.title,
+                head=proposal.head,
+                base=proposal.base,
+                draft=proposal.draft,
+                delivery=proposal.delivery,
+            )
+            self._write(repository, pull, proposal, held)
+        return self._published(pull)
+
+    def list(self) -> list[tuple[PullRequest, str]]:
+        """All pull requests by number, with their states."""
+        repository = self._repository()
+        pulls = [_read(repository, number) for number in sorted(self._numbers(repository))]
+        return [(self._published(pull), _state(repository, pull)) for pull in pulls]
+
+    def show(self, number: int) -> PullDetails:
+        """Raises ForgeRefused when there is no such pull request."""
+        repository = self._repository()
+        pull = _read(repository, number)
+        return PullDetails(
+            pull=pull,
+            state=_state(repository, pull),
+            url=self._published(pull).url,
+            head_sha=repository.read_ref(_head(number)) or "",
+            body=(repository.show(_record(number), "body.md") or b"").decode(errors="replace"),
+            take=f"git fetch {self._path} {_head(number)} && git checkout FETCH_HEAD",
+        )
+
+    def _repository(self) -> Repository:
+        try:
+            return Repository(Path(Git(cwd=self._path, as_owner=True).text("rev-parse", "--absolute-git-dir")))
+        except (GitError, OSError) as error:
+            raise ForgeUnavailable("the repository is not there", where=str(self._path)) from error
+
+    @contextmanager
+    def _alone(self, repository: Repository) -> Iterator[int]:
+        """Look and create without anybody between: one pull request a head, one number a pull request."""
+        try:
+            with locked(repository.path / "perdure-pulls.lock", _LOCK_TIMEOUT_S) as held:
+                yield held
+        except LockBusy as error:
+            raise ForgeUnavailable(error.what, where=error.where) from error
+        except PermissionError as error:
+            raise ForgeRefused("the repository may not be written to", where=str(self._path)) from error
+
+    def _numbers(self, repository: Repository) -> set[int]:
+        return {int(ref.split("/")[2]) for ref in repository.refs("refs/pull/") if re.fullmatch(_record(r"\d+"), ref)}
+
+    def _open_of(self, repository: Repository, head: str) -> LocalPull | None:
+        pulls = (_read(repository, number) for number in sorted(self._numbers(repository)))
+        return next((p for p in pulls if p.head == head and _state(repository, p) == "open"), None)
+
+    def _write(self, repository: Repository, pull: LocalPull, proposal: Proposal, held: int) -> None:
+        """The record and the head in one transaction, each only if it is where it was seen."""
+        objects = ObjectStore(repository.path / "objects")
+        files = {"pull.json": pull.model_dump_json(indent=1) + "\n", "body.md": proposal.body}
+        tree = objects.tree(Entry(name, objects.blob(text.encode(errors="replace"))) for name, text in files.items())
+        before, head_before = repository.read_ref(_record(pull.number)), repository.read_ref(_head(pull.number))
+        record = objects.commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
+        moves = [
+            f"update {_head(pull.number)} {proposal.head_sha} {head_before or ABSENT}",
+            f"update {_record(pull.number)} {record} {before or ABSENT}",
+        ]
+        for ref in (_head(pull.number), _record(pull.number)):
+            repository.remove_stale_locks(ref)  # alone here: whoever made one is dead
+        try:
+            repository.git.run("update-ref", "--stdin", stdin=("\n".join(moves) + "\n").encode(), hold=(held,))
+        except GitError as error:
+            raise ForgeUnavailable("the pull request could not be written", where=error.stderr) from error
+
+    def _published(self, pull: LocalPull) -> PullRequest:
+        return PullRequest(
+            number=pull.number, url=f"{self._path}#pull/{pull.number}", title=pull.title, draft=pull.draft
+        )
+
+
+def _head(number: int | str) -> str:
+    return f"refs/pull/{number}/head"
+
+
+def _record(number: int | str) -> str:
+    return f"refs/pull/{number}/record"
+
+
+def _read(repository: Repository, number: int) -> LocalPull:
+    stored = repository.show(_record(number), "pull.json")
+    if stored is None:
+        raise ForgeRefused(
+            f"there is no pull request {number}", where=str(repository.path), fix="perdure pulls list shows all"
+        )
+    return LocalPull.model_validate(json.loads(stored))
+
+
+def _state(repository: Repository, pull: LocalPull) -> str:
+    if pull.state != "open":
+        return pull.state
+    base = repository.read_ref(f"refs/heads/{pull.base}")
+    return "merged" if base and repository.is_ancestor(_head(pull.number), base) else "open"

@@ -1,0 +1,121 @@
+"""What leaves the vault: commits on the delivery's branch, clean checkouts of them, and the push."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.adapters.git.checkpoint import is_at, restore, worktree_tree
+from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.remote import remote_failure, remote_heads
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.crash import crash_point
+from perdure.models.crash import CrashPoint
+from perdure.models.errors import ForgeRefused
+
+
+def commit_tree(workspace: Workspace, *, checkpoint: str, parent: str, message: str) -> tuple[str, str]:
+    """Commit a checkpoint's files onto `parent` and return (commit, tree); the commit is empty when nothing changed.
+
+    `parent` is the workspace's base commit or a commit made here before. The worktree is brought to the checkpoint if
+    it is not there. Unlike a checkpoint, a commit holds the repository's own normal forms (line endings by
+    .gitattributes; filters are not run). No ref is moved.
+    """
+    if not is_at(workspace, checkpoint):
+        restore(workspace, checkpoint)
+    record, vault = workspace.record(), workspace.vault
+    index = workspace.private / "commit.index"
+    git = Git(vault.path, workspace.path, vault.path, index)
+    with workspace.alone() as held:
+        for left in (index, index.with_name(f"{index.name}.lock")):
+            left.unlink(missing_ok=True)
+        git.run("read-tree", record.base_sha, hold=(held,))
+        _stage(git, record.exact_base, worktree_tree(vault, checkpoint), held)
+        tree = git.text("write-tree")
+        if tree == vault.tree_of(parent):
+            return "", tree
+        crash_point(CrashPoint.INSIDE_COMMIT)
+        made = git.run("commit-tree", tree, "-p", parent, "-F", "-", stdin=message.encode(errors="replace"))
+    return made.text, tree
+
+
+def _stage(git: Git, before: str, after: str, held: int) -> None:
+    """Put what differs byte for byte, and nothing else, into the index.
+
+    A repository whose files never took the form their attributes ask for would otherwise see all of them changed.
+    """
+    listed = git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", before, after).stdout.split(b"\0")[:-1]
+    status = dict(zip(listed[1::2], listed[::2], strict=True))
+    for option, wanted in (("--force-remove", True), ("--add", False)):
+        paths = b"".join(path + b"\0" for path, how in status.items() if (how == b"D") is wanted)
+        git.run("update-index", "--replace", option, "-z", "--stdin", stdin=paths, hold=(held,))
+
+
+def find_commit(vault: Vault, branch_ref: str, parent: str, trailers: Mapping[str, str]) -> str | None:
+    """The commit on a branch whose parent is `parent` and that carries all these trailers: made by a killed attempt."""
+    tip = vault.read_ref(branch_ref)
+    child = vault.first_parent_child(parent, tip) if tip else None
+    if child is None:
+        return None
+    written = vault.git.text("log", "-1", "--format=%(trailers:only,unfold)", "--end-of-options", child)
+    found = {tuple(line.split(": ", 1)) for line in written.splitlines()}
+    return child if set(trailers.items()) <= found else None
+
+
+def export(vault: Vault, commit: str, into: Path, *, like: Workspace | None = None) -> None:
+    """Check a commit out into a new directory, as a clone would have it (filters are not run).
+
+    `like`: give it that worktree's `.git` file, so that git works inside where it is mounted at the worktree's path.
+    """
+    into.mkdir(parents=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".export-", dir=into.parent))
+    try:
+        git = Git(vault.path, into, vault.path, scratch / "index")
+        git.run("read-tree", "--reset", "-u", "--end-of-options", commit)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if like is not None:
+        (into / ".git").write_text(f"gitdir: {like.record().admin}\n")
+
+
+def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) -> None:
+    """Push a commit to `url` as `branch`, which must be at `expected` (None: must not exist) or already at `sha`.
+
+    Raises ForgeRefused (a foreign branch, a name in the way, a protected branch, no permission), ForgeUnavailable.
+    """
+    target = f"refs/heads/{branch}"
+    lease = f"--force-with-lease={target}:{expected or ''}"
+    try:
+        vault.git.owner().run("push", "--porcelain", "--no-verify", lease, "--", url, f"{sha}:{target}")
+    except GitError as error:
+        if error.returncode != 1:
+            raise remote_failure(url, error) from error
+        heads = remote_heads(url).branches  # git could talk to the remote: it said no
+        if heads.get(branch) == sha:
+            return
+        raise _refusal(url, branch, expected, heads, error) from error
+
+
+def _refusal(url: str, branch: str, expected: str | None, heads: Mapping[str, str], error: GitError) -> ForgeRefused:
+    where = f"{redact(url)} {branch}"
+    in_the_way = next((head for head in heads if f"{branch}/".startswith(f"{head}/") and head != branch), None)
+    in_the_way = in_the_way or next((head for head in heads if head.startswith(f"{branch}/")), None)
+    if in_the_way:
+        return ForgeRefused(
+            f"the remote has a branch {in_the_way}, so that {branch} cannot exist beside it",
+            where=where,
+            fix=f"rename {in_the_way} on the remote, or set [git] branch to another name",
+        )
+    if heads.get(branch) != expected:
+        return ForgeRefused(
+            f"the remote's branch {branch} holds commits that Perdure did not make",
+            where=where,
+            fix="rename or delete that branch, or set [git] branch to another name",
+        )
+    said = [line.removeprefix("remote: ") for line in error.stderr.splitlines() if line.startswith("remote: ")]
+    return ForgeRefused(
+        f"the remote does not take the branch {branch}: {said[0].strip() if said else error.what}", where=where
+    )

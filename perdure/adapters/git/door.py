@@ -1,0 +1,198 @@
+"""The one door to git: GitPython's `execute`, with nothing left to chance in its environment or configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import git
+
+from perdure.models import policy
+from perdure.models.errors import PerdureError
+
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "Perdure",
+    "GIT_AUTHOR_EMAIL": "perdure@localhost",
+    "GIT_COMMITTER_NAME": "Perdure",
+    "GIT_COMMITTER_EMAIL": "perdure@localhost",
+}
+
+SETTINGS = (
+    "core.fsmonitor=false",  # a program, started by `status` and `add`
+    "core.hooksPath=/dev/null",
+    "core.excludesFile=/dev/null",  # their default lies below $XDG_CONFIG_HOME, whatever GIT_CONFIG_GLOBAL says
+    "core.attributesFile=/dev/null",
+    "core.fsync=all",  # git syncs no loose object by default (holes.md H13)
+    "core.fsyncMethod=fsync",
+    "core.filesRefLockTimeout=1000",  # ms; the default of 100 is short on a busy host
+    "core.safecrlf=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.ext.allow=never",  # a remote that is a command line, also through url.<base>.insteadOf
+    "commit.gpgSign=false",
+    "push.gpgSign=false",
+    "push.followTags=false",
+    "push.recurseSubmodules=no",
+    "submodule.recurse=false",
+    "color.ui=false",
+    "advice.detachedHead=false",
+)
+
+_LOCAL_NAMES = frozenset({"PATH", "TMPDIR", "LD_LIBRARY_PATH"})
+_OWNER_NAMES = _LOCAL_NAMES | {
+    *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GNUPGHOME"),
+    *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "KRB5CCNAME", "KRB5_CONFIG"),
+    *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GH_TOKEN", "GH_HOST", "GITHUB_TOKEN", "GITLAB_TOKEN"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+}
+"""What credential helpers and ssh need; the model's key is not among it."""
+
+_USERINFO = re.compile(r"(?<=://)[^/\s@']*@")
+_TOKEN = re.compile(r"(?i)\b((?:access_|private_|job_)?token|password)=[^&\s']+")
+_STDERR_LINES = 20
+
+
+def redact(text: str) -> str:
+    """A text without the credentials that URLs in it carry. `ssh://git@host` keeps its well-known name."""
+    text = _USERINFO.sub(lambda found: found[0] if found[0] == "git@" else "***@", text)
+    return _TOKEN.sub(r"\1=***", text)
+
+
+class GitError(PerdureError):
+    """A git command that failed. `stderr`: its last lines, redacted; `returncode` is None after a timeout."""
+
+    def __init__(self, args: Sequence[str], returncode: int | None, stderr: str) -> None:
+        self.command = tuple(redact(arg) for arg in args)
+        self.returncode = returncode
+        self.stderr = redact("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
+        how = "took too long and was ended" if returncode is None else f"failed with exit code {returncode}"
+        last = self.stderr.splitlines()[-1] if self.stderr else "it said nothing"
+        super().__init__(f"git {self.command[0] if args else ''} {how}: {last}", where=" ".join(("git", *self.command)))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a git command answered: stdout as bytes (names are bytes to git), stderr as text."""
+
+    returncode: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """stdout without the final newline; bytes that are not UTF-8 survive a round trip through the file system."""
+        return os.fsdecode(self.stdout).removesuffix("\n")
+
+    @property
+    def names(self) -> list[str]:
+        """stdout of a `-z` command, split."""
+        return [os.fsdecode(name) for name in self.stdout.split(b"\0") if name]
+
+
+@dataclass(frozen=True)
+class Git:
+    """Git for one repository, everything pinned; safe to share between threads, for it holds no state.
+
+    git_dir     None only for commands that need no repository (`ls-remote`) or look for the user's (`as_owner`)
+    as_owner    run with the configuration, credentials and proxies of the person who owns this process: needed to
+                reach their remote. It is safe because no file of it can be written from a sandbox: the repository
+                is the vault or the person's own, the worktree is not looked at, and SETTINGS still win over it.
+    settings    more `-c` settings
+    """
+
+    git_dir: Path | None = None
+    work_tree: Path | None = None
+    common_dir: Path | None = None
+    index: Path | None = None
+    objects: Path | None = None
+    cwd: Path | None = None
+    as_owner: bool = False
+    settings: tuple[str, ...] = ()
+
+    def owner(self) -> Git:
+        """The same repository, with the owner's credentials."""
+        return replace(self, as_owner=True)
+
+    def text(self, *args: str) -> str:
+        """stdout of a command that must succeed, as text."""
+        return self.run(*args).text
+
+    def run(
+        self,
+        *args: str,
+        stdin: bytes | None = None,
+        ok: Sequence[int] = (0,),
+        env: Mapping[str, str] | None = None,
+        hold: Sequence[int] = (),
+        timeout_s: float = policy.GIT_TIMEOUT_S,
+    ) -> Output:
+        """Run one git command to its end.
+
+        `hold`: descriptors of locks the child shares, so that they stay taken while it lives, even when we do not.
+        Raises GitError for an exit code outside `ok` and after `timeout_s`, when its whole process group is killed.
+        """
+        pinned = self._environment() | dict(env or {})
+        allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES
+        # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, secrets included.
+        surplus = os.environ.keys() - allowed - pinned.keys()
+        unset = [f"--unset={name}" for name in sorted(surplus) if "=" not in name]
+        settings = [part for setting in (*SETTINGS, *self.settings) for part in ("-c", setting)]
+        directory = self.cwd or self.work_tree or self.git_dir or Path("/")
+        if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
+            raise GitError(args, 128, f"fatal: cannot work in {directory}")
+        started = git.Git(directory).execute(
+            ["env", *unset, "git", *settings, *args],
+            istream=cast("Any", subprocess.DEVNULL if stdin is None else subprocess.PIPE),
+            as_process=True,
+            env=pinned,
+            start_new_session=True,  # a process group of its own to kill, and no terminal to ask questions on
+            umask=0o022,  # what git checks out has the same modes on every host
+            pass_fds=tuple(hold),
+        )
+        process = cast("subprocess.Popen[bytes]", cast("Any", started).proc)
+        try:
+            out, err = process.communicate(stdin, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            raise GitError(args, None, f"no end after {timeout_s:g} s") from None
+        except BaseException:
+            _kill(process)
+            raise
+        stderr = err.decode(errors="replace")
+        if process.returncode not in ok:
+            raise GitError(args, process.returncode, stderr)
+        return Output(process.returncode, out, stderr)
+
+    def _environment(self) -> dict[str, str]:
+        pinned = IDENTITY | {
+            "LC_ALL": "C",
+            "LANGUAGE": "C",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_ATTR_NOSYSTEM": "1",
+        }
+        if not self.as_owner:
+            pinned |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        paths = {
+            "GIT_DIR": self.git_dir,
+            "GIT_COMMON_DIR": self.common_dir or self.git_dir,
+            "GIT_WORK_TREE": self.work_tree,
+            "GIT_INDEX_FILE": self.index,
+            "GIT_OBJECT_DIRECTORY": self.objects,
+        }
+        return pinned | {name: str(path) for name, path in paths.items() if path}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the command and every helper it started, and wait for it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()

@@ -1,0 +1,50 @@
+"""Exclusive locks that outlive their taker exactly as long as its git commands do."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perdure.models import policy
+from perdure.models.errors import PerdureError
+
+
+class LockBusy(PerdureError):
+    """Somebody else held a lock for longer than any git command may take."""
+
+
+@contextmanager
+def locked(path: Path, timeout_s: float = policy.GIT_TIMEOUT_S) -> Iterator[int]:
+    """Hold an exclusive flock on `path` and yield its descriptor.
+
+    Pass the descriptor to git (`hold=`): a command that survives its killed worker by some milliseconds then keeps
+    the lock, and nobody writes beside it. Works between threads and processes; the file stays. Raises LockBusy.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _take(descriptor, path, timeout_s)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path, timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    pause = 0.001
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise LockBusy(
+                    f"another process has held a lock for {timeout_s:g} s",
+                    where=str(path),
+                    fix="see who holds it (`fuser` with this path) and end that process",
+                ) from None
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)

@@ -1,0 +1,169 @@
+"""Intake: what a person named as the repository, checked before anything is made or paid for."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.remote import Heads, remote_heads
+from perdure.models import ids
+from perdure.models.errors import BadInput, StepError
+
+_SCHEMES = ("https", "http", "ssh", "git", "file")
+_SCP_LIKE = re.compile(r"(?:[\w.+~-]+@)?\[?[\w.:-]+\]?:(?!//).+")
+_SECRET = re.compile(r"://(?:[^/@\s]*:[^/@\s]+|(?:gh[pousr]_|github_pat_|glpat-)[^/@\s]*)@")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a delivery works.
+
+    url       what is fetched from and pushed to: the origin of a checkout that has one, else the absolute path itself
+    name      short name of the repository
+    checkout  the submitter's working tree, when a path with one was named
+    heads     the branches as the remote told them just now
+    """
+
+    url: str
+    name: str
+    checkout: Path | None = None
+    heads: Heads = field(default_factory=lambda: Heads(None))
+
+    def base(self, wanted: str | None = None) -> tuple[str, str]:
+        """The base branch and its commit: the wanted one, else the default. Raises BadInput naming the nearest."""
+        name = wanted or self.heads.default
+        if name is None:
+            known = ", ".join(sorted(self.heads.branches)[:5])
+            raise BadInput("the repository's HEAD names no branch", where=self.url, fix=f"--base with one of: {known}")
+        if name not in self.heads.branches:
+            close = difflib.get_close_matches(name, self.heads.branches, n=1, cutoff=0.4)
+            nearest = close[0] if close else self.heads.default or sorted(self.heads.branches)[0]
+            raise BadInput(f"there is no branch {name!r}", where=self.url, fix=f"did you mean --base {nearest}?")
+        return name, self.heads.branches[name]
+
+
+def resolve(repository: str, cwd: Path) -> Target:
+    """Find what is meant by a path (relative to `cwd`), `file://`, `http(s)://`, `ssh://` or `user@host:path`.
+
+    Raises BadInput: not a repository, unreachable, empty, a remote helper (`ext::`), a leading dash, a password.
+    """
+    _check_form(repository)
+    if _is_url(repository, cwd):
+        return _reach(repository, None)
+    return _from_path(Path(cwd, repository).expanduser(), repository)
+
+
+def not_included(checkout: Path, base: str) -> list[str]:
+    """What lies in the submitter's working tree and is not part of the delivery, in words.
+
+    `base` is the base branch's name: `["3 uncommitted files", "2 unpushed commits on main"]`.
+    """
+    git = Git(cwd=checkout, as_owner=True)
+    found = []
+    changed = git.run("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all").names
+    if changed:
+        found.append(_count(len(changed), "uncommitted file"))
+    branch = git.run("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
+    if git.run("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0:
+        unpushed = _commits(git, f"refs/heads/{base}", "--not", "--remotes=origin")
+        found += [f"{_count(unpushed, 'unpushed commit')} on {base}"] if unpushed else []
+        known_base = f"refs/remotes/origin/{base}"
+    else:
+        known_base = f"refs/heads/{base}"
+    if branch and branch != base:
+        ahead = _commits(git, f"refs/heads/{branch}", "--not", known_base)
+        found += [f"{_count(ahead, 'commit')} on {branch}, which is not the base"] if ahead else []
+    return found
+
+
+def _check_form(repository: str) -> None:
+    if not repository.strip():
+        raise BadInput("no repository was named", fix="name a path or URL: --repo .")
+    if repository.startswith("-"):
+        raise BadInput(f"{repository!r} starts with a dash", where="--repo", fix=f"for a path: ./{repository}")
+    if any(ord(character) < 32 or ord(character) == 127 for character in repository):
+        raise BadInput("the repository's name contains control characters", where="--repo")
+    if re.match(r"\w[\w+.-]*::", repository):
+        helper = repository.partition("::")[0]
+        raise BadInput(
+            f"{helper}:: names a program to run, not a repository",
+            where=redact(repository),
+            fix=f"use a path or one of {', '.join(f'{scheme}://' for scheme in _SCHEMES)}",
+        )
+    if _SECRET.search(repository):
+        raise BadInput(
+            "the repository's URL carries a password, which would be kept in the delivery's history",
+            where=redact(repository),
+            fix="remove it from the URL and let a git credential helper give it: git config --global credential.helper",
+        )
+
+
+def _is_url(repository: str, cwd: Path) -> bool:
+    scheme, separator, rest = repository.partition("://")
+    if separator:
+        if scheme.lower() not in _SCHEMES:
+            raise BadInput(f"{scheme}:// is not spoken here", where="--repo", fix=f"use one of {', '.join(_SCHEMES)}")
+        if rest.startswith("-") or "@-" in rest.partition("/")[0]:
+            raise BadInput(f"the host in {redact(repository)!r} starts with a dash", where="--repo")
+        return True
+    if Path(cwd, repository).expanduser().exists() or not _SCP_LIKE.fullmatch(repository):
+        return False
+    if repository.partition(":")[0].rpartition("@")[2].startswith("-"):
+        raise BadInput(f"the host in {repository!r} starts with a dash", where="--repo")
+    return True
+
+
+def _from_path(path: Path, named: str) -> Target:
+    if not path.exists():
+        raise BadInput(f"there is no {named}", where=str(path), fix="name a git repository: --repo PATH or URL")
+    git = Git(cwd=path if path.is_dir() else path.parent, as_owner=True)
+    try:
+        bare = git.text("rev-parse", "--is-bare-repository") == "true"
+        root = Path(git.text("rev-parse", "--absolute-git-dir" if bare else "--show-toplevel"))
+    except GitError as error:
+        if "dubious ownership" in error.stderr:
+            fix = f"git config --global --add safe.directory {path}"
+            raise BadInput("this repository belongs to another user", where=str(path), fix=fix) from error
+        fix = "run this inside a repository, or: git init && git add -A && git commit -m first"
+        raise BadInput("this is not a git repository", where=str(path), fix=fix) from error
+    has_origin = git.run("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
+    if has_origin and not bare:  # a bare repository is where people push to: it is meant itself
+        url = git.text("remote", "get-url", "origin")  # with the person's url.<base>.insteadOf
+        _check_form(url)
+        if not _is_url(url, root):
+            url = os.path.normpath(root / Path(url).expanduser())
+    else:
+        url = str(root)
+    return _reach(url, None if bare else root)
+
+
+def _reach(url: str, checkout: Path | None) -> Target:
+    try:
+        heads = remote_heads(url)
+    except StepError as error:
+        what = (
+            "the repository cannot be reached"
+            if checkout is None
+            else "the origin of this repository cannot be reached"
+        )
+        fix = f"make this work first: git ls-remote {redact(url)}"
+        raise BadInput(f"{what}: {error.what.partition(': ')[2]}", where=redact(url), fix=fix) from error
+    if not heads.branches:
+        fix = "commit something and push it: git commit --allow-empty -m first && git push -u origin HEAD"
+        raise BadInput("the repository has no commits yet", where=redact(url), fix=fix)
+    if any(len(sha) != 40 for sha in heads.branches.values()):
+        raise BadInput("the repository uses SHA-256 object names", where=redact(url), fix="use one with SHA-1 names")
+    return Target(url, ids.repository_name(url), checkout, heads)
+
+
+def _commits(git: Git, *range_: str) -> int:
+    counted = git.run("rev-list", "--count", *range_, "--", ok=(0, 128))
+    return int(counted.text) if counted.returncode == 0 else 0
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,193 @@
+"""The vault: an engine-owned bare repository, one per target repository and host, that loses nothing by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.locks import locked
+from perdure.adapters.git.objects import ObjectStore
+from perdure.adapters.git.remote import remote_failure, remote_heads
+from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
+from perdure.adapters.host.home import Home
+from perdure.models import ids
+from perdure.models.errors import InvalidRequest, WorkspaceLost
+
+__all__ = ["RefLocked", "RefMoved", "Vault"]
+
+_CONFIG = """\
+# Written by Perdure at creation. Nothing here may ever be collected by itself: checkpoints of a delivery that waits
+# for a person for a month must be there afterwards (packing: Vault.repack).
+[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = true
+	logAllRefUpdates = false
+[gc]
+	auto = 0
+	pruneExpire = never
+	worktreePruneExpire = never
+[receive]
+	autogc = false
+[maintenance]
+	auto = false
+"""
+
+
+_ONLY_THE_BRANCH = (
+    *("--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules"),
+    *("--no-auto-gc", "--no-write-fetch-head"),
+)
+
+
+@dataclass(frozen=True)
+class Vault(Repository):
+    """`path` is the bare repository, `url` where the target repository lives."""
+
+    url: str
+
+    @classmethod
+    def open(cls, home: Home, url: str) -> Vault:
+        """The vault of a repository, created when it is not there yet; any number of openers at once are fine."""
+        plain = redact(url)
+        name = f"{ids.repository_name(plain)}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+        vault = cls(home.vaults / f"{name}.git", url)
+        if not vault.path.exists():
+            with locked(home.vaults / f"{name}.lock"):
+                if not vault.path.exists():
+                    _create(vault.path, plain)
+        return vault
+
+    @classmethod
+    def at(cls, path: Path) -> Vault:
+        """An existing vault. Raises WorkspaceLost when there is none."""
+        try:
+            return cls(path, (path / "description").read_text().strip())
+        except OSError as error:
+            raise WorkspaceLost("the vault is not on this host", where=str(path)) from error
+
+    @property
+    def objects(self) -> ObjectStore:
+        return ObjectStore(self.path / "objects")
+
+    @contextmanager
+    def lock(self) -> Iterator[int]:
+        """Alone with the vault's metadata (worktrees, packing, deleted refs); yields the descriptor for `hold=`.
+
+        Whoever holds it knows that the lock files of these files have no living owner.
+        """
+        with locked(self.path / "perdure.lock") as held:
+            for stale in ("packed-refs.lock", "config.lock"):
+                (self.path / stale).unlink(missing_ok=True)
+            yield held
+
+    def fetch(self, branch: str | None = None) -> tuple[str, str]:
+        """Fetch one branch (None: the remote's default branch) and return its name and commit.
+
+        Raises InvalidRequest for a branch that is not there, ForgeRefused, ForgeUnavailable.
+        """
+        heads = remote_heads(self.url)
+        name = branch or heads.default
+        if name is None:
+            raise InvalidRequest("base: the repository's HEAD names no branch", where=redact(self.url), fix="name one")
+        if name not in heads.branches:
+            raise InvalidRequest(f"base: there is no branch {name}", where=redact(self.url))
+        sha = self.fetch_branch(name)
+        if sha is None:
+            raise InvalidRequest(f"base: there is no branch {name} any more", where=redact(self.url))
+        return name, sha
+
+    def fetch_branch(self, name: str) -> str | None:
+        """Fetch an existing branch into `refs/remotes/origin/…` and return its commit; None when it does not exist."""
+        if self.git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode:
+            return None
+        with locked(self.path / "perdure-fetch.lock") as held:  # its own: a slow line must not stop other workspaces
+            try:
+                try:
+                    self._fetch(name, held)
+                except GitError as error:
+                    if "cannot lock ref" in error.stderr:
+                        self._make_room(name)
+                        self._fetch(name, held)
+                    elif "did not send all necessary objects" in error.stderr:
+                        # Its check of everything reachable met a worktree that was just being made or removed.
+                        with self.lock() as metadata:
+                            self._fetch(name, held, metadata)
+                    else:
+                        raise
+            except GitError as error:
+                if "couldn't find remote ref" in error.stderr:
+                    return None
+                raise remote_failure(self.url, error) from error
+            return self.read_ref(_tracking(name))
+
+    def _fetch(self, name: str, *held: int) -> None:
+        self.remove_stale_locks(_tracking(name))
+        refspec = f"+refs/heads/{name}:{_tracking(name)}"
+        self.git.owner().run("fetch", *_ONLY_THE_BRANCH, "--", self.url, refspec, hold=held)
+
+    def _make_room(self, name: str) -> None:
+        """Forget remembered branches that cannot exist beside this one: `a` was deleted, `a/b` is new."""
+        parents = [name[:at] for at, character in enumerate(name) if character == "/"]
+        with self.lock():  # deleting is what writes packed-refs
+            for ref in [*map(_tracking, parents), *self.refs(f"{_tracking(name)}/")]:
+                if self.read_ref(ref):
+                    self.delete_ref(ref)
+
+    def put_artifact(self, delivery: str, data: bytes) -> str:
+        """Keep bytes for as long as the delivery and return their SHA-256 in hex. Putting them twice is fine."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        ref, blob = ids.artifact_ref(delivery, sha256), self.objects.blob(data)
+        for attempt in range(3):
+            try:
+                self.git.run("update-ref", ref, blob)
+                break
+            except GitError:
+                if self.read_ref(ref) == blob:
+                    break
+                if attempt == 2:
+                    raise
+                self.remove_stale_locks(ref)  # git itself has waited 1 s for a living writer of the same bytes
+        return sha256
+
+    def get_artifact(self, delivery: str, sha256: str) -> bytes:
+        """The bytes behind a hash. Raises WorkspaceLost when they are missing or damaged."""
+        ref = ids.artifact_ref(delivery, sha256)
+        try:
+            data = self.git.run("cat-file", "blob", ref).stdout
+        except GitError as error:
+            raise WorkspaceLost(f"artifact {sha256[:12]} is not in the vault", where=str(self.path)) from error
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise WorkspaceLost(f"artifact {sha256[:12]} is damaged", where=str(self.path))
+        return data
+
+    def repack(self) -> None:
+        """Pack loose objects and refs, removing nothing that is not packed."""
+        with self.lock() as held:
+            self.git.run("repack", "-d", "--quiet", hold=(held,))
+            self.git.run("pack-refs", "--all", hold=(held,))
+
+
+def _tracking(branch: str) -> str:
+    return f"refs/remotes/origin/{branch}"
+
+
+def _create(path: Path, url: str) -> None:
+    """Make the repository beside its place and move it there whole."""
+    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))
+    try:
+        Git(cwd=fresh).run("init", "--quiet", "--bare", "--template=", "--initial-branch=none", str(fresh))
+        (fresh / "config").write_text(_CONFIG)
+        (fresh / "description").write_text(f"{url}\n")
+        (fresh / "info").mkdir()
+        os.replace(fresh, path)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise

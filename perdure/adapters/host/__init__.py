@@ -1,0 +1,1 @@
+"""This host's disk: where things are, who holds what, what was paid, who died."""

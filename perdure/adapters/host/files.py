@@ -1,0 +1,74 @@
+"""Small files that must be whole or absent, and locks that die with their holder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
+    """Write so that after a crash, power loss included, `path` holds either the old bytes or all of `data`.
+
+    `sync=False` covers the death of processes only, for what a restart of the machine makes meaningless anyway.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    if not sync:
+        return
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def append_line(path: Path, line: bytes, *, sync: bool) -> None:
+    """Append one line in one write, so that lines of several processes never mix. OSError: it did not fit."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "rb+", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # the writer before us died in its write
+        data = (b"\n" if torn else b"") + line + b"\n"
+        if file.write(data) != len(data):  # a full disk takes a part without a word
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        if sync:
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive flock, waiting for it: for critical sections of a few milliseconds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def try_lock(path: Path) -> int | None:
+    """An exclusive flock's descriptor, or None when somebody else holds it. Closing the descriptor lets go."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

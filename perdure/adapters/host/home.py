@@ -1,0 +1,90 @@
+"""PERDURE_HOME: one directory that holds everything Perdure keeps on a host."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from perdure.adapters.host.files import locked, write_whole
+
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths below PERDURE_HOME. Nothing is created until it is needed."""
+
+    root: Path
+
+    @classmethod
+    def find(cls) -> Home:
+        """PERDURE_HOME, else the platform's data directory."""
+        configured = os.environ.get("PERDURE_HOME")
+        return cls((Path(configured) if configured else user_data_path("perdure")).expanduser().absolute())
+
+    @property
+    def vaults(self) -> Path:
+        return self.root / "vaults"
+
+    @property
+    def inflight(self) -> Path:
+        return self.root / "inflight"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def ports(self) -> Path:
+        return self.root / "ports"
+
+    @property
+    def crashes(self) -> Path:
+        return self.root / "crashes"
+
+    def tree(self, delivery: str) -> Path:
+        """Where a delivery's worktree goes first; a later generation may live in `<delivery>~<n>`."""
+        return self.root / "trees" / delivery
+
+    def workspace(self, delivery: str) -> Path:
+        """What is known about a delivery's workspace: record, lease, journal, spend log, replies."""
+        return self.root / "workspaces" / delivery
+
+    def host_id(self) -> str:
+        """A name for this host that survives renames of the machine: made once, kept in `host-id`.
+
+        A cloned machine (same file, other machine-id) gets a new one: two hosts must not share a queue (H24).
+        """
+        path, machine = self.root / "host-id", _machine_id()
+        if name := _named(path, machine):
+            return name
+        with locked(path.with_suffix(".lock")):  # of two first workers one makes the name, the other reads it
+            if not (name := _named(path, machine)):
+                name = uuid.uuid4().hex[:12]
+                write_whole(path, f"{name} {machine}\n".encode(), mode=0o644)
+        return name
+
+    def queue(self) -> str:
+        """The task queue of everything that touches worktrees on this host."""
+        return f"perdure-{self.host_id()}"
+
+
+def _named(path: Path, machine: str) -> str:
+    """The name in the file, or empty when there is none for this machine."""
+    try:
+        name, seen = [*path.read_text().split(), "", ""][:2]
+    except FileNotFoundError:
+        return ""
+    return name if not machine or seen in ("", machine) else ""
+
+
+def _machine_id() -> str:
+    """Empty where there is none: a host name would change with every container and every network."""
+    try:
+        return _MACHINE_ID.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,184 @@
+"""Everything an activity needs on this host: one object, made once a worker."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from perdure.adapters.agents import conversation
+from perdure.adapters.agents.model import Model
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.desk import Desk
+from perdure.adapters.host.home import Home
+from perdure.adapters.host.inflight import InFlight
+from perdure.adapters.host.journal import Journal
+from perdure.adapters.host.lease import Lease, Leases
+from perdure.adapters.host.setting_up import read_binds, set_up
+from perdure.adapters.host.spend import SpendLog
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.host import load_host_config
+from perdure.adapters.project.ports import lease_ports, write_ports_env
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.toolchain import Binds
+from perdure.models.config import HostConfig, SandboxGrade
+from perdure.models.contract import Contract
+from perdure.models.errors import ModelRefusesUs
+from perdure.models.visibility import SEARCH_ATTRIBUTES
+
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """This worker's home, configuration, model, leases and journals."""
+
+    def __init__(self, home: Home, config: HostConfig, model: Model | None) -> None:
+        self.home, self.config, self.model = home, config, model
+        self.inflight = InFlight(home)
+        self.leases = Leases(home)
+        self.attributes = False
+
+    @classmethod
+    def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
+        """Takes the model's key out of the environment: from here on no child process can inherit it."""
+        return cls(home, load_host_config(environ), Model.from_environment(environ))
+
+    async def close(self) -> None:
+        """An orderly end of the worker."""
+        self.inflight.close()
+        if self.model is not None:
+            await self.model.aclose()
+
+    def journal(self, delivery: str) -> Journal:
+        return Journal(self.home.workspace(delivery), self.inflight.alive)
+
+    def spend(self, delivery: str) -> SpendLog:
+        return SpendLog(self.home.workspace(delivery))
+
+    def model_or_refuse(self) -> Model:
+        if self.model is None:
+            raise ModelRefusesUs(
+                "this worker has no key for the model's API",
+                where="ANTHROPIC_API_KEY",
+                fix="set it in the worker's environment and restart the worker; or rehearse: perdure rehearse FILE",
+            )
+        return self.model
+
+    def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Tool results without this worker's own secrets, whatever printed them."""
+        secrets = self.model.secrets if self.model else ()
+        cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, secrets))
+        return cleaned
+
+    def sandbox(self, delivery: str, grade: str) -> Sandbox:
+        """The sandbox of a delivery, with the binds that were computed once after setup."""
+        binds: Binds = read_binds(self.home.workspace(delivery))
+        return sandbox_for(SandboxGrade(grade), self.home, binds)
+
+    @asynccontextmanager
+    async def lease(self, delivery: str) -> AsyncIterator[tuple[Workspace, Lease]]:
+        """Be the only writer of an existing workspace; in a new directory when the old one cannot be shown to be free.
+
+        Raises WorkspaceLost when this host has no record of it, Superseded when a newer attempt came meanwhile.
+        """
+        workspace = await in_thread(Workspace.open, self.home, delivery)
+        async with AsyncExitStack() as held:
+            lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name))
+            while not lease.proved:
+                await held.aclose()
+                record = await in_thread(workspace.record)
+                log.warning("%s may still be written to: going on in another directory", workspace.path)
+                workspace = await in_thread(
+                    Workspace.create,
+                    self.home,
+                    workspace.vault,
+                    delivery,
+                    record.base_sha,
+                    generation=record.generation + 1,
+                )
+                lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name))
+            yield workspace, lease
+
+    @asynccontextmanager
+    async def desk(self, delivery: str, policy: str) -> AsyncIterator[Desk]:
+        """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it."""
+        async with self.lease(delivery) as (workspace, lease):
+            contract = await in_thread(self.contract, workspace.vault, delivery, policy)
+            workspace = await self.make_valid(workspace, lease, contract)
+            pair = await in_thread(lease_ports, self.home, self.config.ports, delivery)
+            await in_thread(write_ports_env, workspace.path, pair)
+            yield Desk(
+                workspace=workspace,
+                lease=lease,
+                contract=contract,
+                sandbox=await in_thread(self.sandbox, delivery, contract.grade),
+                env=pair.environment(),
+                directory=self.home.workspace(delivery),
+            )
+
+    async def make_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
+        """Validate three ways; rebuild what is not valid and run setup where it was not run."""
+        problems = await in_thread(workspace.validate)
+        record = await in_thread(workspace.record)
+        if problems:
+            log.warning("%s is rebuilt: %s", workspace.path, "; ".join(problems))
+            workspace = await in_thread(
+                Workspace.create,
+                self.home,
+                workspace.vault,
+                record.delivery,
+                record.base_sha,
+                generation=record.generation,
+            )
+        if problems or not record.setup_done:
+            await set_up(self.home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ)
+        return workspace
+
+    def contract(self, vault: Vault, delivery: str, policy: str) -> Contract:
+        """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged."""
+        return Contract.model_validate_json(vault.get_artifact(delivery, policy))
+
+    async def check_search_attributes(self, client: Client) -> None:
+        """Whether the server knows our search attributes; registered where that is allowed, done without otherwise.
+
+        An unknown one would hang every workflow that sets it.
+        """
+        service, namespace = client.operator_service, client.namespace
+        try:
+            known = await service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
+            missing = {name: kind for name, kind in _KINDS.items() if name not in known.custom_attributes}
+            if missing:
+                await service.add_search_attributes(
+                    AddSearchAttributesRequest(namespace=namespace, search_attributes=missing)
+                )
+        except RPCError as error:
+            log.warning("search attributes are not available, going on without them: %s", error.message)
+            return
+        self.attributes = True
+
+
+_KINDS: Mapping[str, IndexedValueType.ValueType] = {
+    name: (
+        IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE if kind == "Double" else IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+    )
+    for name, kind in SEARCH_ATTRIBUTES.items()
+}
+
+
+def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_walk(item, change) for item in value]
+    if isinstance(value, dict):
+        return {key: _walk(item, change) for key, item in value.items()}
+    return value

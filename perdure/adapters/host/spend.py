@@ -1,0 +1,75 @@
+"""What a delivery has paid for: append-only, outside any run, so that a rewind cannot make paid turns free."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from perdure.adapters.host.files import append_line
+from perdure.adapters.host.journal import read_lines
+from perdure.models.ledger import Spend, Usage
+
+
+class SpendLog:
+    """`spend.jsonl` of one delivery: an intent before every request, a settlement after its reply, both fsynced."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "spend.jsonl"
+
+    def intend(self, request: str, reply: str, upper_usd: float | None) -> None:
+        """`request` names this very request, `reply` the reply it asks for; `upper_usd` None: price unknown."""
+        line = {"intent": request, "reply": reply, "upper_usd": upper_usd}
+        append_line(self._path, json.dumps(line).encode(), sync=True)
+
+    def settle(self, request: str, usage: Usage) -> None:
+        """The reply has arrived whole."""
+        line = {"settled": request, "usage": usage.model_dump(mode="json")}
+        append_line(self._path, json.dumps(line).encode(), sync=True)
+
+    def void(self, request: str) -> None:
+        """The API refused the request before it began a reply: nothing was billed."""
+        append_line(self._path, json.dumps({"void": request}).encode(), sync=True)
+
+    def is_settled(self, request: str) -> bool:
+        return any(line.get("settled") == request for line in read_lines(self._path))
+
+    def cut(self, reply: str) -> int:
+        """How many requests for this reply were sent and neither settled nor refused: each may have been billed."""
+        lines = list(read_lines(self._path))
+        done = {line.get("settled") or line.get("void") for line in lines}
+        return sum(1 for line in lines if line.get("reply") == reply and line["intent"] not in done)
+
+    def total(self) -> Spend:
+        """Settled replies at their price, the others at their upper bound, shown apart."""
+        settled: dict[str, float | None] = {}
+        open_intents: dict[str, float | None] = {}
+        for line in read_lines(self._path):
+            if "intent" in line:
+                open_intents[line["intent"]] = line["upper_usd"]
+            elif "settled" in line:  # by two attempts, when one slept between writing the reply down and settling it
+                open_intents.pop(line["settled"], None)
+                settled[line["settled"]] = Usage.model_validate(line["usage"]).cost_usd
+            elif "void" in line:
+                open_intents.pop(line["void"], None)
+        known = round(sum(cost or 0.0 for cost in settled.values()), 6)
+        at_risk = round(sum(upper or 0.0 for upper in open_intents.values()), 6)
+        if None in settled.values() or None in open_intents.values():
+            return Spend(usd=None, known_usd=known, at_risk_usd=at_risk)
+        return Spend(usd=known, at_risk_usd=at_risk)
+
+    def repeats(self) -> tuple[int, int]:
+        """(replies paid twice, replies cut off and possibly billed)."""
+        reply_of: dict[str, str] = {}
+        settled: set[str] = set()
+        unsettled: set[str] = set()
+        for line in read_lines(self._path):
+            if "intent" in line:
+                reply_of[line["intent"]] = line["reply"]
+                unsettled.add(line["intent"])
+            elif "settled" in line:
+                unsettled.discard(line["settled"])
+                settled.add(line["settled"])
+            elif "void" in line:
+                unsettled.discard(line["void"])
+        replies = {reply_of.get(request, request) for request in settled}
+        return len(settled) - len(replies), len(unsettled)

@@ -1,0 +1,48 @@
+"""Blocking work in threads that nobody walks away from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` in a thread; when cancelled, wait until the thread has returned and only then raise.
+
+    `asyncio.to_thread` lets go of its thread at once: a superseded attempt's `git read-tree` went on inside its
+    successor's worktree (holes.md H34). Every blocking call has its own timeout, so this wait ends.
+    """
+    future, cancelled = await _ended(functools.partial(work, *args, **kwargs))
+    if cancelled is not None:
+        if not future.cancelled():
+            future.exception()  # marks it as seen
+        raise cancelled  # the very one: its message tells a takeover from Temporal's own
+    return future.result()
+
+
+async def to_the_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """As `in_thread`, but what was done although a cancellation came counts, and is returned.
+
+    For effects on the outside world: a pull request that exists must not be reported as one that does not.
+    """
+    future, _ = await _ended(functools.partial(work, *args, **kwargs))
+    return future.result()
+
+
+async def _ended(work: Callable[[], T]) -> tuple[asyncio.Future[T], asyncio.CancelledError | None]:
+    """The future of a thread that has returned, and the first cancellation that came meanwhile."""
+    context = contextvars.copy_context()
+    future = asyncio.get_running_loop().run_in_executor(None, context.run, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    return future, cancelled

@@ -1,0 +1,160 @@
+"""Configuration: the repository's file read, and every source merged into what a delivery runs with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.adapters.project import keys
+from perdure.adapters.project.detect import Detected
+from perdure.adapters.project.host import expand, merge, nested, user_file_name, variable_origins, variables
+from perdure.models.config import HostConfig, Limits, RepositoryConfig, seconds
+from perdure.models.errors import BadInput
+from perdure.models.request import DeliveryRequest
+
+DEFAULT = "default"
+LOWERED = " (lowered to the host's limit)"
+
+_HOST_ONLY = {("sandbox",), ("slots",), ("ports", "backend"), ("ports", "frontend")}
+
+
+@dataclass(frozen=True)
+class Effective:
+    """What counts, and for every dotted name (`limits.budget_usd`) where it came from."""
+
+    config: RepositoryConfig
+    origins: dict[str, str]
+
+
+def load_repository_config(text: str, where: str) -> RepositoryConfig:
+    """Read a `perdure.toml`; `where` names it in errors.
+
+    BadInput: `perdure.toml:14 [[test]] "unit" timeout` with what is wrong, the nearest name or the allowed range.
+    """
+    data = keys.load(text, where)
+    for loc in _HOST_ONLY:
+        table: Any = data
+        for part in loc:
+            table = table.get(part) if isinstance(table, dict) else None
+        if table is not None:
+            raise BadInput(
+                f"{'.'.join(loc)} is for the host's owner to decide, a repository cannot set it",
+                where=keys.place(text, where, loc, data),
+                fix=f"remove it here; the owner sets it in {user_file_name()}",
+            )
+    config = keys.parse(text, where, RepositoryConfig)
+    for loc, wanted in (
+        (("gates", "before"), config.gates.before),
+        (("delivery", "document"), config.delivery.document),
+    ):
+        if wanted:  # ignoring these would ship what a person wanted to see first
+            raise BadInput(
+                f"{'.'.join(loc)} is not built yet, and ignoring it would be worse than saying so",
+                where=keys.place(text, where, loc, data),
+                fix='remove it; phases = ["plan", "build", "test", "review"] stops before anything is shipped',
+            )
+    for name, times in Counter(test.name for test in config.test or ()).items():
+        if times > 1:
+            last = max(number for number, test in enumerate(config.test or ()) if test.name == name)
+            raise BadInput(
+                f"{times} test commands are called {name!r}",
+                where=keys.place(text, where, ("test", last), data),
+                fix="give each its own name",
+            )
+    return config
+
+
+def effective(
+    *,
+    host: HostConfig,
+    env: Mapping[str, str],
+    repository: RepositoryConfig | None = None,
+    repository_name: str = "perdure.toml on main",
+    config: RepositoryConfig | None = None,
+    request: DeliveryRequest | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Effective:
+    """Merge all sources, the strongest last: defaults, user file, perdure.toml of the base branch, `--config`
+    (which is used *instead of* that file), `PERDURE_*`, request, flags.
+
+    host      from load_host_config with the same `env`: its limits are the most anybody gets, whatever asked for more
+    config    what came with the request; request  its other fields that are settings
+    flags     dotted name → value, for a command line that shows what would count
+    """
+    written, name = (config, "--config") if config is not None else (repository, repository_name)
+    asked, labels = _asked(request)
+    layers: list[tuple[str | Mapping[str, str], dict[str, Any]]] = [
+        (user_file_name(), _written(host, {"limits", "steps"})),
+        (name, _written(written) if written is not None else {}),
+        (variable_origins(env), {k: v for k, v in variables(env).items() if k in ("limits", "steps")}),
+        ("request", asked),
+    ]
+    for dotted, value in (flags or {}).items():
+        layers.append(("flag", nested(dotted, value)))
+
+    merged = RepositoryConfig(version=1).model_dump(mode="json", by_alias=True)
+    origins = dict.fromkeys(_leaves(merged), DEFAULT)
+    for origin, layer in layers:
+        merged = merge(merged, layer)
+        for dotted in _leaves(layer):
+            origins[dotted] = origin if isinstance(origin, str) else origin.get(dotted, DEFAULT)
+    if labels:
+        merged["ship"]["labels"] = list(dict.fromkeys([*merged["ship"]["labels"], *labels]))
+        origins["ship.labels"] += " and request"
+    config = RepositoryConfig.model_validate(merged)
+    return Effective(config.model_copy(update={"limits": _clipped(config.limits, origins, host)}), origins)
+
+
+def with_detected(effective: Effective, detected: Detected) -> Effective:
+    """Setup and test commands nobody wrote down, filled in with the detected ones."""
+    config, origins = effective.config, dict(effective.origins)
+    if config.setup.commands is None:
+        setup = config.setup.model_copy(update={"commands": detected.setup})
+        config = config.model_copy(update={"setup": setup})
+        origins["setup.commands"] = "detected"
+    if config.test is None:
+        config = config.model_copy(update={"test": detected.tests})
+        origins["test"] = "detected"
+    return Effective(config, origins)
+
+
+def _asked(request: DeliveryRequest | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A request's settings; its labels come on top of the configured ones."""
+    if request is None:
+        return {}, ()
+    asked: dict[str, Any] = {}
+    if request.phases is not None:
+        asked = merge(asked, nested("delivery.phases", list(request.phases)))
+    if request.budget_usd is not None:
+        asked = merge(asked, nested("limits.budget_usd", request.budget_usd))
+    if request.model is not None:
+        for dotted in expand("steps.*.model"):
+            asked = merge(asked, nested(dotted, request.model))
+    return asked, request.labels
+
+
+def _written(model: RepositoryConfig | HostConfig, only: set[str] | None = None) -> dict[str, Any]:
+    """What a person actually wrote in a file, as tables."""
+    written = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return {name: value for name, value in written.items() if name != "version" and (only is None or name in only)}
+
+
+def _leaves(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
+
+
+def _clipped(limits: Limits, origins: dict[str, str], host: HostConfig) -> Limits:
+    """Budget and time always have a host's limit, the others where the owner set one."""
+    lowered: dict[str, Any] = {}
+    for name in host.limits.model_fields_set | {"budget_usd", "time"}:
+        asked, highest = getattr(limits, name), getattr(host.limits, name)
+        if seconds(asked) > seconds(highest) if name == "time" else asked > highest:
+            lowered[name] = highest
+            origins[f"limits.{name}"] += LOWERED
+    return limits.model_copy(update=lowered)

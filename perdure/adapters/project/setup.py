@@ -1,0 +1,137 @@
+"""Setup: the repository owner's own commands, run with network before any model call."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.detect import DEPENDENCIES
+from perdure.adapters.project.output import flooded, followed, last_lines, missing_command, tail
+from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.models.errors import SandboxUnavailable, SetupFailed
+from perdure.models.policy import FAILURE_TAIL_CHARS
+
+_DEPTH = 3  # of directories looked through for dependencies: packages/<name>/node_modules
+
+
+async def run_setup(
+    sandbox: Sandbox,
+    workspace_path: Path,
+    commands: Sequence[str],
+    timeout_s: float,
+    log_dir: Path,
+    on_line: Callable[[str], None],
+    *,
+    env: Mapping[str, str] | None = None,
+    lock: Path | None = None,
+    fence: Callable[[], None] | None = None,
+) -> None:
+    """Run the commands one after the other in a worktree, `timeout_s` for all of them; logs go to `log_dir`.
+
+    Afterwards git ignores everything in the directories setup fills, whatever the repository's own .gitignore says.
+    Raises SetupFailed (the command, its last lines, the fix), SandboxUnavailable, and what `fence` raises.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    await in_thread(log_dir.mkdir, parents=True, exist_ok=True)
+    for number, script in enumerate(commands, start=1):
+        on_line(f"$ {script}")
+        log = log_dir / f"setup-{number}.log"
+        await in_thread(log.unlink, missing_ok=True)
+        command = Command(
+            script=script,
+            worktree=workspace_path,
+            output=log,
+            timeout_s=max(0.1, deadline - loop.time()),
+            network=True,
+            env=env or {},
+            lock=lock,
+            fence=fence,
+        )
+        async with followed(log, on_line):
+            finished = await sandbox.run(command)
+        if finished.failure:
+            raise SandboxUnavailable(finished.failure, where=f"[setup] {script}", fix="run `perdure doctor`")
+        if finished.exit_code != 0:
+            raise _failed(script, finished, await in_thread(tail, log, FAILURE_TAIL_CHARS), timeout_s)
+    await in_thread(_ignore, workspace_path)
+
+
+def dependencies(tree: Path) -> tuple[str, ...]:
+    """The directories setup filled, relative to the tree: shown read-only to agent and tests."""
+    return tuple(sorted(str(path.relative_to(tree)) for path in _dependencies(tree, _DEPTH)))
+
+
+def copy_files(source_checkout: Path, tree: Path, names: Sequence[str]) -> None:
+    """`[setup] copy`: take files from the submitter's checkout into the worktree, modes kept.
+
+    SetupFailed for a name that is absolute, has `..`, is git's own, is no regular file or leaves either side by a
+    symbolic link. Nothing is copied unless all of them can be.
+    """
+    pairs = [(_source(source_checkout, name), _target(tree, name)) for name in names]
+    for source, target in pairs:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def _failed(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
+    how = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
+    how = flooded() if finished.truncated else how
+    missing = missing_command(output) if finished.exit_code == 127 else ""
+    fix = "run it in a fresh clone to see more, then correct [setup] commands in perdure.toml"
+    if finished.timed_out:
+        fix = 'make it faster, or set a longer time: [setup] timeout = "20m"'
+    elif missing:
+        fix = f"install {missing} on this host, or change [setup] commands in perdure.toml"
+    return SetupFailed(f"setup failed: {how}\n{last_lines(output)}".rstrip(), where=f"[setup] {script}", fix=fix)
+
+
+def _ignore(tree: Path) -> None:
+    for path in _dependencies(tree, _DEPTH):
+        marker = path / ".gitignore"
+        if not marker.exists() and not marker.is_symlink():
+            marker.write_text("*\n")
+
+
+def _dependencies(directory: Path, depth: int) -> Iterator[Path]:
+    for path in directory.iterdir():
+        if path.is_symlink() or path.name == ".git" or not path.is_dir():
+            continue
+        if path.name in DEPENDENCIES:
+            yield path
+        elif depth > 1:
+            yield from _dependencies(path, depth - 1)
+
+
+def _source(checkout: Path, name: str) -> Path:
+    path = checkout / _relative(name)
+    if not path.is_file():
+        raise _refused(name, "is a directory" if path.is_dir() else f"does not exist in {checkout}")
+    if not path.resolve().is_relative_to(checkout.resolve()):
+        raise _refused(name, "leads out of the checkout by a symbolic link")
+    return path
+
+
+def _target(tree: Path, name: str) -> Path:
+    path = tree / _relative(name)
+    if path.is_symlink() or not path.parent.resolve().is_relative_to(tree.resolve()):
+        raise _refused(name, "is, or lies behind, a symbolic link in the repository")
+    return path
+
+
+def _relative(name: str) -> Path:
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise _refused(name, "is not a path inside the repository")
+    if any(part.lower() == ".git" for part in path.parts):
+        raise _refused(name, "belongs to git")
+    return path
+
+
+def _refused(name: str, why: str) -> SetupFailed:
+    return SetupFailed(
+        f"{name!r} cannot be copied: it {why}", where="[setup] copy", fix="correct the list in perdure.toml"
+    )

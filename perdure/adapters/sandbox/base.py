@@ -1,0 +1,72 @@
+"""The one interface behind which commands run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from perdure.models.config import SandboxGrade
+
+
+@dataclass(frozen=True)
+class Command:
+    """One shell command.
+
+    script    given to `bash -c`
+    worktree  absolute path the command sees as its working directory
+    source    directory shown at `worktree`'s path instead of it (a clean checkout); None: the worktree itself
+    shared    paths relative to the worktree, shown read-only from the real worktree (setup's .venv, node_modules)
+    git_dir   the vault, shown read-only so that `git log` and `git diff` work; None: no git inside
+    writable  whether the working directory may be written to
+    network   only for setup, which runs before any model call
+    env       added to the sandbox's own small environment
+    timeout_s after which the whole process tree is killed
+    output    file that takes stdout and stderr, cut off at policy.OUTPUT_FILE_BYTES
+    lock      file held locked (shared flock) by the sandbox for as long as any process of it lives; None: no lock
+    results   existing directory of the host bound writable at its own path, for report files; None: nothing survives
+    fence     called once the lock is held and before anything starts; raises (Superseded) to refuse. None: no check
+    """
+
+    script: str
+    worktree: Path
+    output: Path
+    timeout_s: float
+    source: Path | None = None
+    shared: tuple[str, ...] = ()
+    git_dir: Path | None = None
+    writable: bool = True
+    network: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    lock: Path | None = None
+    results: Path | None = None
+    fence: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended.
+
+    exit_code  of the command; None when it was killed by a timeout or never started; 128+n when signal n ended it
+    timed_out  killed because `timeout_s` was over
+    truncated  ended because its output passed policy.OUTPUT_FILE_BYTES; exit_code is then 153 (128 + SIGXFSZ)
+    failure    why the *sandbox* could not run the command, empty when it did: never mistaken for a failing command
+    """
+
+    exit_code: int | None
+    duration_s: float
+    timed_out: bool = False
+    truncated: bool = False
+    failure: str = ""
+
+
+class Sandbox(Protocol):
+    """Runs commands; every process a command leaves behind is dead when `run` returns or is cancelled."""
+
+    @property
+    def grade(self) -> SandboxGrade: ...
+
+    async def run(self, command: Command) -> Finished:
+        """Run one command to its end. Cancelling the task kills it and waits until it is gone."""
+        ...

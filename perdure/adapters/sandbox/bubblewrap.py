@@ -1,0 +1,181 @@
+"""Grade `full`: namespaces by bubblewrap, started with an empty environment."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perdure.adapters.host.home import Home
+from perdure.adapters.sandbox import environment, setup
+from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.etc import private_etc
+from perdure.adapters.sandbox.process import Launch, supervise
+from perdure.adapters.sandbox.rules import SYSTEM
+from perdure.adapters.sandbox.status import StatusFile
+from perdure.adapters.sandbox.toolchain import Binds
+from perdure.models.config import SandboxGrade
+from perdure.models.policy import OUTPUT_FILE_BYTES, SANDBOX_FILE_BYTES, SANDBOX_NICE, SANDBOX_TMPFS_BYTES
+
+USER = "65534"
+
+READ_ONLY = (".git", ".venv", "node_modules")
+"""At the top of every worktree: what the engine and setup own. An agent could patch pytest in a writable one."""
+
+PRELUDE = f'ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; exec "$@"'
+
+
+class Bubblewrap:
+    """Runs commands under bwrap. `binds` is what of the host they see, computed once after setup."""
+
+    grade = SandboxGrade.FULL
+
+    def __init__(self, home: Home, binds: Binds, *, bwrap: str = "", output_limit: int = OUTPUT_FILE_BYTES) -> None:
+        self._home = home
+        self._binds = binds
+        self._bwrap = bwrap or environment.program("bwrap")
+        self._limit = output_limit
+
+    async def run(self, command: Command) -> Finished:
+        """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
+        etc = await asyncio.to_thread(private_etc, self._home.root / "sandbox" / "etc")
+        with await StatusFile.open(command.lock) as status:
+            if command.fence is not None:
+                command.fence()
+            try:
+                options = [*isolation(command.network), *self._options(command, etc)]
+            except OSError as error:
+                return Finished(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
+            arguments = _memory_file(options)
+            try:
+                argv = [self._bwrap, "--args", str(arguments), "--json-status-fd", "{status}", "--", *_shell(command)]
+                # An empty environment: the command can read its pid 1's, which is bwrap's own.
+                return await supervise(Launch(argv, {}, (arguments,)), command, status, self._limit)
+            finally:
+                os.close(arguments)
+
+    def _options(self, command: Command, etc: Path) -> Iterator[str]:
+        """Mounts in the order that counts: a tmpfs mounted late would hide what lies below it."""
+        variables = environment.inside(command, self._binds)
+        yield from system()
+        yield from ("--ro-bind", str(etc), "/etc")
+        yield from tmpfs()
+        for prefix in self._binds.prefixes:
+            yield from ("--ro-bind-try", prefix, prefix)
+        if command.network:
+            mounts, extra = setup.openings(self._home, os.environ, Path.home())
+            variables = {**variables, **extra, **command.env}
+            yield from mounts
+        else:
+            yield from setup.caches(self._home)
+        if command.git_dir is not None:
+            yield from ("--ro-bind", str(command.git_dir), str(command.git_dir))
+        yield from _worktree(command)
+        if command.results is not None:
+            yield from ("--bind", str(command.results), str(command.results))
+        # Both are memory without a limit otherwise.
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.worktree))
+        for name, value in variables.items():
+            yield from ("--setenv", name, value)
+
+
+def isolation(network: bool) -> list[str]:
+    """Every namespace, nobody's user, no capabilities, no way to make namespaces inside, death with the worker."""
+    return [
+        *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
+        *([] if network else ["--unshare-net"]),
+        *("--disable-userns", "--uid", USER, "--gid", USER, "--cap-drop", "ALL", "--hostname", "sandbox"),
+        *("--die-with-parent", "--new-session"),
+    ]
+
+
+def system() -> Iterator[str]:
+    """/usr and what the host keeps beside it, as links or as directories, like the host itself."""
+    for root in SYSTEM:
+        if os.path.islink(root):
+            yield from ("--symlink", os.readlink(root), root)
+        elif os.path.isdir(root):
+            yield from ("--ro-bind", root, root)
+    yield from ("--proc", "/proc", *_kernel_settings(), "--dev", "/dev")
+
+
+@functools.cache
+def _kernel_settings() -> tuple[str, ...]:
+    """What of /proc belongs to the kernel and not to a process, read-only.
+
+    A root worker's commands are the host's root to these files' permission checks, capabilities or not: without
+    this, `echo > /proc/sys/kernel/core_pattern` was seen to change the host's. bwrap's own cover looks at the
+    directory's mode and leaves /proc/sys out.
+    """
+    options: list[str] = []
+    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
+        if entry.name.isdigit() or entry.is_symlink() or entry.name == "sysvipc":  # the last: of our own namespace
+            continue
+        if entry.is_dir() or entry.stat().st_mode & 0o222:
+            options += ["--ro-bind-try", entry.path, entry.path]
+    return tuple(options)
+
+
+def tmpfs() -> Iterator[str]:
+    for path, size in (
+        (environment.TMP, SANDBOX_TMPFS_BYTES),
+        ("/dev/shm", SANDBOX_TMPFS_BYTES),  # noqa: S108
+        (environment.HOME, SANDBOX_TMPFS_BYTES),
+        (environment.RUN, SANDBOX_TMPFS_BYTES // 16),
+    ):
+        yield from ("--size", str(size), "--tmpfs", path)
+
+
+def _worktree(command: Command) -> Iterator[str]:
+    """The working directory, at the worktree's own path: virtual environments hold absolute paths."""
+    root, shown = command.worktree, command.source or command.worktree
+    yield from ("--bind" if command.writable else "--ro-bind", str(shown), str(root))
+    kept = {".git", *command.shared} if command.source else {*READ_ONLY, *command.shared}
+    if command.network:  # setup makes them
+        kept -= {*READ_ONLY[1:], *command.shared}
+    for name in sorted(kept):
+        real = _unlinked(root, name)
+        if real is None:
+            continue
+        if command.source is not None:
+            _mount_point(command.source, name, real.is_dir())
+        yield from ("--ro-bind", str(real), str(root / name))
+
+
+def _unlinked(root: Path, name: str) -> Path | None:
+    """The path, unless it is absent or any part of it is a link: an agent's link would mount the host's files."""
+    path = root
+    for part in Path(name).parts:
+        path = path / part
+        if part == ".." or path.is_symlink() or not path.exists():
+            return None
+    return path if path != root and not Path(name).is_absolute() else None
+
+
+def _mount_point(source: Path, name: str, directory: bool) -> None:
+    """bwrap cannot make one in a read-only tree, and must not follow a link that the checkout has in its place."""
+    point = source
+    for part in Path(name).parts:
+        point = point / part
+        if point.is_symlink():
+            point.unlink()
+    if directory:
+        point.mkdir(parents=True, exist_ok=True)
+    elif not point.exists():
+        point.parent.mkdir(parents=True, exist_ok=True)
+        point.touch()
+
+
+def _shell(command: Command) -> Sequence[str]:
+    nice = ("/usr/bin/nice", "-n", str(SANDBOX_NICE)) if os.path.exists("/usr/bin/nice") else ()
+    return ("/bin/bash", "-c", PRELUDE, "bash", *nice, "/bin/bash", "-c", command.script)
+
+
+def _memory_file(words: Sequence[str]) -> int:
+    """bwrap's options as a descriptor: variables of setup may be secret, and argv is everyone's to read."""
+    fd = os.memfd_create("options")
+    os.write(fd, b"".join(os.fsencode(word) + b"\0" for word in words))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

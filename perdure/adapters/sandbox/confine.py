@@ -1,0 +1,130 @@
+"""Landlock, seccomp and capability drop for the calling process, through ctypes; nothing but the standard library.
+
+Runs in the launcher's child between fork and exec. Linux on x86-64 and arm64.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import struct
+from collections.abc import Sequence
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+PR_CAPBSET_DROP, PR_SET_SECCOMP = 24, 22
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+CAPABILITY_VERSION_3 = 0x20080522
+LAST_CAPABILITY = 63
+
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+READING = EXECUTE | READ_FILE | READ_DIR
+ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+RIGHTS_OF_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+"""File system rights a kernel knows; an unknown one is EINVAL."""
+
+NET_SINCE, SCOPES_SINCE = 4, 6
+NET = 0b11  # TCP bind and connect
+SCOPES = 0b11  # abstract Unix sockets, signals
+
+ARCHITECTURES = {  # audit number; socket(2); io_uring_setup(2), which could make sockets unseen
+    "x86_64": (0xC000003E, 41, 425),
+    "aarch64": (0xC00000B7, 198, 425),
+}
+X32_BIT = 0x40000000
+ERRNO_EPERM = 0x00050000 | 1
+ALLOW = 0x7FFF0000
+AF_UNIX = 1
+
+
+def landlock_abi() -> int:
+    """The kernel's Landlock version; 0: none."""
+    version: int = _libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, 1)
+    return max(0, version)
+
+
+def supported() -> str:
+    """Why this host cannot confine commands; '' when it can."""
+    if platform.machine() not in ARCHITECTURES:
+        return f"no seccomp filter is known here for {platform.machine()}"
+    return "" if landlock_abi() else "this kernel has no Landlock (Linux 5.13 with lsm=landlock is needed)"
+
+
+def confine(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> None:
+    """From here on this process and its children reach only these paths; no way back. OSError when it fails."""
+    _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    _drop_capabilities()
+    _landlock(readable, writable, network=network)
+    if not network:
+        _seccomp()
+
+
+def become_subreaper() -> None:
+    """Orphans of our descendants become our children, so that none can hide from us."""
+    _check(_libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
+
+
+def _drop_capabilities() -> None:
+    """A root worker's commands could otherwise read every process's environment, keys included."""
+    for capability in range(LAST_CAPABILITY + 1):
+        _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # EINVAL above the kernel's last, EPERM without any
+    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, bytes(24)), "capset")
+
+
+def _landlock(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> None:
+    abi = landlock_abi()
+    rights = RIGHTS_OF_ABI[min(abi, max(RIGHTS_OF_ABI))]
+    attribute = struct.pack("=QQQ", rights, NET if abi >= NET_SINCE and not network else 0, SCOPES)
+    size = 24 if abi >= SCOPES_SINCE else 16 if abi >= NET_SINCE else 8
+    ruleset = _check(_libc.syscall(LANDLOCK_CREATE_RULESET, attribute, size, 0), "landlock ruleset")
+    try:
+        for path in readable:
+            _allow(ruleset, path, READING & rights)
+        for path in writable:
+            _allow(ruleset, path, rights)
+        _check(_libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock restrict")
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            rights &= rights if os.path.isdir(path) else ON_FILES  # a directory's right on a file is EINVAL
+            rule = struct.pack("=Qi", rights, fd)
+            _check(_libc.syscall(LANDLOCK_ADD_RULE, ruleset, 1, rule, 0), f"landlock rule for {path}")
+        finally:
+            os.close(fd)
+
+
+def _seccomp() -> None:
+    """Sockets other than Unix ones, and io_uring, are EPERM: Landlock knows neither UDP nor raw sockets."""
+    audit, socket, io_uring = ARCHITECTURES[platform.machine()]
+    load, equal, above, give = 0x20, 0x15, 0x35, 0x06
+    program = [
+        (load, 0, 0, 4),  # architecture
+        (equal, 0, 7, audit),
+        (load, 0, 0, 0),  # system call
+        (above, 5, 0, X32_BIT),
+        (equal, 4, 0, io_uring),
+        (equal, 0, 2, socket),
+        (load, 0, 0, 16),  # first argument: address family
+        (equal, 0, 1, AF_UNIX),
+        (give, 0, 0, ALLOW),
+        (give, 0, 0, ERRNO_EPERM),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    prog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
+    _check(_libc.prctl(PR_SET_SECCOMP, 2, prog, 0, 0), "seccomp")
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result

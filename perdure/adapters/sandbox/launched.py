@@ -1,0 +1,87 @@
+"""What grades `reduced` and `off` share: a command under our launcher instead of bubblewrap."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from perdure.adapters.host.home import Home
+from perdure.adapters.sandbox import environment, setup
+from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.etc import sweep
+from perdure.adapters.sandbox.process import Launch, supervise
+from perdure.adapters.sandbox.status import StatusFile
+from perdure.adapters.sandbox.toolchain import Binds
+from perdure.models.policy import SANDBOX_FILE_BYTES, SANDBOX_NICE
+
+LAUNCHER = str(Path(__file__).with_name("launcher.py"))
+
+
+async def run_launched(
+    command: Command,
+    home: Home,
+    binds: Binds,
+    limit: int,
+    *,
+    confined: bool,
+    readable: tuple[str, ...] = (),
+    writable: tuple[str, ...] = (),
+) -> Finished:
+    """Run with a private home and temporary directory. A `source` is run where it is: nothing is mounted here."""
+    base = home.root / "sandbox" / "tmp"
+    base.mkdir(parents=True, exist_ok=True)
+    private = Path(tempfile.mkdtemp(dir=base))
+    sweep(base, private)
+    try:
+        with await StatusFile.open(command.lock) as status:
+            if command.fence is not None:
+                command.fence()
+            launch = Launch(
+                [sys.executable, "-I", "-S", LAUNCHER, "{status}"],
+                {},
+                lifeline=json.dumps(_spec(command, home, binds, private, confined, readable, writable)).encode()
+                + b"\n",
+            )
+            return await supervise(launch, command, status, limit)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def _spec(
+    command: Command,
+    home: Home,
+    binds: Binds,
+    private: Path,
+    confined: bool,
+    readable: tuple[str, ...],
+    writable: tuple[str, ...],
+) -> dict[str, object]:
+    directory = str(command.source or command.worktree)
+    variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
+    readable = (*readable, *binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
+    readable = (*readable, *([str(command.git_dir)] if command.git_dir else []))
+    writable = (*writable, str(private), *([directory] if command.writable else []))
+    writable = (*writable, *([str(command.results)] if command.results else []))
+    cache = setup.cache(home)
+    variables |= {"CARGO_HOME": str(cache / "cargo"), "GOMODCACHE": str(cache / "go/mod")}
+    if command.network:
+        variables |= setup.variables(os.environ, Path.home()) | {"XDG_CACHE_HOME": str(cache)}
+        setup.copy_owner_files(Path.home(), private)
+        writable = (*writable, str(cache))
+    variables |= command.env
+    readable = (*readable, str(cache))
+    return {
+        "script": command.script,
+        "cwd": directory,
+        "env": variables,
+        "nice": SANDBOX_NICE,
+        "file_bytes": SANDBOX_FILE_BYTES,
+        "confined": confined,
+        "network": command.network,
+        "readable": readable,
+        "writable": writable,
+    }

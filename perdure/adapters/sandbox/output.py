@@ -1,0 +1,52 @@
+"""Reading what a command wrote: head and tail in bounded memory, made safe for a terminal and a model."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from pathlib import Path
+
+CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS and the like: titles, links, clipboards
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
+"""What a progress bar wrote over: only what a person would have seen in the end is kept."""
+
+
+def excerpt(path: Path, head: int, tail: int) -> str:
+    """The file's text, or its first `head` and last `tail` characters and how many bytes lie between them.
+
+    Undecodable bytes become U+FFFD, terminal control sequences are removed. An absent file is ''.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            most = 4 * (head + tail)  # no character of UTF-8 is longer
+            if size <= most:
+                text = clean(file.read().decode(errors="replace"))
+                if len(text) <= head + tail:
+                    return text
+                first, last = text[:head], text[len(text) - tail :]
+                left_out = size - len(first.encode()) - len(last.encode())
+                return _join(first, max(1, left_out), last)
+            start = codecs.getincrementaldecoder("utf-8")("replace").decode(file.read(4 * head))
+            file.seek(size - 4 * tail)
+            end = file.read().lstrip(bytes(range(0x80, 0xC0))).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    first, last = clean(start)[:head], clean(end)
+    last = last[max(0, len(last) - tail) :]
+    return _join(first, max(1, size - len(first.encode()) - len(last.encode())), last)
+
+
+def clean(text: str) -> str:
+    """Without control sequences; of a line that was overwritten, the last state."""
+    return CONTROL.sub("", OVERWRITTEN.sub("", text.replace("\r\n", "\n"))).replace("\r", "")
+
+
+def _join(first: str, left_out: int, last: str) -> str:
+    return f"{first}\n[… {left_out:,} bytes left out …]\n{last}"

@@ -1,0 +1,175 @@
+"""Whether bubblewrap works on this host, and if not, exactly why and what to paste."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perdure.adapters.sandbox import bubblewrap, confine
+from perdure.adapters.sandbox.environment import program
+from perdure.models.errors import SandboxUnavailable
+from perdure.models.policy import SANDBOX_PROBE_S
+
+MINIMUM = (0, 8)
+"""--disable-userns and --size; Debian 12, Ubuntu 24.04, Fedora 38 and newer have it."""
+
+APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+CLONE = "kernel/unprivileged_userns_clone"
+MAXIMUM = "user/max_user_namespaces"
+
+OR_WEAKER = "or accept less: PERDURE_SANDBOX=reduced (Landlock, weaker) or PERDURE_SANDBOX=off (nothing)"
+
+INSTALL = (
+    "sudo apt-get install -y bubblewrap   (Fedora: sudo dnf install -y bubblewrap; Arch: sudo pacman -S bubblewrap; "
+    "Alpine: sudo apk add bubblewrap)"
+)
+
+APPARMOR_FIX = """paste this, then try again:
+    sudo tee /etc/apparmor.d/bwrap >/dev/null <<'END'
+    abi <abi/4.0>,
+    include <tunables/global>
+    profile bwrap /usr/bin/bwrap flags=(unconfined) {
+      userns,
+      include if exists <local/bwrap>
+    }
+    END
+    sudo apparmor_parser -r /etc/apparmor.d/bwrap"""
+
+CONTAINER_FIX = (
+    "start the container with the profile in deploy/: docker run --security-opt seccomp=deploy/seccomp.json "
+    "--security-opt apparmor=unconfined --security-opt systempaths=unconfined …"
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a probe found: the facts that `classify` decides on.
+
+    platform   sys.platform
+    bwrap      path of the program, '' when there is none
+    version    what `bwrap --version` printed
+    exit_code  of `true` in all namespaces; None: not tried, or no answer in time
+    stderr     of the same
+    sysctls    values of the three settings that matter, by their path below /proc/sys; absent ones left out
+    container  whether this is a container
+    """
+
+    platform: str = "linux"
+    bwrap: str = ""
+    version: str = ""
+    exit_code: int | None = None
+    stderr: str = ""
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    container: bool = False
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`error` None: bubblewrap works here."""
+
+    version: str
+    error: SandboxUnavailable | None
+
+    @property
+    def available(self) -> bool:
+        return self.error is None
+
+
+def probe() -> Probe:
+    """The cheapest real check, about 10 ms. Blocks."""
+    seen = look()
+    error = classify(seen)
+    return Probe(seen.version.removeprefix("bubblewrap").strip(), error)
+
+
+def probe_landlock() -> SandboxUnavailable | None:
+    """Why grade `reduced` cannot be had here; None: it can."""
+    cause = confine.supported() if sys.platform == "linux" else "Landlock is a part of Linux"
+    if not cause:
+        return None
+    return SandboxUnavailable(f"the reduced sandbox cannot start: {cause}", where="grade reduced", fix=OR_WEAKER)
+
+
+def look() -> Seen:
+    """Gather the facts; runs bwrap twice."""
+    path = program("bwrap")
+    sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read(Path("/proc/sys") / name))}
+    container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))
+    facts = Seen(platform=sys.platform, sysctls=sysctls, container=container)
+    if sys.platform != "linux" or not os.access(path, os.X_OK):
+        return facts
+    version = _run([path, "--version"])[1]
+    mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--remount-ro", "/"]
+    code, stderr = _run([path, *bubblewrap.isolation(network=False), *mounts, "--", "/bin/bash", "-c", "true"])
+    return Seen(sys.platform, path, version, code, stderr, sysctls, container)
+
+
+def classify(seen: Seen) -> SandboxUnavailable | None:
+    """One message with the cause and the commands to paste; None when it works. Pure."""
+    if seen.platform == "darwin":
+        return _error(
+            "macOS has no namespaces", "", "run Perdure in a Linux VM: limactl start && limactl shell default"
+        )
+    if seen.platform != "linux":
+        return _error(f"{seen.platform} has no namespaces", "", "on Windows run Perdure inside WSL2: wsl --install")
+    if not seen.bwrap:
+        return _error("bubblewrap is not installed", "bwrap is not on the PATH", INSTALL)
+    version = tuple(int(number) for number in re.findall(r"\d+", seen.version)[:2])
+    if version and version < MINIMUM:
+        return _error(f"bubblewrap {'.'.join(map(str, version))} is too old, 0.8 is needed", seen.bwrap, INSTALL)
+    if seen.exit_code == 0:
+        return None
+    return _error(*_cause(seen))
+
+
+def _cause(seen: Seen) -> tuple[str, str, str]:
+    said = seen.stderr.strip().splitlines()[-1] if seen.stderr.strip() else f"exit code {seen.exit_code}"
+    denied = re.search(
+        r"No permissions? to create|Creating new namespace failed|uid map|loopback|Operation not perm", said
+    )
+    if seen.sysctls.get(MAXIMUM) == "0":
+        fix = "echo user.max_user_namespaces=15000 | sudo tee /etc/sysctl.d/60-perdure.conf && sudo sysctl --system"
+        return "user namespaces are switched off", "user.max_user_namespaces = 0", fix
+    if seen.sysctls.get(CLONE) == "0" and denied:
+        fix = "echo kernel.unprivileged_userns_clone=1 | sudo tee /etc/sysctl.d/60-perdure.conf && sudo sysctl --system"
+        return "user namespaces are only for root here", "kernel.unprivileged_userns_clone = 0", fix
+    if seen.sysctls.get(APPARMOR) == "1" and denied and not seen.container:
+        cause = "AppArmor keeps bubblewrap from making user namespaces (Ubuntu 23.10 and newer)"
+        return cause, f"kernel.apparmor_restrict_unprivileged_userns = 1; {said}", APPARMOR_FIX
+    if "proc" in said and "mount" in said.lower():
+        return "the container hides parts of /proc, so no new one can be mounted", said, CONTAINER_FIX
+    if denied and seen.container:
+        return "the container's seccomp profile forbids new namespaces (Docker's default does)", said, CONTAINER_FIX
+    if seen.exit_code is None:
+        return f"bubblewrap gave no answer in {SANDBOX_PROBE_S:.0f} s", seen.bwrap, "try: bwrap --ro-bind / / true"
+    return "bubblewrap cannot start", said, "try by hand: bwrap --unshare-all --ro-bind / / true"
+
+
+def _error(cause: str, where: str, fix: str) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        f"the sandbox cannot start: {cause}", where=where or "grade full", fix=f"{fix}\n  {OR_WEAKER}"
+    )
+
+
+def _run(argv: list[str]) -> tuple[int | None, str]:
+    try:
+        done = subprocess.run(
+            argv, env={}, capture_output=True, timeout=SANDBOX_PROBE_S, check=False, text=True, errors="replace"
+        )
+    except subprocess.TimeoutExpired:
+        return None, ""
+    except OSError as error:
+        return 126, f"{argv[0]}: {error.strerror}"
+    return done.returncode, done.stdout + done.stderr
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,173 @@
+"""One sandboxed process tree from spawn to proven end: deadline, output limit, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.status import Holder, Status, StatusFile, forget
+from perdure.models.policy import OUTPUT_FILE_BYTES, OUTPUT_POLL_S, SANDBOX_END_S
+
+FLOODED = 128 + signal.SIGXFSZ
+"""Exit code of a command that was ended because it wrote too much, as if RLIMIT_FSIZE had done it."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a supervisor process (bwrap or our launcher) is started.
+
+    argv      may contain `{status}`: replaced by the number of the status descriptor
+    inputs    descriptors the supervisor inherits; they stay the caller's to close
+    lifeline  a line for the supervisor's stdin, which then stays open: its end tells a launcher to stop. None: no stdin
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    inputs: tuple[int, ...] = ()
+    lifeline: bytes | None = None
+
+
+async def supervise(launch: Launch, command: Command, status: StatusFile, limit: int = OUTPUT_FILE_BYTES) -> Finished:
+    """Run to the end. Everything the command started is dead on return, also when the caller is cancelled.
+
+    RuntimeError outside of the main thread: parent-death signals fire when the spawning *thread* ends, so commands
+    started from another one die at random (holes.md H33).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("sandboxes are started from the main thread only")
+    stop = asyncio.Event()
+    # In a task of its own: a cancellation that arrives while we wait for the dead must not end the waiting.
+    life = asyncio.ensure_future(_live(launch, command, status, limit, stop))
+    cancelled: asyncio.CancelledError | None = None
+    while not life.done():
+        try:
+            await asyncio.shield(life)
+        except asyncio.CancelledError as error:
+            if life.cancelled():
+                raise
+            cancelled = error
+            stop.set()
+    if cancelled is not None:
+        life.exception()  # mark as seen: the cancellation is what the caller hears about
+        raise cancelled
+    return life.result()
+
+
+async def _live(launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event) -> Finished:
+    started = time.monotonic()
+    output = os.open(command.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(word.replace("{status}", str(status.fd)) for word in launch.argv),
+            env=dict(launch.env),
+            cwd="/",
+            stdin=asyncio.subprocess.DEVNULL if launch.lifeline is None else asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            pass_fds=(status.fd, *launch.inputs),
+            start_new_session=True,
+        )
+    except OSError as error:  # not there, not executable, or a script longer than an argument may be (128 KiB)
+        return Finished(None, time.monotonic() - started, failure=f"cannot start {launch.argv[0]}: {error.strerror}")
+    finally:
+        os.close(output)
+    status.hand_over()
+    if process.stdin is not None and launch.lifeline is not None:
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(launch.lifeline)
+            await process.stdin.drain()
+    ended = asyncio.ensure_future(process.wait())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        why = await _watch(ended, stopping, command, limit, started + command.timeout_s)
+    finally:
+        stopping.cancel()
+    alive = await _end(process, ended, status)
+    said = status.read()
+    if command.lock is not None:
+        forget(command.lock)
+    if why == "output":
+        os.truncate(command.output, limit)
+    duration = time.monotonic() - started
+    if alive:
+        return Finished(None, duration, failure=f"process {alive} does not die although it was killed")
+    if why == "timeout":
+        return Finished(None, duration, timed_out=True)
+    if why == "output":
+        return Finished(FLOODED, duration, truncated=True)
+    return _verdict(said, process.returncode, command.output, duration)
+
+
+async def _watch(
+    ended: asyncio.Future[Any], stopping: asyncio.Future[Any], command: Command, limit: int, deadline: float
+) -> str:
+    """Wait for the end, the deadline, too much output, or the caller's cancellation; say which: '' is the end."""
+    while True:
+        left = deadline - time.monotonic()
+        await asyncio.wait(
+            {ended, stopping}, timeout=max(0.0, min(OUTPUT_POLL_S, left)), return_when=asyncio.FIRST_COMPLETED
+        )
+        if command.output.stat().st_size > limit:
+            return "output"
+        if ended.done():
+            return ""
+        if stopping.done():
+            return "cancelled"
+        if left <= 0:
+            return "timeout"
+
+
+async def _end(process: asyncio.subprocess.Process, ended: asyncio.Future[int], status: StatusFile) -> int:
+    """Kill what is left and wait until it is gone. Returns the pid of what would not die, 0 when all is dead."""
+    holder = status.read().holder
+    if not ended.done():
+        if process.stdin is not None:
+            process.stdin.close()  # the launcher ends its commands and then itself
+            await asyncio.wait({ended}, timeout=SANDBOX_END_S / 2)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.wait({ended}, timeout=SANDBOX_END_S)
+        if not ended.done():
+            return process.pid
+    # bwrap's outer process is gone as soon as the command is: its namespace may take a moment longer.
+    return holder.pid if holder and holder.pid != process.pid and not await _gone(holder) else 0
+
+
+async def _gone(holder: Holder) -> bool:
+    pidfd = holder.pidfd()
+    if pidfd is None:
+        return True
+    loop = asyncio.get_running_loop()
+    dead = asyncio.Event()
+    loop.add_reader(pidfd, dead.set)
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(dead.wait(), SANDBOX_END_S)
+        return dead.is_set()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _verdict(status: Status, code: int | None, output: Path, duration: float) -> Finished:
+    """The supervisor's own exit code says nothing: bwrap's failures are 1, like a failing command's."""
+    if status.exit_code is not None:
+        return Finished(status.exit_code, duration)
+    if status.failure:
+        return Finished(None, duration, failure=status.failure)
+    if code is not None and code < 0:
+        return Finished(None, duration, failure=f"the sandbox was killed by {signal.Signals(-code).name}")
+    with open(output, "rb") as file:
+        words = file.read(4096).decode(errors="replace").strip()
+    return Finished(None, duration, failure=words or f"the sandbox ended with {code} before the command ran")

@@ -1,0 +1,101 @@
+"""What setup is shown beyond a normal command: the network, the owner's index settings, package caches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from perdure.adapters.host.home import Home
+from perdure.adapters.sandbox.environment import CACHE, CERTIFICATES, HOME, setup_variables
+from perdure.adapters.sandbox.rules import in_system
+
+NAME_SERVICE = ("/etc/resolv.conf", "/etc/hosts")
+
+OWNER_FILES = (
+    (".config/pip/pip.conf", ".config/pip/pip.conf"),
+    (".pip/pip.conf", ".pip/pip.conf"),
+    (".config/uv/uv.toml", ".config/uv/uv.toml"),
+    (".cargo/config.toml", ".cargo/config.toml"),
+)
+"""Single files that say where packages come from; ~/.npmrc and credentials.toml hold tokens and stay unseen."""
+
+NPM_SAFE = ("registry", "cafile", "strict-ssl", "proxy", "https-proxy", "noproxy")
+"""Settings of ~/.npmrc that are passed on one by one, since the file as a whole may hold tokens."""
+
+OFFLINE_CACHES = (("cargo/registry", ".cargo/registry"), ("cargo/git", ".cargo/git"), ("go/mod", "go/pkg/mod"))
+"""Where cargo and go leave a project's dependencies: not in the worktree, yet needed by every later command."""
+
+
+def openings(home: Home, owner: Mapping[str, str], owner_home: Path) -> tuple[list[str], dict[str, str]]:
+    """Additional bwrap options and variables for setup. `owner` is the environment of the host's owner."""
+    passed = variables(owner, owner_home)
+    root = cache(home)
+    options = ["--bind", str(root), CACHE]
+    for kept, shown in OFFLINE_CACHES:
+        options += ["--bind", str(root / kept), f"{HOME}/{shown}"]
+    for path in NAME_SERVICE:
+        options += _file(os.path.realpath(path), path)
+    options += _file("/etc/pip.conf", "/etc/pip.conf")
+    for own, shown in OWNER_FILES:
+        options += _file(str(owner_home / own), f"{HOME}/{shown}")
+    for name in (*CERTIFICATES, "PIP_CONFIG_FILE", "UV_CONFIG_FILE", "npm_config_userconfig", "npm_config_cafile"):
+        path = passed.get(name, "")
+        if path and os.path.exists(path) and not _visible(path):
+            passed[name] = f"/run/owner/{name}"
+            options += ["--ro-bind", os.path.realpath(path), passed[name]]
+    return options, passed
+
+
+def caches(home: Home) -> Iterator[str]:
+    """What setup downloaded, read-only, for tools that keep dependencies outside of the project."""
+    for kept, shown in OFFLINE_CACHES:
+        path = home.root / "cache" / kept
+        if path.is_dir():
+            yield from ("--ro-bind", str(path), f"{HOME}/{shown}")
+
+
+def cache(home: Home) -> Path:
+    """The host's package caches, made if need be."""
+    root = home.root / "cache"
+    for kept, _ in OFFLINE_CACHES:
+        (root / kept).mkdir(parents=True, exist_ok=True)
+    return root
+
+
+def variables(owner: Mapping[str, str], owner_home: Path) -> dict[str, str]:
+    """Where packages come from, and through what: the owner's environment before the harmless part of ~/.npmrc."""
+    return {**_npm_settings(owner_home / ".npmrc"), **setup_variables(owner)}
+
+
+def copy_owner_files(owner_home: Path, private_home: Path) -> None:
+    """For the grades that cannot mount: the same files, in the command's own home."""
+    for own, shown in OWNER_FILES:
+        if (owner_home / own).is_file():
+            (private_home / shown).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(owner_home / own, private_home / shown)
+
+
+def _file(source: str, target: str) -> list[str]:
+    return ["--ro-bind", source, target] if os.path.isfile(source) else []
+
+
+def _visible(path: str) -> bool:
+    return in_system(os.path.realpath(path)) or path.startswith("/etc/ssl/certs")
+
+
+def _npm_settings(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    settings = dict(
+        line.partition("=")[::2] for line in lines if "=" in line and not line.lstrip().startswith((";", "#"))
+    )
+    found = {key.strip(): value.strip() for key, value in settings.items()}
+    return {
+        f"npm_config_{key.replace('-', '_')}": value
+        for key, value in found.items()
+        if key in NPM_SAFE and "@" not in value and "${" not in value
+    }

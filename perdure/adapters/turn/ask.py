@@ -1,0 +1,83 @@
+"""One model reply: paid for once, written down before it is acted on."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from perdure.adapters.agents.model import Model, Question, Reply, upper_bound
+from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.crash import crash_point
+from perdure.adapters.host.replies import Replies
+from perdure.adapters.host.spend import SpendLog
+from perdure.adapters.host.threads import in_thread
+from perdure.models.crash import CrashPoint
+from perdure.models.errors import PerdureError, RepliesCut
+from perdure.models.ids import digest
+from perdure.models.policy import REPLIES_CUT_PER_TURN
+from perdure.models.turn import TurnInput
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What asking needs of a delivery: its reply journal, its spend log and the model."""
+
+    replies: Replies
+    spend: SpendLog
+    model: Model
+
+    async def reply(self, question: Question, work: TurnInput, run_id: str) -> Reply:
+        """The reply to this question in this turn: from the journal when it was received before, else from the API."""
+        key = await in_thread(reply_key, question, work, run_id)  # a long conversation is megabytes to hash
+        stored = await in_thread(self.replies.get, key)
+        if stored is None:
+            return await self._ask(question, key)
+        # A death between writing the reply down and settling it: settle now, or it counts at its upper bound for ever.
+        reply = Reply.from_json(stored["reply"].encode())
+        if not await in_thread(self.spend.is_settled, stored["request"]):
+            await in_thread(self.spend.settle, stored["request"], reply.usage)
+        return reply
+
+    async def _ask(self, question: Question, key: str) -> Reply:
+        await in_thread(self._may_ask, key)
+        request = uuid.uuid4().hex
+        await in_thread(lambda: self.spend.intend(request, key, upper_bound(question)))
+        begun = False
+
+        def on_first_event() -> None:
+            nonlocal begun
+            begun = True
+            crash_point(CrashPoint.WAITING_FOR_MODEL)
+
+        now_doing(doing="waiting for the model")
+        try:
+            reply = await self.model.ask(question, on_first_event=on_first_event, on_text=_show)
+        except PerdureError:
+            if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
+                await in_thread(self.spend.void, request)
+            raise
+        await in_thread(self.replies.put, key, {"request": request, "reply": reply.to_json().decode()})
+        await in_thread(self.spend.settle, request, reply.usage)
+        crash_point(CrashPoint.AFTER_REPLY)
+        return reply
+
+    def _may_ask(self, key: str) -> None:
+        """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often."""
+        self.replies.require_room()
+        if (cut := self.spend.cut(key)) >= REPLIES_CUT_PER_TURN:
+            raise RepliesCut(
+                f"the model's reply broke off {cut} times in this turn, and each time may have been billed",
+                fix="look at the line to the model's API, then: perdure retry",
+            )
+
+
+def reply_key(question: Question, work: TurnInput, run_id: str) -> str:
+    """Run, place, checkpoint and exact bytes: a rewound run samples anew (holes.md H20)."""
+    return digest(run_id, work.step, str(work.attempt), str(work.turn), work.checkpoint, question.key())
+
+
+def _show(text: str) -> None:
+    """The newest words of the stream, for those who watch."""
+    words = " ".join(text.split())
+    if words:
+        now_doing(doing=words[-80:])

@@ -1,0 +1,98 @@
+"""What happened, as text for people: turn by turn from the checkpoints, changes as a diff, artifacts as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import WorkspaceRecord
+from perdure.models.errors import BadInput
+from perdure.models.ids import branch_name
+from perdure.models.work import ReadInput
+
+_SHOWN_LINES = 20
+"""Of one tool result in `logs`; the whole of it is in the transcript."""
+
+
+def text_of(vault: Vault, record: WorkspaceRecord, work: ReadInput) -> str:
+    """`turns` (a line each), `logs` (what was said and done), `diff`, or the artifact whose hash `checkpoint` names."""
+    if work.what == "diff":
+        head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
+        return vault.diff(record.base_sha, head) if head else ""
+    if work.what == "artifact":
+        return vault.get_artifact(work.delivery, work.checkpoint).decode(errors="replace")
+    if work.what == "turns":
+        return "\n".join(_line(commit, turn) for commit, turn in _turns(vault, work))
+    if work.what == "logs":
+        return "\n".join(_log(vault, work))
+    raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, logs, diff, artifact")
+
+
+def _turns(vault: Vault, work: ReadInput) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Checkpoints of the newest run, oldest first; the first one, made by prepare, is no turn."""
+    tip = work.checkpoint or _newest(vault, work.delivery)
+    if not tip:
+        return
+    for commit in reversed(vault.git.text("rev-list", "--first-parent", "--end-of-options", tip).splitlines()):
+        turn = read_turn(vault, commit)
+        if "turn" in turn:
+            yield commit, turn
+
+
+def _newest(vault: Vault, delivery: str) -> str:
+    """The tip of the run that was worked on last."""
+    prefix = f"refs/perdure/{delivery}/"
+    return vault.git.text(
+        "for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(objectname)", prefix
+    ).strip()
+
+
+def _line(commit: str, turn: dict[str, Any]) -> str:
+    attempt = f" {turn['attempt']}" if turn["attempt"] > 1 else ""
+    return f"{commit[:10]}  {turn['step']}{attempt}  {turn['result'].get('summary', '')}"
+
+
+def _log(vault: Vault, work: ReadInput) -> Iterator[str]:
+    seen = 0
+    for commit, turn in _turns(vault, work):
+        messages = read_transcript(vault, commit)
+        if turn["turn"] == 1:
+            seen = 1  # the opening message is the request and its materials: shown elsewhere
+        yield f"── {_line(commit, turn)}"
+        for message in messages[seen:]:
+            yield from _message(message)
+        seen = len(messages)
+        yield ""
+
+
+def _message(message: dict[str, Any]) -> Iterator[str]:
+    content = message["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    for block in content:
+        kind = block.get("type")
+        if kind == "text" and block["text"].strip():
+            yield from _indented(block["text"])
+        elif kind == "tool_use":
+            arguments = json.dumps(block["input"], ensure_ascii=False)
+            yield f"  ▸ {block['name']} {arguments if len(arguments) < 300 else arguments[:300] + '…'}"
+        elif kind == "tool_result":
+            yield from _indented(_result(block), "    ")
+
+
+def _result(block: dict[str, Any]) -> str:
+    content = block.get("content", "")
+    if isinstance(content, list):
+        content = "\n".join(part.get("text", "") for part in content)
+    return ("! " if block.get("is_error") else "") + str(content)
+
+
+def _indented(text: str, by: str = "  ") -> Iterator[str]:
+    lines = text.splitlines()
+    for line in lines[:_SHOWN_LINES]:
+        yield by + line
+    if len(lines) > _SHOWN_LINES:
+        yield f"{by}… {len(lines) - _SHOWN_LINES} more lines"

@@ -1,0 +1,78 @@
+"""The `perdure` command: its groups, its help, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from perdure import __version__
+from perdure.cli import config, control, deliver, demo_entry, doctor, init, local, pulls, read, rehearse
+from perdure.cli.commands import Commands
+from perdure.cli.failures import BROKEN_PIPE, report
+
+app = Commands(
+    name="perdure",
+    help="A request goes in, a tested, reviewed pull request comes out, and kill -9 does not matter.",
+    epilog="New here? perdure demo shows the whole thing in two minutes, without a key.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for group in (demo_entry, init, deliver, read, control, pulls, local, doctor, config, rehearse):
+    group.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"perdure {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+def run(arguments: list[str]) -> int:
+    """Carry out one command line and return its exit code; whatever goes wrong has been told."""
+    as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
+    try:
+        # Here rather than in the commands: on Windows their imports (flock) would fail first.
+        _check_platform()
+        code = app(arguments, prog_name="perdure", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            return BROKEN_PIPE  # Typer has seen it first
+        return end.code if isinstance(end.code, int) else 1
+    except BaseException as error:  # noqa: BLE001 - the last one to see it: everything is told, nothing is raised
+        return report(error, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """Entry point. Ends the process at once: the Temporal SDK was seen to crash in an ordinary exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # ✓ on a terminal that is not UTF-8
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        code = BROKEN_PIPE
+    os._exit(code)
+
+
+def _check_platform() -> None:
+    if sys.platform == "win32":
+        from perdure.local.checks import check_platform
+
+        check_platform(sys.platform)

@@ -1,0 +1,118 @@
+"""Steering deliveries: `retry`, `cancel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import STEER
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+    from perdure.models.result import DeliveryResult
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=STEER)(retry)
+    app.command(rich_help_panel=STEER)(cancel)
+
+
+def retry(
+    id: DeliveryId,
+    budget: Annotated[
+        float | None, typer.Option("--budget", metavar="USD", min=0.01, help="A new limit for all its runs together.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start it and leave.")] = False,
+    json: Json = False,
+) -> None:
+    """Go on from the last checkpoint of a delivery that ended without delivering."""
+    import asyncio
+
+    from perdure.cli.screen import Screen
+    from perdure.cli.watch import detached
+
+    screen = Screen(json=json)
+    started: list[str] = []
+    try:
+        raise typer.Exit(asyncio.run(_retry(id, screen, started, budget=budget, detach=detach)))
+    except KeyboardInterrupt:
+        if not started:
+            raise
+        raise detached(screen, started[0]) from None
+
+
+def cancel(id: DeliveryId, json: Json = False) -> None:
+    """Stop a delivery and wait until it has ended. Its branch and last checkpoint stay; retry goes on from there."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.story import closing
+    from perdure.models.errors import BadInput
+    from perdure.models.result import Status
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> int:
+        described = await delivery.describe()
+        if not described.running:
+            raise BadInput(f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {delivery.id}")
+        await delivery.cancel()
+        screen.say(f"cancelling {delivery.id}: its running tools are ended")
+        result = await _ended(delivery, screen)
+        if json:
+            screen.data(result.model_dump_json(indent=2))
+        else:
+            screen.lines(closing(result))
+        # What was asked for is that it stops; one that delivered in the last moment did not.
+        return 0 if result.status == Status.CANCELLED else 1
+
+    raise typer.Exit(with_delivery(screen, id, work))
+
+
+async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
+    """The result; says so when nobody is there who could end the delivery."""
+    import asyncio
+
+    from perdure.cli.story import NO_WORKER
+    from perdure.models.errors import PerdureError
+    from perdure.models.policy import WATCH_SILENCE_S
+
+    ending = asyncio.ensure_future(delivery.result())
+    done, _ = await asyncio.wait([ending], timeout=WATCH_SILENCE_S)
+    if not done and (await delivery.describe()).running:
+        try:
+            await delivery.progress()
+        except PerdureError:
+            screen.say(NO_WORKER.replace("the work goes on", "it is cancelled"))
+    return await ending
+
+
+async def _retry(id: str, screen: Screen, started: list[str], *, budget: float | None, detach: bool) -> int:
+    import os
+
+    from perdure.adapters.host.home import Home
+    from perdure.cli.ids import resolve_id
+    from perdure.cli.intake import check_key, workers_elsewhere
+    from perdure.cli.session import connected
+    from perdure.cli.watch import follow
+    from perdure.local.up import ensure_running
+
+    if not workers_elsewhere():
+        check_key(os.environ)
+        await ensure_running(Home.find(), screen.say)
+    perdure = await connected(screen)
+    delivery = perdure.delivery(await resolve_id(perdure, id))
+    known = (await delivery.describe()).resume
+    await delivery.retry(budget_usd=budget)
+    started.append(delivery.id)
+    begun = known is not None and known.state.get("checkpoint")
+    screen.say(f"{delivery.id} goes on from its last checkpoint" if begun else f"{delivery.id} starts again")
+    if detach:
+        if screen.json:
+            screen.data({"delivery_id": delivery.id})
+        return 0
+    return await follow(delivery, screen)

@@ -1,0 +1,176 @@
+"""The demo: a real delivery of a scripted model's work, while its worker is killed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure import __version__
+from perdure.cli import playbill
+from perdure.cli.keys import ENTER, Keys, at_a_terminal
+from perdure.cli.knife import STRIKES, Knife, paced
+from perdure.cli.screen import Screen
+from perdure.cli.stage import PACKAGE, Stage, best_grade, environment, stage, supervised
+from perdure.cli.story import Teller, closing
+from perdure.cli.watch import Watcher
+from perdure.cli.web import web_page
+from perdure.client import Delivery, Perdure
+from perdure.local.application import examples
+from perdure.local.connect import connect
+from perdure.local.places import Places
+from perdure.local.processes import last_lines
+from perdure.local.server import stop_server
+from perdure.models.errors import PerdureError
+from perdure.models.policy import DEMO_S
+from perdure.models.result import DeliveryResult, Reason, Status
+from perdure.rehearsal.screenplay import Screenplay
+from perdure.rehearsal.server import Rehearsal
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Everything one performance needs. `keys` None: nobody is there to press any. `cutting`: the knife at work."""
+
+    screen: Screen
+    stage: Stage
+    delivery: Delivery
+    knife: Knife
+    cutting: asyncio.Task[None]
+    supervisor: Process
+    keys: Keys | None
+    page: str
+
+
+def demo(*, keep: Path | None, fast: bool, kills: int, yes: bool) -> int:
+    """Play it, and return the exit code: 0 when exactly one pull request came out of it.
+
+    On a terminal a person may kill too, and it waits for Enter in the end. Ctrl-C and SIGTERM end it and leave nothing.
+    """
+    return asyncio.run(_until_interrupted(keep, fast, kills, yes))
+
+
+async def _until_interrupted(keep: Path | None, fast: bool, kills: int, yes: bool) -> int:
+    screen, signals, loop, ours = Screen(), list[int](), asyncio.get_running_loop(), asyncio.current_task()
+    assert ours is not None
+
+    def interrupt(number: int) -> None:
+        signals.append(number)
+        if len(signals) == 1:  # further ones would interrupt the tidying up
+            ours.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt, number)
+    person = not yes and screen.terminal and at_a_terminal()
+    try:
+        async with AsyncExitStack() as stack:
+            keys = await stack.enter_async_context(Keys.of_terminal()) if person else None
+            cast = await stack.enter_async_context(_cast(screen, keys, keep, fast, kills))
+            async with asyncio.timeout(None if person else DEMO_S):
+                return await _perform(cast)
+    except TimeoutError:
+        raise PerdureError(f"the demo did not end within {DEMO_S / 60:.0f} minutes", fix="perdure doctor") from None
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        screen.line("stopped; " + (f"what there is stays in {keep}" if keep else "nothing of it is left"))
+        return 128 + signals[0]
+
+
+@asynccontextmanager
+async def _cast(screen: Screen, keys: Keys | None, keep: Path | None, fast: bool, kills: int) -> AsyncIterator[Cast]:
+    """Home, repository, model, server and worker, all fresh, with the delivery under way."""
+    strikes = STRIKES[:kills]
+    screenplay = Screenplay.load(examples() / f"{PACKAGE}.toml")
+    async with AsyncExitStack() as stack:
+        screen.line(f"perdure {__version__} · demo: one request, one pull request, and workers that get killed")
+        place = stack.enter_context(stage(keep))
+        rehearsal = await stack.enter_async_context(Rehearsal(paced(screenplay, strikes) if fast else screenplay))
+        grade, why = await asyncio.to_thread(best_grade)
+        stack.enter_context(_within(environment(place, rehearsal.url, grade, os.environ)))
+        stack.push_async_callback(stop_server, place.home)
+        client = await connect(place.home, start=True, say=lambda _: None)
+        supervisor, worker = await stack.enter_async_context(supervised(place.home))
+        found = await Perdure(client).submit(
+            {"repository": str(place.origin), "request": place.request()}, id=playbill.ID
+        )
+        page = await web_page(place.home, playbill.ID)
+        screen.lines(playbill.opening(place, page, grade, why))
+        screen.lines(["", playbill.worker(worker, keys is not None), ""])
+        knife = Knife(place.home, worker, rehearsal, strikes, screen.line)
+        cutting = asyncio.create_task(knife.run())
+        try:
+            yield Cast(screen, place, found.delivery, knife, cutting, supervisor, keys, page)
+        finally:
+            cutting.cancel()
+
+
+@contextmanager
+def _within(world: Mapping[str, str]) -> Iterator[None]:
+    """This process has no other task than the demo: until that is over it sees only its world, as its children do."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(world)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+async def _perform(cast: Cast) -> int:
+    """Watch to the end, as often as a person wants to go on after a third death of one turn."""
+    screen, teller = cast.screen, Teller(width=cast.screen.width)
+    while True:
+        watcher = Watcher(cast.delivery, screen, teller=teller, through=cast.knife.saw)
+        result = await _watched(cast, watcher)
+        screen.lines(["", *closing(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
+        if result.reason != Reason.LIMITS:
+            break
+        screen.line(playbill.THIRD_DEATH)
+        if cast.keys is None or not await _goes_on(screen, cast.keys):
+            break
+        await cast.delivery.retry()
+        screen.lines([playbill.RETRIED, ""])
+    pulls = await asyncio.to_thread(playbill.pull_requests, cast.stage)
+    screen.lines([*pulls.lines, "", *playbill.ending(cast.stage)])
+    if cast.keys is not None:
+        screen.lines(["", f"The Web UI stays until you press Enter: {cast.page}"])
+        await cast.keys.wait(*ENTER)
+    return 0 if result.status == Status.DELIVERED and pulls.count == 1 else 1
+
+
+async def _goes_on(screen: Screen, keys: Keys) -> bool:
+    screen.line("  press R to go on from the last checkpoint, Enter to leave it")
+    return await keys.wait("r", *ENTER) == "r"
+
+
+async def _watched(cast: Cast, watcher: Watcher) -> DeliveryResult:
+    """The result; raises when there can be none, because no worker can start or their supervisor is gone."""
+    if cast.keys is not None:
+        cast.keys.on["k"] = lambda: cast.knife.strike("killed by you")
+    watching = asyncio.create_task(watcher.watch())
+    gone = asyncio.create_task(cast.supervisor.wait())
+    try:
+        await asyncio.wait({watching, gone, cast.cutting}, return_when=asyncio.FIRST_COMPLETED)
+        if cast.cutting.done():
+            cast.cutting.result()
+        if not watching.done():
+            said = last_lines(Places(cast.stage.home).worker_log, lines=3)
+            raise PerdureError(f"the worker's supervisor ended: {said}")
+        result = watching.result()
+        assert result is not None, "watched to the end"
+        return result
+    finally:
+        if cast.keys is not None:
+            cast.keys.on.clear()
+        for task in (watching, gone):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

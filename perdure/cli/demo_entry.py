@@ -1,0 +1,33 @@
+"""`perdure demo`: loaded only when it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.panels import START
+from perdure.models.policy import DEMO_KILLS, DEMO_KILLS_MOST
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=START)(demo)
+
+
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="Play in this new directory, and leave it.")
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
+    kills: Annotated[
+        int,
+        typer.Option("--kills", min=0, max=DEMO_KILLS_MOST, help="How often it kills its worker by itself."),
+    ] = DEMO_KILLS,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: the knife is all yours.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, wait for nobody.")] = False,
+) -> None:
+    """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
+    from perdure.cli.demo import demo as run
+
+    raise typer.Exit(run(keep=keep, fast=fast, kills=0 if no_kill else kills, yes=yes))

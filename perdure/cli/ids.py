@@ -1,0 +1,54 @@
+"""Which delivery a person means: its id, the beginning of it, or `@last`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.models.errors import BadInput
+
+if TYPE_CHECKING:
+    from perdure.client import Perdure
+
+LAST = "@last"
+
+DeliveryId = Annotated[
+    str, typer.Argument(metavar="ID", help="A delivery: its id, the beginning of it, or @last.", show_default=True)
+]
+
+_CANDIDATES = 200
+"""How far back a beginning is looked up: older deliveries are found by their whole id."""
+
+
+async def resolve_id(perdure: Perdure, text: str) -> str:
+    """The one delivery that `text` names. BadInput when there is none, or more than one."""
+    if text == LAST:
+        newest = await perdure.list(limit=1)
+        if not newest:
+            raise BadInput("there is no delivery yet", where=LAST, fix='perdure deliver "what you want"')
+        return newest[0].delivery_id
+    if not text or text.startswith("-"):
+        raise BadInput(f"{text!r} is no delivery id", fix="see perdure list")
+    if "'" not in text:
+        exact = await perdure.list(limit=1, query=f"WorkflowId = '{text}'")
+        if exact:
+            return text
+    return choose(text, [found.delivery_id for found in await perdure.list(limit=_CANDIDATES)])
+
+
+def choose(text: str, ids: list[str]) -> str:
+    """The only id that begins with `text`. BadInput names the candidates, or the nearest id."""
+    found = sorted({id for id in ids if id.startswith(text)})
+    if text in found or len(found) == 1:
+        return text if text in found else found[0]
+    if found:
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise BadInput(
+            f"{len(found)} deliveries begin with {text}",
+            where=", ".join(found[:5]) + more,
+            fix="type a few letters more",
+        )
+    near = difflib.get_close_matches(text, ids, n=1, cutoff=0.5)
+    raise BadInput(f"no delivery {text}", fix=f"did you mean {near[0]}?" if near else "see perdure list")

@@ -1,0 +1,155 @@
+"""`perdure init`: a first `perdure.toml`, tried out before it is kept; spends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.panels import START
+
+if TYPE_CHECKING:
+    from perdure.adapters.host.home import Home
+    from perdure.adapters.project.detect import Detected
+    from perdure.adapters.sandbox.base import Sandbox
+    from perdure.cli.screen import Screen
+    from perdure.models.config import RepositoryConfig
+    from perdure.models.work import TestVerdict
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=START)(init)
+
+
+def init(
+    repo: Annotated[Path, typer.Option("--repo", help="A git repository.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace a perdure.toml that is there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written; run nothing.")] = False,
+) -> None:
+    """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
+    import asyncio
+
+    from perdure.adapters.project.config import load_repository_config
+    from perdure.adapters.project.detect import detect
+    from perdure.adapters.project.init import render
+    from perdure.cli.repository import NAME
+    from perdure.cli.screen import Screen
+    from perdure.models.errors import BadInput
+
+    screen, root = Screen(), _root(repo)
+    path = root / NAME
+    if path.exists() and not (force or dry_run):
+        raise BadInput(f"{NAME} is there already", where=str(path), fix="--force replaces it, --dry-run only prints")
+    detected = detect(root)
+    text = render(detected)
+    if dry_run:
+        print(text, end="")
+        return
+    _tell(screen, detected)
+    path.write_text(text, encoding="utf-8")
+    screen.line(f"✓ wrote {path}")
+    verdict = asyncio.run(_try(screen, root, load_repository_config(text, NAME)))
+    if verdict is not None and verdict.status == "red":
+        screen.line(f"! tests are red before anything was changed: {verdict.summary}")
+        raise typer.Exit(1)
+    screen.line(f'  next  git add {NAME} && git commit, then: perdure deliver "what you want"')
+
+
+async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerdict | None:
+    """Setup and tests in a fresh clone of HEAD, as a delivery would run them. None when there is no test command."""
+    import asyncio
+    import os
+
+    from perdure.adapters.git.door import Git
+    from perdure.adapters.host.home import Home
+    from perdure.adapters.project.host import load_host_config
+    from perdure.adapters.project.setup import dependencies, run_setup
+    from perdure.adapters.project.tests import run_tests
+    from perdure.adapters.project.verdict import not_started, verdict
+    from perdure.adapters.sandbox.select import sandbox_for
+    from perdure.adapters.sandbox.toolchain import compute_binds
+    from perdure.models.config import seconds
+
+    home, grade = Home.find(), load_host_config(os.environ).sandbox
+    with _scratch(home) as scratch:
+        tree, logs = scratch / "tree", scratch / "logs"
+        logs.mkdir()
+        await asyncio.to_thread(Git(cwd=root, as_owner=True).run, "clone", "--quiet", "--no-hardlinks", ".", str(tree))
+        commit = Git(git_dir=tree / ".git").text("rev-parse", "HEAD")
+
+        def sandbox() -> Sandbox:
+            binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
+            return sandbox_for(grade, home, binds)
+
+        if config.setup.commands:
+            before, limit = await asyncio.to_thread(sandbox), seconds(config.setup.timeout)
+            await run_setup(before, tree, config.setup.commands, limit, logs, lambda line: None)
+            screen.line(f"✓ setup      {' && '.join(config.setup.commands)}")
+        if not config.test:
+            screen.line("! test       no test command was found: pull requests will be drafts that say so")
+            return None
+        report = await run_tests(
+            await asyncio.to_thread(sandbox),  # again: setup may have made a virtual environment
+            worktree=tree,
+            source=None,
+            shared=dependencies(tree),
+            git_dir=tree / ".git",
+            commands=config.test,
+            env={},
+            log_dir=logs,
+            lock=None,
+            commit=commit,
+            tree=Git(git_dir=tree / ".git").text("rev-parse", "HEAD^{tree}"),
+            on_progress=lambda line: None,
+        )
+        if (missing := not_started(report)) is not None:
+            raise missing.error("HEAD", f'perdure.toml [[test]] "{missing.name}"')
+        result = verdict(report)
+        screen.line(f"{'✓' if result.status == 'green' else '✗'} test       {result.summary}")
+        return result
+
+
+@contextmanager
+def _scratch(home: Home) -> Iterator[Path]:
+    """A directory below the home, for the sandbox hides /tmp; gone afterwards."""
+    import shutil
+    import tempfile
+
+    from perdure.local.checks import check_home
+
+    check_home(home.root)
+    (home.root / "scratch").mkdir(exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="init-", dir=home.root / "scratch"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _root(repo: Path) -> Path:
+    from perdure.adapters.git.door import Git, GitError
+    from perdure.models.errors import BadInput
+
+    if not repo.is_dir():
+        raise BadInput(f"there is no directory {repo}", where="--repo", fix="name a git repository")
+    try:
+        root = Path(Git(cwd=repo, as_owner=True).text("rev-parse", "--show-toplevel"))
+        Git(cwd=root, as_owner=True).text("rev-parse", "--verify", "HEAD")
+    except GitError:
+        raise BadInput(
+            "this is not a git repository with a commit",
+            where=str(repo.absolute()),
+            fix="git init && git add -A && git commit -m first",
+        ) from None
+    return root
+
+
+def _tell(screen: Screen, detected: Detected) -> None:
+    screen.line(f"  found      {', '.join(detected.kinds) or 'no toolchain that is known here'}")
+    for command in detected.setup:
+        screen.line(f"  setup      {command}")
+    for test in detected.tests:
+        screen.line(f"  test       {test.command}")

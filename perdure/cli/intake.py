@@ -1,0 +1,185 @@
+"""What `deliver` was asked for, checked to the end before anything is started or written."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.models.errors import BadInput
+from perdure.models.phases import Phase, why_not
+from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
+
+if TYPE_CHECKING:
+    from perdure.adapters.git.source import Target
+    from perdure.models.config import HostConfig, RepositoryConfig
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of `perdure deliver`, as they were typed."""
+
+    text: str | None = None
+    request: str | None = None
+    repo: str = "."
+    base: str | None = None
+    branch: str | None = None
+    phases: str | None = None
+    id: str | None = None
+    budget: float | None = None
+    model: str | None = None
+    config: Path | None = None
+    allow_test_changes: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A request that can be submitted, and what was learned about it on the way.
+
+    elsewhere          a Temporal server is configured: its workers hold the key, their hosts decide sandbox and limits
+    file               the perdure.toml that counts, as people name it
+    repository_config  what it says; None where there is none, or the base commit is not on this machine yet
+    """
+
+    request: DeliveryRequest
+    elsewhere: bool
+    target: Target
+    base: str
+    base_sha: str
+    host: HostConfig
+    file: str
+    repository_config: RepositoryConfig | None
+
+
+def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
+    """Check everything that can be checked here, the cheapest first; raises BadInput or InvalidRequest.
+
+    Blocks on git and the network.
+    """
+    text = request_text(asked)
+    phases = parse_phases(asked.phases) if asked.phases is not None else None
+    if phases is not None and (problem := why_not(phases, asked.branch)):
+        raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
+    check_id(asked.id)
+    given = read_config(asked.config) if asked.config else None
+
+    from perdure.adapters.git.source import resolve
+    from perdure.adapters.project.config import load_repository_config
+    from perdure.adapters.project.host import load_host_config
+    from perdure.cli.repository import file_at, in_working_tree, place_of
+
+    host = load_host_config(env)
+    own = load_repository_config(given, str(asked.config)) if given is not None else None
+    if not (elsewhere := workers_elsewhere()):
+        check_key(env)
+    target = resolve(asked.repo, Path.cwd())
+    base, base_sha = target.base(asked.base)
+    if asked.branch is not None and asked.branch not in target.heads.branches:
+        raise BadInput(
+            f"there is no branch {asked.branch!r}",
+            where=target.url,
+            fix=_nearest("--branch", asked.branch, list(target.heads.branches)),
+        )
+    place = place_of(target, base_sha)
+    on_base = file_at(place, base_sha) if place is not None else None
+    file, config = f"perdure.toml on {base}", own
+    if own is not None:
+        file = f"{asked.config} (--config)"
+    elif on_base is not None:
+        config = load_repository_config(on_base, f"perdure.toml on {base}")
+    elif place is not None:
+        file = f"no perdure.toml on {base}: commands are detected"
+    if given is None and place is not None and target.checkout is not None:
+        mine = in_working_tree(target.checkout)
+        if mine != on_base:
+            file += ", not the one in your working tree" if mine is not None else ", which your working tree has not"
+    if config is not None and phases is None and (problem := why_not(config.delivery.phases, asked.branch)):
+        raise BadInput(problem, where=f"{file}: [delivery] phases", fix="--phases selects others")
+    raw = {
+        "repository": target.url,
+        "request": text,
+        "base": asked.base,
+        "branch": asked.branch,
+        "phases": phases,
+        "budget_usd": asked.budget,
+        "model": asked.model,
+        "config": given,
+        "allow_test_changes": asked.allow_test_changes,
+        "source": str(target.checkout) if target.checkout else None,
+    }
+    return Taken(parse_request(raw), elsewhere, target, base, base_sha, host, file, config)
+
+
+def request_text(asked: Asked) -> str:
+    """The request's words: the argument, `--request`, or standard input for `-`."""
+    if asked.text is not None and asked.request is not None:
+        raise BadInput("the request was given twice", where="TEXT and --request", fix="give one of them")
+    text = asked.text if asked.text is not None else asked.request
+    if text is None:
+        raise BadInput("no request was given", fix='perdure deliver "what you want", or --request - to read it')
+    if text == "-":
+        text = sys.stdin.buffer.read(REQUEST_BYTES + 1).decode(errors="replace")
+    if not text.strip():
+        raise BadInput("the request is empty", where="TEXT", fix='say what you want: perdure deliver "…"')
+    if len(text.encode()) > REQUEST_BYTES:
+        fix = "shorten it; put long material into the repository and name its path"
+        raise BadInput("the request is longer than 64 KiB", where="TEXT", fix=fix)
+    return text
+
+
+def parse_phases(text: str) -> tuple[Phase, ...]:
+    """`plan,build,test` in the order of the process."""
+    known = [phase.value for phase in Phase]
+    named = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in named:
+        if name not in known:
+            raise BadInput(f"unknown phase {name!r}", where="--phases", fix=_nearest("", name, known))
+    return tuple(phase for phase in Phase if phase in named)
+
+
+def check_id(id: str | None) -> None:
+    from perdure.models.ids import DELIVERY_ID, slug
+
+    if id is not None and not DELIVERY_ID.fullmatch(id):
+        fix = f"use small letters, digits and dashes, at most 80: --id {slug(id, words=9, limit=80)}"
+        raise BadInput(f"{id!r} cannot be a delivery id", where="--id", fix=fix)
+
+
+def check_key(env: Mapping[str, str]) -> None:
+    """The worker that is started here inherits the key; without one it can only rehearse."""
+    if not any(env.get(name, "").strip() for name in (*KEYS, "ANTHROPIC_BASE_URL")):
+        raise BadInput(
+            "there is no key for the model",
+            where=" or ".join(KEYS),
+            fix="export ANTHROPIC_API_KEY=…, or rehearse without one: perdure demo",
+        )
+
+
+def read_config(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadInput(f"the configuration cannot be read: {words}", where=f"--config {path}") from None
+    if len(text.encode()) > REQUEST_BYTES:
+        raise BadInput("the configuration is longer than 64 KiB", where=f"--config {path}", fix="shorten it")
+    return text
+
+
+def workers_elsewhere() -> bool:
+    """Whether TEMPORAL_* variables or a profile name a server: cheap, and decided the same way as connecting."""
+    from perdure.local.connect import configured
+
+    return configured() is not None
+
+
+def _nearest(option: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    if near:
+        return f"did you mean {option} {near[0]}?".replace("  ", " ")
+    return f"known: {', '.join(sorted(known)[:8])}" if option else f"known: {', '.join(known)}"

@@ -1,0 +1,70 @@
+"""Single keys of a terminal, read by the event loop; the terminal is as before when the context ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import termios
+import tty
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+ENTER = ("\n", "\r")
+
+
+class Keys:
+    """`on` holds what a key does, by its small letter; `wait` waits for one of several keys."""
+
+    def __init__(self) -> None:
+        self.on: dict[str, Callable[[], None]] = {}
+        self._pressed: asyncio.Queue[str] = asyncio.Queue()
+
+    @classmethod
+    @asynccontextmanager
+    async def of_terminal(cls) -> AsyncIterator[Keys]:
+        """Without line buffering and echo; Ctrl-C and Ctrl-Z stay what they are."""
+        keys, fd = cls(), sys.stdin.fileno()
+        loop, before = asyncio.get_running_loop(), termios.tcgetattr(fd)
+        tty.setcbreak(fd, termios.TCSANOW)
+        loop.add_reader(fd, keys._read, fd)
+        try:
+            yield keys
+        finally:
+            loop.remove_reader(fd)
+            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+    async def wait(self, *wanted: str) -> str:
+        """The first of `wanted` that is pressed from now on."""
+        while not self._pressed.empty():
+            self._pressed.get_nowait()
+        while (key := await self._pressed.get()) not in wanted:
+            pass
+        return key
+
+    def _read(self, fd: int) -> None:
+        try:
+            data = os.read(fd, 64)
+        except OSError:  # EIO: the terminal is gone
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(fd)
+            data = b"\n"  # nobody will press anything any more: as if Enter
+        for key in data.decode(errors="replace").lower():
+            self._pressed.put_nowait(key)
+            if key in self.on:
+                self.on[key]()
+
+
+def at_a_terminal() -> bool:
+    """Whether a person can press keys here: a process in the background would be stopped for trying to read them."""
+    try:
+        fd = sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return False
+    if not os.isatty(fd):
+        return False
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:  # a terminal, but not ours: nobody can be stopped over it
+        return True

@@ -1,0 +1,8 @@
+"""The headings of `perdure --help`."""
+
+from __future__ import annotations
+
+START = "Start here"
+LOOK = "Look"
+STEER = "Steer"
+HOST = "This host"

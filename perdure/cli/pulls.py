@@ -1,0 +1,85 @@
+"""`perdure pulls`: the pull requests of a local forge, and how to take one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.commands import Commands
+from perdure.cli.panels import LOOK
+
+if TYPE_CHECKING:
+    from perdure.adapters.forges.local import LocalForge
+
+pulls = Commands(no_args_is_help=True, help="Pull requests of a repository that is a directory.")
+
+Repo = Annotated[str, typer.Option("--repo", metavar="PATH|URL", help="A path with an origin means that origin.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(pulls, name="pulls", rich_help_panel=LOOK)
+
+
+@pulls.command("list")
+def list_(repo: Repo = ".", json: Json = False) -> None:
+    """All of them, by number."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.table import columns
+
+    screen = Screen(json=json)
+    found = _forge(repo).list()
+    if json:
+        screen.data([pull.model_dump() | {"state": state} for pull, state in found])
+    elif found:
+        rows = [(f"#{pull.number}", state + (", draft" if pull.draft else ""), pull.title) for pull, state in found]
+        screen.lines(columns(rows, screen.room))
+    else:
+        screen.line("no pull request yet")
+
+
+@pulls.command()
+def show(
+    number: Annotated[int, typer.Argument(min=1, help="Its number.")], repo: Repo = ".", json: Json = False
+) -> None:
+    """One of them, with the exact git command to take it."""
+    from dataclasses import asdict
+
+    from perdure.cli.screen import Screen
+    from perdure.cli.words import clean, one_line, short
+
+    screen = Screen(json=json)
+    found = _forge(repo).show(number)
+    if json:
+        screen.data(asdict(found) | {"pull": found.pull.model_dump()})
+        return
+    draft = ", draft" if found.pull.draft else ""
+    screen.lines(
+        [
+            f"#{number}  {one_line(found.pull.title)}  ({found.state}{draft})",
+            f"  {one_line(found.pull.head)} at {short(found.head_sha)} → {one_line(found.pull.base)}",
+            f"  take it  {clean(found.take)}",
+            "",
+            *clean(found.body).rstrip().splitlines(),
+        ]
+    )
+
+
+def _forge(repo: str) -> LocalForge:
+    from perdure.adapters.forges.local import LocalForge
+    from perdure.adapters.forges.select import forge_for
+    from perdure.adapters.git.door import redact
+    from perdure.adapters.git.source import resolve
+    from perdure.models.errors import BadInput
+
+    target = resolve(repo, Path.cwd())
+    forge = forge_for(target.url)
+    if not isinstance(forge, LocalForge):
+        raise BadInput(
+            "the pull requests of this repository are not kept in a directory",
+            where=redact(target.url),
+            fix="look at them where the repository lives",
+        )
+    return forge

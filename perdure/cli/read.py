@@ -1,0 +1,192 @@
+"""Looking at deliveries: `watch`, `show`, `list`, `logs`, `diff`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import LOOK
+
+if TYPE_CHECKING:
+    from perdure.client import Delivery, Listed
+    from perdure.models.state import Progress
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (watch, show, list_, logs, diff):
+        app.command(command.__name__.rstrip("_"), rich_help_panel=LOOK)(command)
+
+
+def watch(
+    id: DeliveryId = "@last",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON at the end.")] = False,
+) -> None:
+    """Follow a delivery until it ends. Ctrl-C leaves, the work goes on."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.watch import detached, follow
+
+    screen, found = Screen(json=json), []
+
+    async def work(delivery: Delivery) -> int:
+        found.append(delivery.id)
+        return await follow(delivery, screen, wait=not no_wait)
+
+    try:
+        raise typer.Exit(with_delivery(screen, id, work))
+    except KeyboardInterrupt:
+        raise detached(screen, found[0] if found else id) from None
+
+
+def show(id: DeliveryId = "@last", json: Json = False) -> None:
+    """Where a delivery stands, or how it ended."""
+    from perdure.cli.chapters import chapters, line_of, row
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.story import NO_WORKER, Teller, closing
+    from perdure.cli.words import one_line
+    from perdure.models.errors import PerdureError
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> None:
+        described = await delivery.describe()
+        if described.running:
+            try:
+                progress = await delivery.progress()
+            except PerdureError:
+                if json:
+                    raise
+                line = Teller().now(None, described.pending, at=0.0)
+                screen.lines([f"{delivery.id}  running", *([row(line, screen.width)] if line else []), NO_WORKER])
+                return
+            if json:
+                screen.data(progress.model_dump_json(indent=2))
+                return
+            limits = (progress.test_fixes, progress.review_fixes)
+            told = [row(line_of(chapter, limits, ended=False), screen.width) for chapter in chapters(progress.steps)]
+            screen.lines([*_facts(progress), *told])
+            if progress.waiting:
+                screen.line(f"! waiting    {one_line(progress.waiting)}")
+            return
+        result = await delivery.result()
+        if json:
+            screen.data(result.model_dump_json(indent=2))
+            return
+        elapsed = (described.closed - described.started).total_seconds() if described.closed else None
+        told = [row(line_of(chapter), screen.width) for chapter in chapters(result.steps)]
+        screen.lines([f"{delivery.id}  {one_line(result.repository)}", *told, "", *closing(result, elapsed)])
+
+    with_delivery(screen, id, work)
+
+
+def list_(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many, newest first.")] = 20,
+    json: Json = False,
+) -> None:
+    """The newest deliveries."""
+    import asyncio
+    from dataclasses import asdict
+
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import connected
+    from perdure.cli.table import delivery_rows
+
+    screen = Screen(json=json)
+
+    async def work() -> list[Listed]:
+        perdure = await connected(screen)
+        return await perdure.list(limit=limit)
+
+    found = asyncio.run(work())
+    if json:
+        screen.data(
+            [
+                asdict(one)
+                | {"started": one.started.isoformat(), "closed": one.closed.isoformat() if one.closed else None}
+                for one in found
+            ]
+        )
+    elif found:
+        screen.lines(delivery_rows(found, screen.room))
+    else:
+        screen.line('no delivery yet: perdure deliver "what you want"')
+
+
+def logs(id: DeliveryId = "@last") -> None:
+    """What the agent said and did, turn by turn."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.words import clean
+
+    screen = Screen()
+
+    async def work(delivery: Delivery) -> None:
+        async for text in pages(delivery, "logs"):
+            print(clean(text), end="", flush=True)
+
+    with_delivery(screen, id, work)
+
+
+def diff(id: DeliveryId = "@last") -> None:
+    """What the delivery has changed so far, against its base."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.words import clean
+
+    screen = Screen()
+
+    async def work(delivery: Delivery) -> None:
+        # Whole before it is shown: a page may end inside a line, which then would have no colour.
+        patch = clean("".join([text async for text in pages(delivery, "diff")]))
+        if patch:
+            screen.diff(patch)
+        else:
+            print(f"{delivery.id} has changed nothing yet", file=sys.stderr)
+
+    with_delivery(screen, id, work)
+
+
+async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
+    """All pages, or PerdureError saying which host does not answer."""
+    from temporalio.client import ActivityFailureError
+    from temporalio.exceptions import ApplicationError
+
+    from perdure.models.errors import PerdureError
+
+    queue = (await delivery.progress()).queue
+    offset: int | None = 0
+    while offset is not None:
+        try:
+            page = await delivery.read(what, offset, queue)
+        except ActivityFailureError as error:
+            if isinstance(error.cause, ApplicationError):
+                raise PerdureError(f"{what} cannot be read: {error.cause.message}", where=delivery.id) from None
+            raise PerdureError(
+                f"the host that works on {delivery.id} does not answer: {what} are kept there",
+                where=f"task queue {queue}",
+                fix="perdure up --detach there starts a worker",
+            ) from None
+        yield page.text
+        offset = page.next
+
+
+def _facts(progress: Progress) -> list[str]:
+    from perdure.cli.words import money, one_line, short
+
+    base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
+    facts = [
+        f"{progress.delivery_id}  {progress.status}" + (f", {progress.phase}" if progress.phase else ""),
+        f"  repository    {one_line(progress.repository)}" + (f" ({base})" if base else ""),
+    ]
+    if progress.branch:
+        facts.append(f"  branch        {one_line(progress.branch)}")
+    budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
+    return [*facts, f"  spent         {money(progress.spend.usd)}{budget}", ""]

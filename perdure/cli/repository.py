@@ -1,0 +1,42 @@
+"""What a target repository says, as far as it can be known here without fetching anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from perdure.adapters.git.source import Target
+
+NAME = "perdure.toml"
+
+
+def place_of(target: Target, sha: str) -> Path | None:
+    """A repository on this machine that has the commit; None when it would have to be fetched first."""
+    from perdure.adapters.git.door import Git
+
+    parts = urlsplit(target.url)
+    local = Path(unquote(parts.path)) if parts.scheme == "file" else Path(target.url)
+    for place in (local, target.checkout):
+        if place is not None and place.is_absolute() and place.is_dir():
+            found = Git(cwd=place, as_owner=True).run("cat-file", "-e", f"{sha}^{{commit}}", ok=(0, 1, 128))
+            if found.returncode == 0:
+                return place
+    return None
+
+
+def file_at(place: Path, sha: str, path: str = NAME) -> str | None:
+    """The text of a file at a commit that is there; None when it has no such file."""
+    from perdure.adapters.git.door import Git
+
+    shown = Git(cwd=place, as_owner=True).run("cat-file", "blob", f"{sha}:{path}", ok=(0, 128))
+    return shown.stdout.decode(errors="replace") if shown.returncode == 0 else None
+
+
+def in_working_tree(checkout: Path) -> str | None:
+    """The perdure.toml that lies in a working tree."""
+    try:
+        return (checkout / NAME).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,89 @@
+"""What a command writes: the same texts everywhere, with colour and live lines only where a terminal shows them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_COLOURS = {"✓": "green", "✗": "red", "!": "yellow", "↻": "yellow", "▸": "cyan", "–": "dim"}
+_DIFF = {"+": "green", "-": "red", "@": "cyan"}
+
+
+class Screen:
+    """One command's output.
+
+    json   only JSON goes to standard output; what is said besides goes to standard error
+    """
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+        self.terminal = not json and sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "")
+
+    @cached_property
+    def console(self) -> Console:
+        """Rich's console; honours NO_COLOR."""
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    @property
+    def width(self) -> int:
+        from perdure.cli.chapters import WIDTH
+
+        return self.console.width if self.terminal else WIDTH
+
+    @property
+    def room(self) -> int | None:
+        """For a table: the width of the terminal; None where nothing needs to be cut, as in a pipe."""
+        return self.console.width if self.terminal else None
+
+    def line(self, text: str = "") -> None:
+        """One line of the answer."""
+        if self.terminal:
+            self.console.print(self.painted(text))
+        else:
+            print(text, flush=True)
+
+    def lines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)
+
+    def say(self, text: str) -> None:
+        """Something on the way: what is being started, what is waited for."""
+        if self.json:
+            print(text, file=sys.stderr, flush=True)
+        else:
+            self.line(text)
+
+    def data(self, value: Any) -> None:
+        """A JSON document on standard output. Strings are taken as JSON already."""
+        import json
+
+        print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2), flush=True)
+
+    def diff(self, text: str) -> None:
+        """A patch, coloured on a terminal."""
+        if not self.terminal:
+            print(text, end="", flush=True)
+            return
+        from rich.text import Text
+
+        for line in text.splitlines():
+            heading = line.startswith(("+++", "---", "diff ", "index "))
+            self.console.print(Text(line, style="bold" if heading else _DIFF.get(line[:1], "")))
+
+    def painted(self, text: str) -> Text:
+        """The mark at the beginning in its colour."""
+        from rich.text import Text
+
+        painted = Text(text)
+        if colour := _COLOURS.get(text[:1]):
+            painted.stylize(colour, 0, 1)
+        return painted

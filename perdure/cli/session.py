@@ -1,0 +1,34 @@
+"""How a command gets at Temporal, and runs until it is done or interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery, Perdure
+
+T = TypeVar("T")
+
+
+async def connected(screen: Screen) -> Perdure:
+    """A client of the configured or the embedded server; raises TemporalUnreachable when it does not run."""
+    from perdure.adapters.host.home import Home
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+
+    return Perdure(await connect(Home.find(), start=False, say=screen.say))
+
+
+def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]]) -> T:
+    """Find a delivery by what a person typed and do something with it."""
+
+    async def run() -> T:
+        from perdure.cli.ids import resolve_id
+
+        perdure = await connected(screen)
+        return await work(perdure.delivery(await resolve_id(perdure, id)))
+
+    return asyncio.run(run())

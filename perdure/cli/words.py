@@ -1,0 +1,70 @@
+"""How amounts read to a person: money, time, tokens, counts; pure functions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_CONTROL = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def clean(text: str) -> str:
+    """Text from models, tools and repositories without anything that moves a cursor or reorders letters.
+
+    Newlines and tabs stay.
+    """
+    return _INVISIBLE.sub("", _CONTROL.sub("", text))
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """The same on one line, at most `limit` characters."""
+    flat = " ".join(clean(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def money(usd: float | None) -> str:
+    """`$0.43`; an unknown cost is unknown, never zero."""
+    if usd is None:
+        return "cost unknown"
+    return "<$0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
+
+
+def span(seconds: float) -> str:
+    """`8.2 s`, `19 s`, `1m 12s`, `2h 05m`."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def tokens(count: int) -> str:
+    """`950`, `118k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 turn`, `3 turns`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def short(sha: str) -> str:
+    """A commit as people write it."""
+    return sha[:7]
+
+
+def tilde(path: Path) -> str:
+    """A path with `~` for the home directory."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)

@@ -1,0 +1,218 @@
+"""Submit a request, come back to it, read it: what any Python program needs of Perdure.
+
+Light on purpose: models and the Temporal client, nothing else. In another language, start workflow type `Delivery`
+on task queue `perdure` with the same JSON.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RetryPolicy, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.ids import delivery_id, delivery_key
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
+from perdure.models.result import SUCCESSES, DeliveryResult, Status
+from perdure.models.state import DeliveryState, Progress, parse_resume
+from perdure.models.summary import progress_of, result_of
+from perdure.models.work import Page, ReadInput
+from perdure.view import RESUME, Described, Listed, Pending, describe, listed, word
+
+WORKFLOW = "Delivery"
+QUERY_TIMEOUT = timedelta(seconds=5)
+"""A query needs a worker; after this long there is none, and describe has to do."""
+
+READ_TIMEOUT = timedelta(seconds=30)
+"""Reading a page takes milliseconds on a host that lives."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """`attached`: the delivery was already there, nothing new was started; it may be running or delivered."""
+
+    delivery: Delivery
+    attached: bool
+
+
+class Delivery:
+    """One delivery, by its id."""
+
+    def __init__(self, client: Client, id: str) -> None:
+        self.id = id
+        self._client = client
+        self._handle: WorkflowHandle[Any, DeliveryResult] = client.get_workflow_handle(id, result_type=DeliveryResult)
+
+    async def describe(self) -> Described:
+        """What the server knows without any worker. BadInput when there is no such delivery."""
+        try:
+            d = await self._handle.describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise BadInput(f"no delivery {self.id}", fix="see perdure list") from None
+            raise
+        return await describe(d)
+
+    async def request(self) -> dict[str, Any]:
+        """The request as it was sent, from the first event of history."""
+        async for event in self._handle.fetch_history_events(page_size=1):
+            arguments = event.workflow_execution_started_event_attributes.input
+            values = await self._client.data_converter.decode_wrapper(arguments)
+            return values[0] if values and isinstance(values[0], dict) else {}
+        return {}
+
+    async def progress(self) -> Progress:
+        """Where it stands: asks the workflow; without a worker, what its memo says if it has ended.
+
+        Raises PerdureError when it runs and no worker answers: `describe` still works then.
+        """
+        try:
+            progress: Progress = await self._handle.query("progress", result_type=Progress, rpc_timeout=QUERY_TIMEOUT)
+            return progress
+        except RPCError:
+            described = await self.describe()
+            if described.resume is None:
+                then = "the work goes on then" if described.running else "then the same again"
+                raise PerdureError(
+                    "no worker answers", where=self.id, fix=f"perdure up --detach starts one; {then}"
+                ) from None
+            request = parse_request(await self.request())
+            return progress_of(DeliveryState.model_validate(described.resume.state), request, self.id, described.run_id)
+
+    async def result(self) -> DeliveryResult:
+        """Wait for the end. A delivery that did not deliver is a result too; only a bad request raises."""
+        try:
+            return await self._handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
+                return DeliveryResult.model_validate(cause.details[0])
+            if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
+                raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
+            if isinstance(cause, CancelledError):
+                return await self._from_memo()
+            if isinstance(cause, TerminatedError):
+                # A reset terminates the run that was waited for; the delivery goes on in another one.
+                if (await self.describe()).status != WorkflowExecutionStatus.TERMINATED:
+                    return await self.result()
+                raise PerdureError(
+                    "the workflow was terminated", where=self.id, fix=f"perdure retry {self.id} starts it again"
+                ) from None
+            raise PerdureError(f"the workflow failed: {cause}", where=self.id) from error
+
+    async def _from_memo(self) -> DeliveryResult:
+        described = await self.describe()
+        request = parse_request(await self.request())
+        state = DeliveryState.model_validate(described.resume.state) if described.resume else DeliveryState()
+        state.status = state.status or Status.CANCELLED
+        return result_of(state, request, self.id, described.run_id)
+
+    async def cancel(self) -> None:
+        """Ask it to stop: running tools end, branch and checkpoint stay. The Web UI's Cancel does the same."""
+        await self._handle.cancel()
+
+    async def read(self, what: str, offset: int = 0, queue: str | None = None) -> Page:
+        """One page (at most 64 KiB) of `turns`, `logs` or `diff`.
+
+        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history.
+        """
+        where = queue or (await self.progress()).queue
+        if where is None:
+            return Page(text="")
+        page: Page = await self._client.execute_activity(
+            "read",
+            ReadInput(delivery=delivery_key(self.id), what=what, offset=offset),
+            id=f"read-{uuid.uuid4().hex}",
+            task_queue=where,
+            result_type=Page,
+            schedule_to_close_timeout=READ_TIMEOUT,
+            retry_policy=RetryPolicy(maximum_attempts=2),
+            summary=f"read {what} of {self.id}",
+        )
+        return page
+
+    async def retry(self, budget_usd: float | None = None) -> Delivery:
+        """Go on from the last checkpoint of a delivery that ended without delivering, with another budget if given."""
+        described = await self.describe()
+        if described.running:
+            raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}")
+        if described.status == WorkflowExecutionStatus.COMPLETED:
+            raise BadInput(f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {self.id}")
+        request = await self.request()
+        begun = ResumePoint.model_validate(request[RESUME]) if RESUME in request else None
+        if (known := described.resume or begun) is not None:  # where a terminated run began is all that is known of it
+            left = parse_resume(known).again().model_dump(mode="json", exclude_defaults=True)
+            request[RESUME] = ResumePoint(run_id=known.run_id, state=left).model_dump(mode="json")
+        if budget_usd is not None:
+            request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
+        try:
+            await _start(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}") from None
+        return self
+
+
+class Perdure:
+    """Deliveries on one Temporal namespace. `client` needs `plugins=[perdure.plugin.perdure_plugin()]`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def delivery(self, id: str) -> Delivery:
+        return Delivery(self._client, id)
+
+    async def submit(self, request: DeliveryRequest | dict[str, Any], id: str | None = None) -> Submitted:
+        """Start a delivery, or attach to the one of that id.
+
+        Running, or closed as delivered: attached, nothing new is started. Closed otherwise: BadInput that names
+        `perdure retry`. The default id is `<repo>-<slug>-<4 hex>`, new for every call.
+        """
+        sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
+        id = id or delivery_id(sent.repository, sent.request, uuid.uuid4().hex)
+        raw = sent.model_dump(mode="json", exclude_defaults=True)
+        delivery = Delivery(self._client, id)
+        try:
+            await _start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            described = await delivery.describe()
+            if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
+                raise BadInput(
+                    f"{id} has ended without delivering ({word(described.status)})",
+                    fix=f"perdure retry {id} goes on with it; --id NAME starts another delivery",
+                ) from None
+            return Submitted(delivery, attached=True)
+        return Submitted(delivery, attached=False)
+
+    async def list(self, limit: int = 50, query: str = "") -> list[Listed]:
+        """The newest deliveries, each once, from visibility alone; `query` is added with AND (a list filter)."""
+        clause = f"WorkflowType = '{WORKFLOW}'" + (f" AND ({query})" if query else "")
+        found: dict[str, Listed] = {}
+        async for execution in self._client.list_workflows(clause, page_size=min(2 * limit, 1000)):
+            found.setdefault(execution.id, listed(execution))  # a retried one has several runs, the newest first
+            if len(found) == limit:
+                break
+        return list(found.values())
+
+
+async def _start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy) -> None:
+    words = " ".join(str(raw.get("request", "")).split())
+    await client.start_workflow(
+        WORKFLOW,
+        raw,
+        id=id,
+        task_queue=TASK_QUEUE,
+        id_reuse_policy=reuse,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        static_summary=words[:100],
+        static_details=f"**Request**\n\n{str(raw.get('request', ''))[:4000]}",
+    )
+
+
+__all__ = ["SUCCESSES", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

@@ -1,0 +1,8 @@
+"""The embedded Temporal server and the supervised worker of one PERDURE_HOME."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Say = Callable[[str], None]
+"""Takes one line for the person who waits."""

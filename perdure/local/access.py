@@ -1,0 +1,25 @@
+"""Which model a worker was started for: told apart without its key being written anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perdure.models.errors import BadInput
+from perdure.models.ids import digest
+
+NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+
+
+def fingerprint(env: Mapping[str, str], salt: str) -> str:
+    """Differs when key or address do; `salt` is new for every worker."""
+    return digest(salt, *(env.get(name, "").strip() for name in NAMES))[:16]
+
+
+def check_same(known: str, env: Mapping[str, str], salt: str) -> None:
+    """Raises BadInput when the worker that runs would ask another model, or with another key, than `env` says."""
+    if known and known != fingerprint(env, salt):
+        raise BadInput(
+            "the worker that runs was started with another key or model address than yours",
+            where=" or ".join(NAMES),
+            fix="perdure down, then the same again: what is being delivered goes on with yours",
+        )

@@ -1,0 +1,83 @@
+"""The one way to a Temporal client: what TEMPORAL_* says, else the embedded server of this home."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.service import RPCError
+
+from perdure.adapters.host.home import Home
+from perdure.local import Say
+from perdure.local.identity import NAMESPACE
+from perdure.local.server import ensure_server, find_server
+from perdure.models.errors import BadInput, TemporalUnreachable
+from perdure.models.policy import SERVER_ANSWER_S
+from perdure.plugin import Interceptors, perdure_plugin
+
+_DEFAULT_ADDRESS = "localhost:7233"
+
+
+async def connect(home: Home, *, start: bool, say: Say, interceptors: Interceptors = ()) -> Client:
+    """A connected client with Perdure's plugin.
+
+    start   whether to start the embedded server when nothing is configured and it does not run
+    Raises TemporalUnreachable within SERVER_ANSWER_S seconds, BadInput for a configuration that cannot be read.
+    """
+    config = configured()
+    if config is not None:
+        return await _connect(config, interceptors, fix="check TEMPORAL_ADDRESS; unset it for the embedded server")
+    server = await ensure_server(home, say=say) if start else await find_server(home)
+    if server is None:
+        raise TemporalUnreachable(
+            "Temporal is not running", where=str(home.root), fix="perdure up --detach starts it and a worker"
+        )
+    embedded = ClientConnectConfig(target_host=server.address, namespace=server.namespace)
+    return await _connect(embedded, interceptors, fix="perdure down, then perdure up --detach")
+
+
+def configured() -> ClientConnectConfig | None:
+    """The server that TEMPORAL_* variables or a profile name, None when they name none: then it is the embedded one."""
+    try:
+        config = ClientConfig.load_client_connect_config()
+    except RuntimeError as error:  # a file that does not parse, a profile that does not exist
+        where = os.environ.get("TEMPORAL_CONFIG_FILE") or "TEMPORAL_* variables and profile file"
+        raise BadInput(f"the Temporal configuration cannot be read: {error}", where=where) from None
+    return config or None
+
+
+def embedded_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` without anything that leads to another Temporal server than the embedded one, profile file included."""
+    kept = {name: value for name, value in env.items() if not name.startswith("TEMPORAL_")}
+    return kept | {"TEMPORAL_CONFIG_FILE": os.devnull}
+
+
+async def _connect(config: ClientConnectConfig, interceptors: Interceptors, *, fix: str) -> Client:
+    address = config.get("target_host") or _DEFAULT_ADDRESS
+    try:
+        async with asyncio.timeout(SERVER_ANSWER_S):
+            return await Client.connect(
+                address,
+                namespace=config.get("namespace") or NAMESPACE,
+                api_key=config.get("api_key"),
+                tls=config.get("tls"),
+                rpc_metadata=config.get("rpc_metadata") or {},
+                plugins=[perdure_plugin(interceptors=interceptors)],
+            )
+    except TimeoutError:
+        raise TemporalUnreachable(
+            f"no Temporal server answered within {SERVER_ANSWER_S:.0f} s", where=address, fix=fix
+        ) from None
+    except (RPCError, RuntimeError, ValueError) as error:
+        raise TemporalUnreachable(f"Temporal cannot be reached: {_reason(error)}", where=address, fix=fix) from None
+
+
+def _reason(error: Exception) -> str:
+    """What a person can use of the SDK's words, in which layers of Rust errors are written out one in another."""
+    said = " ".join(str(error).split())
+    inner = re.findall(r'message: "([^"]+)"', said)
+    return (inner[-1] if inner else said)[:200] or type(error).__name__

@@ -1,0 +1,23 @@
+"""Whether there is anything for a worker to do."""
+
+from __future__ import annotations
+
+from temporalio.service import RPCError
+
+from perdure.adapters.host.home import Home
+from perdure.client import WORKFLOW
+from perdure.local.connect import configured, connect
+from perdure.models.errors import PerdureError, TemporalUnreachable
+
+_RUNNING = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
+
+
+async def running_deliveries(home: Home) -> bool:
+    """Whether a delivery runs. A server that cannot be asked counts as busy, an embedded one that is down as idle."""
+    try:
+        client = await connect(home, start=False, say=lambda _: None)
+        return (await client.count_workflows(_RUNNING)).count > 0
+    except TemporalUnreachable:
+        return configured() is not None
+    except (RPCError, PerdureError):
+        return True

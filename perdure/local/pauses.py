@@ -1,0 +1,27 @@
+"""How long to wait before a worker that died is started again: not at all, until it dies again and again."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from perdure.models.policy import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S
+
+
+class Pauses:
+    """Times are seconds of any one clock."""
+
+    def __init__(self) -> None:
+        self._deaths: deque[float] = deque(maxlen=WORKER_QUICK_DEATHS)
+        self._pause = 0.0
+
+    def after_death(self, now: float, lived: float) -> float:
+        """Seconds to wait after a worker died at `now`, having lived for `lived`."""
+        shortest, longest = WORKER_PAUSE_S
+        self._deaths.append(now)
+        if lived >= WORKER_QUICK_DEATHS_S:
+            self._pause = 0.0
+        if self._pause:
+            self._pause = min(2 * self._pause, longest)
+        elif len(self._deaths) == WORKER_QUICK_DEATHS and now - self._deaths[0] <= WORKER_QUICK_DEATHS_S:
+            self._pause = shortest
+        return self._pause

@@ -1,0 +1,144 @@
+"""Processes that outlive their starter, known by the lock they hold and never by their number alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perdure.local import launcher
+from perdure.models.policy import LOG_BYTES
+
+_LAUNCHER = str(Path(launcher.__file__))
+_POLL_S = 0.05
+
+
+def held(lock: Path) -> bool:
+    """Whether a process holds an exclusive flock on `lock`. Shared on our side: two who look do not see each other."""
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+async def released(lock: Path, within: float) -> bool:
+    """Wait until nobody holds `lock`: True when that happened within so many seconds."""
+    deadline = asyncio.get_running_loop().time() + within
+    while held(lock):
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(_POLL_S)
+    return True
+
+
+def holds(pid: int, lock: Path) -> bool:
+    """Whether the process `pid` has `lock` open, by its open files. Where those cannot be seen: whether it is held."""
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return held(lock)
+    except FileNotFoundError:
+        return sys.platform != "linux" and held(lock)
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # closed since it was listed
+            if os.path.samefile(f"/proc/{pid}/fd/{descriptor}", lock):
+                return True
+    return False
+
+
+def signal_holder(pid: int, lock: Path, number: signal.Signals) -> bool:
+    """Send a signal to the process `pid` if it has `lock` open. False: there is no such process any more.
+
+    Where the kernel has pidfds, the process is pinned before it is looked at, so that the signal cannot reach a
+    stranger that was given the same number in between.
+    """
+    try:
+        if sys.platform != "linux":
+            if holds(pid, lock):
+                os.kill(pid, number)
+                return True
+            return False
+        pinned = os.pidfd_open(pid)
+        try:
+            if holds(pid, lock):
+                signal.pidfd_send_signal(pinned, number)
+                return True
+            return False
+        finally:
+            os.close(pinned)
+    except ProcessLookupError:
+        return False
+
+
+def start_detached(
+    command: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str],
+    cwd: Path,
+    inherit: Sequence[int] = (),
+    record: Path | None = None,
+    text: str = "",
+) -> None:
+    """Start a program in a session of its own that outlives us, both outputs appended to `log`.
+
+    cwd      not ours: a program that stays for days must not hold on to somebody's directory
+    inherit  descriptors the program keeps open, such as the lock it shall hold for life
+    record   file the program writes before it starts: the JSON object `text` with "pid" added
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    launch = [sys.executable, "-I", "-S", _LAUNCHER, "detached", str(record or ""), text, *command]
+    with open(log, "ab") as output:
+        subprocess.run(
+            launch,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=inherit,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+            check=True,
+        )
+
+
+def dying_with_us(command: Sequence[str]) -> list[str]:
+    """The command line of a child that gets SIGTERM when this process dies. To be spawned from the main thread:
+    the kernel sends it when the *thread* that spawned the child ends (holes.md H33)."""
+    return [sys.executable, "-I", "-S", _LAUNCHER, "with-parent", str(os.getpid()), *command]
+
+
+def rotate(log: Path) -> int:
+    """Set an overlong log aside; returns the size of what is left, where the next process's words begin."""
+    try:
+        size = log.stat().st_size
+    except FileNotFoundError:
+        return 0
+    if size < LOG_BYTES:
+        return size
+    log.replace(log.with_suffix(".log.1"))
+    return 0
+
+
+def last_lines(log: Path, since: int = 0, lines: int = 5) -> str:
+    """The last lines of a log written after byte `since`, for an error message."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(since, os.fstat(file.fileno()).st_size - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join([line for line in text.splitlines() if line.strip()][-lines:])

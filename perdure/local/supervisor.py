@@ -1,0 +1,243 @@
+"""Keeps one worker of a home alive, and its embedded server: `python -m perdure.local.supervisor [--idle-exit S]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ValidationError
+
+from perdure.adapters.host.files import try_lock, write_whole
+from perdure.adapters.host.home import Home
+from perdure.local import Say
+from perdure.local.access import fingerprint
+from perdure.local.application import worker_command, worker_environment
+from perdure.local.pauses import Pauses
+from perdure.local.places import Places
+from perdure.local.processes import dying_with_us, held, released, signal_holder
+from perdure.models import policy
+from perdure.models.errors import BadInput, PerdureError
+
+
+class SupervisorRecord(BaseModel):
+    """supervisor.json: true while the supervisor's lock is held.
+
+    restarts   of the worker since the supervisor started
+    idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
+    access     fingerprint of the model key and address that the worker has; its salt is `started_at`
+    """
+
+    pid: int
+    worker_pid: int
+    restarts: int
+    started_at: datetime
+    idle_exit: float | None = None
+    access: str = ""
+
+
+def read_supervisor(home: Home) -> SupervisorRecord | None:
+    """The running supervisor of a home, None when there is none or it has only just begun."""
+    places = Places(home)
+    record = _read(places)
+    return record if held(places.supervisor_lock) else None
+
+
+def _read(places: Places) -> SupervisorRecord | None:
+    try:
+        return SupervisorRecord.model_validate_json(places.supervisor_record.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+class Supervisor:
+    """One worker, started again whenever it dies, until `stop`. To be run on the main thread's event loop."""
+
+    def __init__(self, home: Home, command: Sequence[str], *, idle_exit: float | None, say: Say) -> None:
+        self._home, self._places = home, Places(home)
+        self._command = list(command)
+        self._idle_exit, self._say = idle_exit, say
+        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._started_at = datetime.now(UTC)
+        self._restarts = 0
+        self._worker_pid = 0
+
+    async def run(self) -> None:
+        """Until a signal, `stop`, or the end of idleness. Raises BadInput when this home has a supervisor already."""
+        lock = try_lock(self._places.supervisor_lock)
+        if lock is None:
+            raise BadInput(
+                "this home's worker is supervised already", where=str(self._home.root), fix="perdure down ends it"
+            )
+        previous = _read(self._places)
+        self._places.supervisor_record.unlink(missing_ok=True)
+        handlers: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGUSR1: self.stay,
+        }
+        loop = asyncio.get_running_loop()
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        looks = [asyncio.create_task(look) for look in (self._look_after_server(), self._end_when_idle())]
+        try:
+            worker_lock = await self._previous_worker_gone(previous.worker_pid if previous else None)
+            if worker_lock is not None:
+                await self._keep_alive(worker_lock)
+                os.close(worker_lock)
+        finally:
+            for task in looks:
+                task.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+            for number in handlers:
+                loop.remove_signal_handler(number)
+            self._places.supervisor_record.unlink(missing_ok=True)
+            os.close(lock)
+
+    def stop(self) -> None:
+        """Let the worker finish its turns and end; asked again, end it at once."""
+        (self._hurry if self._stopping.is_set() else self._stopping).set()
+
+    def stay(self) -> None:
+        """No longer end when idle: somebody asked for a worker that stays."""
+        self._idle_exit = None
+        self._record()
+
+    async def _keep_alive(self, worker_lock: int) -> None:
+        pauses = Pauses()
+        while not self._stopping.is_set():
+            worker = await self._spawn(worker_lock)
+            self._worker_pid, born = worker.pid, time.monotonic()
+            self._record()
+            self._say(f"worker {worker.pid} runs")
+            exited, stopping = asyncio.create_task(worker.wait()), asyncio.create_task(self._stopping.wait())
+            await asyncio.wait({exited, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if self._stopping.is_set():
+                await self._end(worker, exited)
+                return
+            now = time.monotonic()
+            pause = pauses.after_death(now, now - born)
+            self._restarts += 1
+            again = f"again in {pause:.0f} s" if pause else "again at once"
+            self._say(f"worker {worker.pid} died ({_how(exited.result())}): {again}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _spawn(self, worker_lock: int) -> Process:
+        """In a session of its own: Ctrl-C at the terminal is for us, who pass it on."""
+        return await asyncio.create_subprocess_exec(
+            *dying_with_us(self._command),
+            stdin=asyncio.subprocess.DEVNULL,
+            env=worker_environment(self._home, os.environ),
+            pass_fds=[worker_lock],
+            start_new_session=True,
+        )
+
+    async def _end(self, worker: Process, exited: asyncio.Task[int]) -> None:
+        self._say(f"worker {worker.pid} finishes its turns")
+        with contextlib.suppress(ProcessLookupError):
+            worker.terminate()
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({exited, hurry}, timeout=policy.WORKER_DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not exited.done():
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()
+        self._say(f"worker {worker.pid} ended ({_how(await exited)})")
+
+    async def _previous_worker_gone(self, pid: int | None) -> int | None:
+        """The workers' lock, once the worker of a killed supervisor has ended. None when asked to stop meanwhile.
+
+        It was sent SIGTERM when its supervisor died (Linux), and is given the usual time for its turns.
+        """
+        said, deadline = False, time.monotonic() + policy.WORKER_DRAIN_S
+        while (lock := try_lock(self._places.worker_lock)) is None and not self._stopping.is_set():
+            if not said:
+                said = True
+                self._worker_pid = pid or 0
+                self._record()
+                self._say("waiting for the previous worker to finish its turns")
+                if pid is not None and sys.platform != "linux":
+                    signal_holder(pid, self._places.worker_lock, signal.SIGTERM)
+            if pid is not None and time.monotonic() > deadline:
+                signal_holder(pid, self._places.worker_lock, signal.SIGKILL)
+            await released(self._places.worker_lock, within=1)
+        return lock
+
+    async def _look_after_server(self) -> None:
+        """Start the embedded server again when it was killed. One that was stopped has set its record aside."""
+        while True:
+            await asyncio.sleep(policy.SERVER_LOOK_S)
+            if self._places.server_record.exists() and not held(self._places.server_lock):
+                from perdure.local.server import ensure_server  # loads the Temporal SDK: 40 MB, seldom needed
+
+                try:
+                    await ensure_server(self._home, say=self._say)
+                except (PerdureError, OSError) as error:
+                    self._say(str(error))
+
+    async def _end_when_idle(self) -> None:
+        if self._idle_exit is None:
+            return
+        from perdure.local.idle import running_deliveries
+
+        idle_since = time.monotonic()
+        while self._idle_exit is not None:
+            await asyncio.sleep(min(policy.IDLE_LOOK_S, self._idle_exit / 4))
+            if await running_deliveries(self._home):
+                idle_since = time.monotonic()
+            elif self._idle_exit is not None and time.monotonic() - idle_since >= self._idle_exit:
+                self._say(f"no delivery for {self._idle_exit:.0f} s")
+                self.stop()
+                return
+
+    def _record(self) -> None:
+        record = SupervisorRecord(
+            pid=os.getpid(),
+            worker_pid=self._worker_pid,
+            restarts=self._restarts,
+            started_at=self._started_at,
+            idle_exit=self._idle_exit,
+            access=fingerprint(os.environ, self._started_at.isoformat()),
+        )
+        write_whole(self._places.supervisor_record, record.model_dump_json().encode(), sync=False)
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Supervise in the foreground, one dated line an event. Exit codes as everywhere: 0, or those of PerdureError."""
+    parser = argparse.ArgumentParser(prog="python -m perdure.local.supervisor", description=__doc__)
+    parser.add_argument("--idle-exit", type=float, metavar="S", help="end after S seconds without a running delivery")
+    parser.add_argument("command", nargs="*", help="the worker's command line, default: this installation's worker.py")
+    chosen = parser.parse_args(arguments)
+
+    def say(line: str) -> None:
+        print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} supervisor {os.getpid()}: {line}", flush=True)
+
+    async def supervise() -> None:
+        command = chosen.command or worker_command()
+        await Supervisor(Home.find(), command, idle_exit=chosen.idle_exit, say=say).run()
+
+    try:
+        asyncio.run(supervise())
+    except PerdureError as error:
+        say(str(error))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)  # the SDK was seen to crash at interpreter exit (reference: temporal.md §0)

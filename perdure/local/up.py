@@ -1,0 +1,137 @@
+"""Up, down, and what `deliver` needs running: server and supervised worker together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+
+from perdure.adapters.host.home import Home
+from perdure.local import Say
+from perdure.local.access import check_same
+from perdure.local.application import worker_command, worker_environment
+from perdure.local.checks import check_home
+from perdure.local.connect import configured, connect
+from perdure.local.places import Places
+from perdure.local.processes import held, last_lines, released, rotate, signal_holder, start_detached
+from perdure.local.server import ensure_server, stop_server
+from perdure.local.supervisor import Supervisor, SupervisorRecord, read_supervisor
+from perdure.models import policy
+from perdure.models.errors import PerdureError
+
+_POLL_S = 0.05
+
+
+async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | None = None) -> None:
+    """Server and supervised worker of a home, in the foreground until Ctrl-C ends both, or detached.
+
+    What runs already is left alone and said. With TEMPORAL_* configured the server is that one, and only the worker
+    is ours. `command` is the worker's, by default this installation's worker.py.
+    """
+    await _server_told(home, say)
+    running = read_supervisor(home)
+    if running is not None:
+        signal_holder(running.pid, Places(home).supervisor_lock, signal.SIGUSR1)
+        say(f"the worker runs already (pid {running.worker_pid}) and will stay; perdure down ends it")
+    elif detach:
+        started = await _start_supervisor(home, None, command)
+        say(f"worker started (pid {started.worker_pid}); perdure down ends it and the server")
+    else:
+        say("Ctrl-C ends worker and server")
+        await Supervisor(home, command or worker_command(), idle_exit=None, say=say).run()
+        if await stop_server(home):
+            say("Temporal ended")
+
+
+async def down(home: Home, say: Say) -> None:
+    """End worker and server of a home and wait until they are gone. A worker may finish its turns first."""
+    places = Places(home)
+    record = await _supervisor_record(home) if held(places.supervisor_lock) else None
+    if record is not None and signal_holder(record.pid, places.supervisor_lock, signal.SIGTERM):
+        say(f"ending the worker (pid {record.worker_pid}): it finishes its turns first")
+        if not await released(places.supervisor_lock, policy.WORKER_DRAIN_S + policy.SERVER_STOP_S):
+            raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
+    stopped = await stop_server(home)
+    if record is not None or stopped:
+        say("worker and server are down; deliveries go on with the next perdure up")
+    else:
+        say("nothing was running")
+
+
+async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None = None) -> None:
+    """Start what is missing for a delivery here, and say so; nothing is said of what runs already.
+
+    The worker ends by itself after WORKER_IDLE_EXIT. With TEMPORAL_* configured nothing is started: that server's
+    workers hold the keys. Raises BadInput when the worker that runs has another key than this process.
+    """
+    if configured() is not None:
+        return
+    await ensure_server(home, say=say)
+    if held(Places(home).supervisor_lock):
+        if running := read_supervisor(home):
+            check_same(running.access, os.environ, running.started_at.isoformat())
+    else:
+        idle = policy.WORKER_IDLE_EXIT.total_seconds()
+        started = await _start_supervisor(home, idle, command)
+        say(f"worker started (pid {started.worker_pid}); it ends after {idle / 60:.0f} idle minutes")
+
+
+async def _server_told(home: Home, say: Say) -> None:
+    if configured() is not None:
+        client = await connect(home, start=False, say=say)
+        check_home(home.root)
+        say(f"Temporal at {client.service_client.config.target_host}")
+        return
+    server = await ensure_server(home, say=say)
+    if not server.started:
+        say(f"Temporal runs at {server.address}, Web UI {server.ui_url}")
+
+
+async def _start_supervisor(home: Home, idle_exit: float | None, command: Sequence[str] | None) -> SupervisorRecord:
+    """Start one detached. Of two who do so at once one's ends at once, and both return the other."""
+    places = Places(home)
+    log_start = rotate(places.worker_log)
+    arguments = ["--idle-exit", str(idle_exit)] if idle_exit is not None else []
+    alive, kept_open = os.pipe()  # ends when the supervisor does, however it ends
+    try:
+        await asyncio.to_thread(
+            start_detached,
+            # -P: `-m` would look for modules in the current directory first, and that is anybody's repository
+            [sys.executable, "-P", "-m", "perdure.local.supervisor", *arguments, "--", *(command or worker_command())],
+            log=places.worker_log,
+            env=worker_environment(home, os.environ),
+            cwd=home.root,
+            inherit=[kept_open],
+        )
+    finally:
+        os.close(kept_open)
+    try:
+        record = await _supervisor_record(home, alive)
+    finally:
+        os.close(alive)
+    if record is None:
+        raise PerdureError(
+            f"the worker did not start: {last_lines(places.worker_log, log_start, 1) or 'it ended without a word'}",
+            where=str(places.worker_log),
+            fix="perdure worker runs one in the foreground",
+        )
+    return record
+
+
+async def _supervisor_record(home: Home, alive: int | None = None) -> SupervisorRecord | None:
+    """The supervisor of a home once it says who it is; None when it does not in SERVER_START_S seconds.
+
+    `alive` is the reading end of a pipe that ends with the supervisor we started.
+    """
+    deadline = asyncio.get_running_loop().time() + policy.SERVER_START_S
+    while asyncio.get_running_loop().time() < deadline:
+        ended = alive is not None and bool(select.select([alive], [], [], 0)[0])
+        if record := read_supervisor(home):
+            return record
+        if ended and not held(Places(home).supervisor_lock):
+            return None
+        await asyncio.sleep(_POLL_S)
+    return None

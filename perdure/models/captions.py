@@ -1,0 +1,37 @@
+"""What the Web UI's timeline says beside each activity: its summary, the most visible text of a delivery."""
+
+from __future__ import annotations
+
+from perdure.models.phases import Step
+from perdure.models.state import DeliveryState
+
+_LONGEST = 100
+
+
+def of_step(step: Step, attempt: int, state: DeliveryState, subject: str = "") -> str:
+    """For a step that is one activity; its name stands beside it already. `subject`: of the commit."""
+    prepared = state.prepared
+    match step:
+        case Step.PREPARE:
+            words = "workspace, setup, tests on the base"
+        case Step.RUN_TESTS:
+            words = f"on a clean checkout of {state.head[:7]}" if state.head else "on a clean checkout"
+        case Step.OPEN_PULL_REQUEST:
+            words = f"{prepared.branch} → {prepared.base}" if prepared else ""
+        case _:
+            words = " ".join(subject.split())
+    return _cut(_round(attempt) + words)
+
+
+def of_turn(attempt: int, turn: int, before: str, model: str) -> str:
+    """`turn 3, after edit src/x.py, pytest -q`. `before`: the summary of the turn before, empty for the first."""
+    happened = before.partition(" · ")[2]
+    return _cut(f"{_round(attempt)}turn {turn}" + (f", after {happened}" if happened else f" · {model}"))
+
+
+def _round(attempt: int) -> str:
+    return f"round {attempt} · " if attempt > 1 else ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,181 @@
+"""The shape of `perdure.toml`, of a user's configuration file, and of their merge."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from perdure.models.base import Written
+from perdure.models.phases import ALL_PHASES, Phase
+from perdure.models.policy import DEFAULTS
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def seconds(text: str) -> float:
+    """`"90s"`, `"10m"`, `"1h30m"` → seconds. ValueError says what was expected."""
+    import re
+
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
+        raise ValueError(f"{text!r} is not a duration: write for example 90s, 10m or 1h30m")
+    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if total <= 0:
+        raise ValueError("a duration must be longer than zero")
+    return total
+
+
+def _duration(text: str) -> str:
+    seconds(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class SandboxGrade(StrEnum):
+    """`full` is bubblewrap; `reduced` is Landlock and seccomp, weaker; `off` is nothing. Only `full` is a default."""
+
+    FULL = "full"
+    REDUCED = "reduced"
+    OFF = "off"
+
+
+class DeliverySettings(Written):
+    phases: tuple[Phase, ...] = ALL_PHASES
+    document: bool = False
+    on_failure: Literal["none", "draft"] = "none"
+    notes: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md")
+
+
+class SetupSettings(Written):
+    """`commands` None means: detect them. An empty list means: nothing to set up."""
+
+    commands: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] = ()
+    copy_files: tuple[str, ...] = Field(default=(), alias="copy")
+    timeout: Duration = "10m"
+
+
+class TestCommand(Written):
+    __test__ = False  # not a test class, whatever its name says to pytest
+
+    name: str = Field(min_length=1)
+    command: str = Field(min_length=1)
+    report: Literal["junit", "exit"] | None = None
+    timeout: Duration = "10m"
+    required: bool = True
+
+
+class Limits(Written):
+    test_fixes: int = Field(default=DEFAULTS.test_fixes, ge=0, le=10)
+    review_fixes: int = Field(default=DEFAULTS.review_fixes, ge=0, le=10)
+    turns_per_step: int = Field(default=DEFAULTS.turns_per_step, ge=1, le=500)
+    time: Duration = DEFAULTS.time
+    budget_usd: float = Field(default=DEFAULTS.budget_usd, gt=0, allow_inf_nan=False)
+
+
+class Gates(Written):
+    before: tuple[Literal["plan", "pull_request"], ...] = ()
+
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+
+class StepSettings(Written):
+    """Which model carries out an agentic step, and how hard it thinks."""
+
+    agent: Literal["built-in"] = "built-in"
+    model: str = Field(default="claude-sonnet-5-5", min_length=1)
+    effort: Effort | None = None
+    max_tokens: int = Field(default=DEFAULTS.max_tokens, ge=256, le=128_000)
+
+
+class StepsSettings(Written):
+    """classify is a small question; plan and review repay the best model; the rest is workaday."""
+
+    classify: StepSettings = StepSettings(model="claude-haiku-5-5", max_tokens=2048)
+    plan: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
+    implement: StepSettings = StepSettings()
+    fix_tests: StepSettings = StepSettings()
+    review: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
+    fix_review: StepSettings = StepSettings()
+
+
+class AppSettings(Written):
+    start: str = ""
+    ready: str = ""
+    pages: tuple[str, ...] = ()
+
+
+class PortSettings(Written):
+    need: bool = True
+
+
+class GitSettings(Written):
+    branch: str = "perdure/{id}"
+    sign_off: bool = False
+
+
+class ProtectSettings(Written):
+    paths: tuple[str, ...] = (".github/**", "perdure.toml")
+
+
+class ShipSettings(Written):
+    draft: bool = False
+    allow_untested: bool = False
+    reviewers: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ("perdure",)
+    close_issue: bool = True
+
+
+class RepositoryConfig(Written):
+    """`perdure.toml` of the target repository. It cannot set sandbox, ports' ranges, Temporal or keys."""
+
+    version: Literal[1]
+    delivery: DeliverySettings = DeliverySettings()
+    setup: SetupSettings = SetupSettings()
+    test: tuple[TestCommand, ...] | None = None
+    limits: Limits = Limits()
+    gates: Gates = Gates()
+    steps: StepsSettings = StepsSettings()
+    app: AppSettings = AppSettings()
+    ports: PortSettings = PortSettings()
+    git: GitSettings = GitSettings()
+    protect: ProtectSettings = ProtectSettings()
+    ship: ShipSettings = ShipSettings()
+
+
+class PortRanges(Written):
+    """Inclusive ranges a host leases pairs from."""
+
+    backend: tuple[int, int] = (9100, 9114)
+    frontend: tuple[int, int] = (9200, 9214)
+
+    @field_validator("backend", "frontend")
+    @classmethod
+    def _a_range(cls, ends: tuple[int, int]) -> tuple[int, int]:
+        first, last = ends
+        if not 1024 <= first <= last <= 65535:
+            raise ValueError(
+                f"{first}-{last} is not a range of ports: write the first and the last, from 1024 to 65535"
+            )
+        return ends
+
+    @model_validator(mode="after")
+    def _apart(self) -> PortRanges:
+        if self.backend[0] <= self.frontend[1] and self.frontend[0] <= self.backend[1]:
+            raise ValueError("backend and frontend ranges overlap")
+        return self
+
+
+class HostConfig(Written):
+    """What only the host's owner decides: `config.toml` of the user, or `PERDURE_*` variables."""
+
+    sandbox: SandboxGrade = SandboxGrade.FULL
+    ports: PortRanges = PortRanges()
+    limits: Limits = Limits(budget_usd=DEFAULTS.host_budget_usd, time=DEFAULTS.host_time)
+    steps: StepsSettings = StepsSettings()
+    slots: int = Field(default=DEFAULTS.slots, ge=1, le=200)

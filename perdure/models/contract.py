@@ -1,0 +1,41 @@
+"""What is fixed for a whole delivery: stored once as an artifact, named by hash in every turn."""
+
+from __future__ import annotations
+
+from perdure.models.base import Recorded
+from perdure.models.config import RepositoryConfig
+
+
+class Note(Recorded):
+    """A file of the target repository that tells agents about it: data, never instructions to the engine."""
+
+    path: str
+    text: str
+
+
+class Contract(Recorded):
+    """The terms a delivery runs under; made by `prepare`, never changed afterwards.
+
+    request    what is wanted, in the submitter's words
+    config     the effective configuration: flags, request, environment, repository, user and defaults merged
+    head       the commit the delivery builds on: base_sha, or the tip of an existing branch
+    source     the submitter's checkout, for `[setup] copy`
+    origins    where each effective setting came from, by dotted name
+    grade      the sandbox grade this delivery runs in
+    prompts    the repository's own prompts (`.perdure/prompts/<step>.md` of the base branch), by step
+    """
+
+    delivery: str
+    repository: str
+    request: str
+    base: str
+    base_sha: str
+    branch: str
+    config: RepositoryConfig
+    head: str = ""
+    source: str = ""
+    notes: tuple[Note, ...] = ()
+    origins: dict[str, str] = {}
+    grade: str = "full"
+    allow_test_changes: bool = False
+    prompts: dict[str, str] = {}

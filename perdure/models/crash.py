@@ -1,0 +1,20 @@
+"""The named points at which tests kill the worker: one enum shared by code, docs and tests."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class CrashPoint(StrEnum):
+    """Set `PERDURE_CRASH_AT=<point>` and the worker sends itself SIGKILL there, once per PERDURE_HOME."""
+
+    DURING_PREPARE = "during-prepare"
+    WAITING_FOR_MODEL = "waiting-for-model"
+    AFTER_REPLY = "after-reply"
+    DURING_TOOL = "during-tool"
+    INSIDE_REF_UPDATE = "inside-ref-update"
+    AFTER_SNAPSHOT = "after-snapshot"
+    INSIDE_COMMIT = "inside-commit"
+    DURING_TESTS = "during-tests"
+    AFTER_PUSH = "after-push"
+    AFTER_PULL_REQUEST = "after-pull-request"

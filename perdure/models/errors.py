@@ -1,0 +1,116 @@
+"""One tree of errors.
+
+    PerdureError                 anything a person reads: what, where, fix
+    ├── BadInput                 exit 2: what was asked cannot be done as written
+    ├── TemporalUnreachable      exit 3
+    └── StepError                raised inside an activity; `retryable` says whether Temporal tries again
+        ├── InvalidRequest       the submission itself is wrong: names the field and the nearest name
+        ├── SetupFailed          setup or a test command cannot start: the delivery ends at $0.00
+        ├── NoPorts              retryable: every port pair of this host is leased or taken
+        ├── DiskFull             retryable: this host's disk has no room; nothing was paid for meanwhile
+        ├── SandboxUnavailable   real work never runs without the sandbox it asked for
+        ├── ModelUnavailable     retryable: 408, 409, 429, 5xx, 529, cut connections; may say when to come back
+        ├── RepliesCut           the model's reply broke off too often in one turn; each may have been billed
+        ├── ModelRefusesUs       400, 401, 402, 403, 404, 413, spend limits: a person must act
+        ├── ForgeRefused         the forge or the remote said no, and would say it again
+        ├── ForgeUnavailable     retryable: the forge or the remote could not be reached
+        ├── Superseded           retryable: a newer attempt owns the worktree, this one wrote nothing
+        ├── Diverged             the vault holds another history than Temporal: hold, do not guess
+        ├── WorkspaceLost        the workspace or its checkpoint is not on this host
+        └── TurnKillsWorker      the same turn has seen its worker die three times
+
+The name of a StepError's class is its type in Temporal history.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PerdureError(Exception):
+    """An error for a person, in three short lines.
+
+    `what` says what is wrong, `where` names the file, flag or command, `fix` says what to do. Both may be empty.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.fix = what, where, fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [f"  where: {self.where}"] if self.where else []
+        lines += [f"  fix: {self.fix}"] if self.fix else []
+        return "\n".join(lines)
+
+
+class BadInput(PerdureError):
+    exit_code = 2
+
+
+class TemporalUnreachable(PerdureError):
+    exit_code = 3
+
+
+class StepError(PerdureError):
+    retryable: ClassVar[bool] = False
+
+
+class InvalidRequest(StepError):
+    """Exit 2 at the command line, workflow Failed for every other client."""
+
+    exit_code = 2
+
+
+class SetupFailed(StepError): ...
+
+
+class NoPorts(StepError):
+    retryable = True
+
+
+class DiskFull(StepError):
+    retryable = True
+
+
+class SandboxUnavailable(StepError): ...
+
+
+class ModelUnavailable(StepError):
+    """`retry_after` is in seconds; None leaves the pause to the retry policy."""
+
+    retryable = True
+
+    def __init__(self, what: str, *, retry_after: float | None = None, where: str = "", fix: str = "") -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.retry_after = retry_after
+
+
+class RepliesCut(StepError): ...
+
+
+class ModelRefusesUs(StepError): ...
+
+
+class ForgeRefused(StepError): ...
+
+
+class ForgeUnavailable(StepError):
+    retryable = True
+
+
+class Superseded(StepError):
+    """Of an attempt that Temporal has given up, nobody hears it; one it still waits for was overtaken by a late one."""
+
+    retryable = True
+
+
+class Diverged(StepError): ...
+
+
+class WorkspaceLost(StepError): ...
+
+
+class TurnKillsWorker(StepError): ...

@@ -1,0 +1,59 @@
+"""Names that are derived, never invented: delivery ids, branches, refs and keys."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+
+DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
+"""What a delivery id looks like where we choose it: safe as a directory, a ref component and a URL segment."""
+
+
+def slug(text: str, words: int = 4, limit: int = 32) -> str:
+    """The first few words of a text in lower case, without accents, joined by dashes; `work` when no letter is left."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+    found = re.findall(r"[a-z0-9]+", plain)
+    return "-".join(found[:words])[:limit].strip("-") or "work"
+
+
+def repository_name(repository: str) -> str:
+    """The last path component of a URL or path, without `.git`: `https://github.com/me/durations.git` → `durations`."""
+    last = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1]
+    return slug(last.removesuffix(".git"), words=6, limit=40)
+
+
+def delivery_id(repository: str, request: str, entropy: str) -> str:
+    """`<repo>-<slug>-<4 hex>`; `entropy` is any text that differs between two submissions."""
+    digest = hashlib.sha256(f"{repository}\0{request}\0{entropy}".encode()).hexdigest()
+    return f"{repository_name(repository)}-{slug(request)}-{digest[:4]}"
+
+
+def delivery_key(workflow_id: str) -> str:
+    """The delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
+
+    A delivery can be started with any workflow id (the Web UI's Start form), `../x` included.
+    """
+    if DELIVERY_ID.fullmatch(workflow_id):
+        return workflow_id
+    return f"{slug(workflow_id)}-{hashlib.sha256(workflow_id.encode()).hexdigest()[:8]}"
+
+
+def branch_name(delivery: str) -> str:
+    """The branch a delivery ships: `perdure/<delivery>`."""
+    return f"perdure/{delivery}"
+
+
+def run_ref(delivery: str, run_id: str) -> str:
+    """The hidden ref that holds one run's checkpoints."""
+    return f"refs/perdure/{delivery}/{run_id}"
+
+
+def artifact_ref(delivery: str, sha256: str) -> str:
+    """The hidden ref that keeps one artifact (a blob) alive in the vault."""
+    return f"refs/artifacts/{delivery}/{sha256}"
+
+
+def digest(*parts: str) -> str:
+    """A key of parts that cannot run into each other."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,43 @@
+"""What model replies cost. Unknown is unknown, never zero."""
+
+from __future__ import annotations
+
+from perdure.models.base import Recorded
+
+
+class Usage(Recorded):
+    """Tokens of one or more replies, and their price in US dollars; None when a model's price is not known."""
+
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=round((self.cost_usd or 0) + (other.cost_usd or 0), 6) if known else None,
+        )
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything that was sent: new, written to the cache and read from it."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+class Spend(Recorded):
+    """What a delivery has spent so far, over all its runs, as its spend log has it.
+
+    `usd` is the sum of settled replies; None when a price is not known: `known_usd` is then the sum of the others.
+    `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply
+    came in).
+    """
+
+    usd: float | None = 0.0
+    at_risk_usd: float = 0.0
+    known_usd: float = 0.0

@@ -1,0 +1,59 @@
+"""The words of the business process: phases a user selects, steps the engine carries out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What a user can select, skip or run alone."""
+
+    PLAN = "plan"
+    BUILD = "build"
+    TEST = "test"
+    REVIEW = "review"
+    SHIP = "ship"
+
+
+class Step(StrEnum):
+    """Activities of that name; an agentic step is a sequence of activities of its name, one a turn."""
+
+    PREPARE = "prepare"
+    CLASSIFY = "classify"
+    PLAN = "plan"
+    IMPLEMENT = "implement"
+    COMMIT = "commit"
+    RUN_TESTS = "run_tests"
+    FIX_TESTS = "fix_tests"
+    REVIEW = "review"
+    FIX_REVIEW = "fix_review"
+    OPEN_PULL_REQUEST = "open_pull_request"
+
+
+AGENTIC = (Step.CLASSIFY, Step.PLAN, Step.IMPLEMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
+READ_ONLY = (Step.CLASSIFY, Step.PLAN, Step.REVIEW)
+
+
+class Kind(StrEnum):
+    """What a request is: anything else is an error, not a guess."""
+
+    BUG = "bug"
+    FEATURE = "feature"
+    CHORE = "chore"
+
+
+ALL_PHASES: tuple[Phase, ...] = tuple(Phase)
+
+
+def why_not(phases: tuple[Phase, ...], branch: str | None) -> str | None:
+    """One sentence saying why these phases cannot stand alone, or None when they can.
+
+    Without an existing branch there is nothing to test, review or ship until something was built.
+    """
+    if not phases:
+        return "no phase is selected"
+    if branch is None and Phase.BUILD not in phases:
+        for phase in (Phase.TEST, Phase.REVIEW, Phase.SHIP):
+            if phase in phases:
+                return f"{phase} needs something to work on: select build too, or name an existing branch"
+    return None

@@ -1,0 +1,229 @@
+"""Every limit, timeout and retry of the engine, each with its reason. Users' own settings: perdure.models.config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What a delivery may use when nobody says otherwise."""
+
+    test_fixes: int = 4  # a fifth attempt was not seen to succeed where four failed (reference: seeds, system A)
+    review_fixes: int = 3  # a reviewer that still finds blockers after three rounds needs a person
+    turns_per_step: int = 60  # three times what a well-sized task needs; ends runaway loops
+    time: str = "2h"  # wall time of a whole delivery
+    budget_usd: float = 5.00  # several times a typical delivery; a surprise stays small
+    host_budget_usd: float = 100.0  # the most one request may ask for on a host nobody configured
+    host_time: str = "24h"  # likewise for time
+    max_tokens: int = 16_000  # of one reply; a longer edit is better done in two
+    slots: int = 32  # activities at once on one host: turns mostly wait for the model
+
+
+DEFAULTS = Defaults()
+
+TASK_QUEUE = "perdure"
+"""Workflows and whatever may run on any host."""
+
+HEARTBEAT_EVERY = timedelta(seconds=1)
+"""From a task of its own: cancel, reset and pause reach an activity only with its heartbeat."""
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=30)
+"""A busy two-core host was seen to be 9 s late; deaths are reported by the living long before this."""
+
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+"""The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
+
+RETRY_PAUSE = timedelta(seconds=1)
+"""Between attempts that failed for a passing reason; a death is redone after 1 ms by its reporter."""
+
+RETRY_PAUSE_MODEL_S = (1.0, 60.0)
+"""First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
+
+RETRY_AFTER_CAP_S = 600.0
+"""A model API may ask for hours; ten minutes keeps the Web UI's countdown honest and costs one request."""
+
+REPLIES_CUT_PER_TURN = 5
+"""Replies that broke off on their way may have been billed, each of them: a line this bad needs a person."""
+
+DISK_FULL_PAUSE = timedelta(seconds=10)
+"""Until a full disk is looked at again: somebody has to make room first."""
+
+DISK_FREE_TURN_BYTES = 32 * 1024**2
+"""To ask the model: a reply that cannot be written down would be paid for again and again."""
+
+DEATHS_PER_TURN = 3
+"""The same turn seeing its worker die this often is the turn's fault, not the host's (holes.md H6)."""
+
+IDENTICAL_CALLS_NUDGE = 3
+IDENTICAL_CALLS_STOP = 5
+"""The same tool call with the same input in a row: first a word to the model, then the end of the step."""
+
+REASKS = 1
+"""How often a model may correct a structured answer that did not validate."""
+
+LEASE_PROOF_S = 5.0
+"""How long a new attempt waits for proof that the previous writer is gone before it takes a new directory."""
+
+TOOL_TIMEOUT_S = 120.0
+TOOL_TIMEOUT_MAX_S = 600.0
+"""One command of the agent: the default, and the most it may ask for."""
+
+TOOL_OUTPUT_HEAD = 10_000
+TOOL_OUTPUT_TAIL = 20_000
+"""Characters of a tool's output that the model sees; the beginning says what ran, the end says how it ended."""
+
+MODEL_CONNECT_S = 10.0
+MODEL_SILENCE_S = 120.0
+"""Reaching the model API, and the longest it may send nothing: its pings come every few seconds."""
+
+READ_FILE_BYTES = 10_000_000
+READ_LINES = 2000
+READ_LINE_CHARS = 2000
+"""What the read tool takes and shows at once: the largest file, lines, and characters of one line."""
+
+SEARCH_S = 20.0
+SEARCH_FILES = 50_000
+SEARCH_FILE_BYTES = 2_000_000
+SEARCH_RESULTS = 200
+SEARCH_LINE_CHARS = 300
+"""One grep or glob: seconds, files looked at, the largest of them, results and characters a result shown."""
+
+MATERIAL_CHARS = 200_000
+"""Of one plan, diff or report in an opening message, some 60,000 tokens: what is longer is better read with tools."""
+
+OUTPUT_FILE_BYTES = 50_000_000
+"""Where a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
+
+OUTPUT_POLL_S = 0.1
+"""How often a running command's output file is measured; RLIMIT_FSIZE bounds what fits in between."""
+
+SANDBOX_FILE_BYTES = 8 * 1024**3
+"""RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
+
+SANDBOX_TMPFS_BYTES = 1024**3
+"""Of each private /tmp, /dev/shm and home: they are memory, which no RLIMIT counts; /run gets a sixteenth."""
+
+SANDBOX_NICE = 10
+"""Fifty test suites on two cores must not starve the worker into missed deadlines (holes.md H40)."""
+
+SANDBOX_END_S = 10.0
+"""How long killed processes may take to be gone; only one stuck in the kernel takes longer than milliseconds."""
+
+SANDBOX_LOCK_WAIT_S = 1.0
+"""A proof of death holds the lock for milliseconds; whoever holds it longer owns the workspace."""
+
+SANDBOX_PROBE_S = 20.0
+"""One `true` in all namespaces takes 10 ms; a host this slow would time out every test as well."""
+
+RESULT_BYTES = 16 * 1024
+"""An activity's result, checked before its effect is reported: 2 MiB would fail after the effect (holes.md H36)."""
+
+FAILURE_CHARS = 2000
+"""Of an exception's message in history; the whole text stays on the host."""
+
+GIT_TIMEOUT_S = 300.0
+"""One git command; fetching and pushing over a slow line is the longest."""
+
+WORKSPACE_KEPT = timedelta(days=7)
+"""After a failure, for a person to look at."""
+
+WORKER_IDLE_EXIT = timedelta(minutes=15)
+"""A worker that `deliver` started by itself ends after this long without work."""
+
+RETENTION = timedelta(days=90)
+"""Of finished deliveries in the embedded server; its own default of 24 h makes pages vanish."""
+
+SERVER_START_S = 60.0
+"""For the embedded server to answer: 0.3 s measured; a large database after power loss replays its log first."""
+
+SERVER_ANSWER_S = 5.0
+"""For a Temporal server to take a connection; after this a person is told instead of kept waiting."""
+
+SERVER_STOP_S = 15.0
+"""From SIGTERM to SIGKILL: the embedded server ends in 1 to 2.5 s, and SIGKILL was measured to lose nothing."""
+
+DISK_FREE_BYTES = 1024**3
+"""To start a server or a worker: SQLite and git both fail badly on a full disk, and worktrees are added to it."""
+
+LOG_BYTES = 10 * 1024**2
+"""The server's and the worker's log are set aside at this size when they start; one older file is kept."""
+
+DATABASE_CHECK_S = 3.0
+"""For `PRAGMA quick_check` at a start, some 2 GB; what is larger is believed after this long."""
+
+WORKER_DRAIN_S = 75.0
+"""From SIGTERM to SIGKILL of a worker by its supervisor: DRAIN for its turns, and time to hand over the rest."""
+
+WORKER_QUICK_DEATHS = 5
+WORKER_QUICK_DEATHS_S = 10.0
+WORKER_PAUSE_S = (1.0, 30.0)
+"""A worker is started again at once; after five deaths within ten seconds with pauses that double from 1 s to 30 s,
+until one has lived for ten seconds: a worker that cannot start must not burn the host."""
+
+IDLE_LOOK_S = 30.0
+"""How often a supervisor that ends when idle counts running deliveries."""
+
+SERVER_LOOK_S = 1.0
+"""How often a supervisor looks whether the embedded server has died: one attempt at a lock."""
+
+TEST_TAIL_CHARS = 8_000
+"""Of a test command's output in the report: what the fix step reads, longer than any runner's summary."""
+
+CASE_MESSAGE_CHARS = 2_000
+"""Of one test case's failure message; pytest's longest useful traceback, not its captured output."""
+
+JUNIT_BYTES = 32 * 1024 * 1024
+"""A report file larger than this (some 100,000 cases) is not read: parsing takes ten times its size in memory."""
+
+FAILURES_NAMED = 10
+"""Failing tests named in a verdict; the others are in the report."""
+
+FAILURE_TAIL_LINES = 20
+FAILURE_TAIL_CHARS = 1_500
+"""Of a failed command's output in an error: fits into FAILURE_CHARS together with what, where and fix."""
+
+NOTE_BYTES = 32 * 1024
+"""Of one AGENTS.md: a longer one costs more in every turn than it helps."""
+
+CLOSE_TIMEOUT = timedelta(hours=1)
+"""To tidy up after a delivery: seconds, unless its host is away; then the result must not wait for it for ever."""
+
+PREPARE_TIME = timedelta(hours=24)
+"""Before a delivery's own time limit is known: fetching, setup and preflight, and waiting for a worker."""
+
+DRAIN = timedelta(seconds=60)
+"""At SIGTERM a running turn gets this long to end by itself; then it is handed over from its checkpoint."""
+
+REHEARSAL_STOP_S = 2.0
+"""How long a stopping rehearsal waits for clients to take the end of their streams."""
+
+REHEARSAL_CALLS_KEPT = 1000
+REHEARSAL_BODIES_KEPT = 100
+"""Calls a rehearsal keeps for tests to look at, and how many with their request: a long one has megabytes."""
+
+PAGE_CHARS = 16_000
+"""Of a log or diff in one read: at most 64 KiB, whatever the characters."""
+
+WATCH_EVERY_S = 0.5
+"""How often a live view looks: a death and the turn after it take about a second, and both are to be seen."""
+
+WATCH_SILENCE_S = 10.0
+"""Without an answer for this long no worker runs: one that starts on a busy host needs several seconds."""
+
+WATCH_LOST_S = 60.0
+"""How long a live view waits for a server that has gone away: one that is restarted is back in seconds."""
+
+DEMO_S = 900.0
+"""For a demo that nobody watches: twenty times what it takes, so that a build server is not kept for ever."""
+
+DEMO_KILLS = 2
+DEMO_KILLS_MOST = 4
+"""How often the demo kills its worker by itself: once while a reply arrives, once while a tool runs; and the most."""
+
+KNIFE_LOOK_S = 0.02
+"""How often the demo looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
+
+UNEXPECTED_FAILURES = 10
+"""Attempts at one piece of work that fail for a reason nobody foresaw: a passing one is over by then."""

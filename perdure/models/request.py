@@ -1,0 +1,113 @@
+"""What a client sends: the one argument of workflow type `Delivery`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from perdure.models.base import Recorded, Written
+from perdure.models.errors import InvalidRequest
+from perdure.models.phases import Phase
+
+REQUEST_BYTES = 64 * 1024
+"""A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
+
+
+class ResumePoint(Recorded):
+    """Where a run stopped, so that another run can go on: `perdure retry` sends it back.
+
+    It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`:
+    perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew
+    long; nothing is prepared anew and no count begins again.
+    """
+
+    run_id: str
+    state: dict[str, Any]
+    continued: bool = False
+
+
+class DeliveryRequest(Written):
+    """One request that shall become one pull request. Only `repository` and `request` are required.
+
+    repository          path, file://, https://, ssh:// or scp-like address of the target
+    request             what is wanted, in words; at most 64 KiB
+    base                branch to start from and to merge into; default: the target's default branch
+    phases              which of plan, build, test, review, ship; default: the repository's setting, else all
+    gates               before which of plan, pull_request a person decides (not built yet: must be empty)
+    budget_usd          may lower the configured budget, and raise it up to the host's limit
+    branch              an existing branch to work on instead of starting from the base
+    plan                a plan in Markdown, used instead of making one
+    allow_test_changes  the request itself is about tests
+    model               one model for every step, overriding configuration
+    config              text of a perdure.toml to use instead of the base branch's
+    source              the submitter's checkout, for `[setup] copy`; local repositories only
+    resume              set by `perdure retry`: go on where another run ended
+    """
+
+    repository: str = Field(min_length=1, max_length=2048)
+    request: str = Field(min_length=1)
+    base: str | None = None
+    phases: tuple[Phase, ...] | None = None
+    gates: tuple[str, ...] = ()
+    budget_usd: float | None = Field(default=None, gt=0, le=100_000)
+    labels: tuple[str, ...] = ()
+    issue: int | str | None = None
+    branch: str | None = None
+    plan: str | None = None
+    allow_test_changes: bool = False
+    spec_version: int = Field(default=1, ge=1, le=1)
+    model: str | None = None
+    config: str | None = None
+    source: str | None = None
+    resume: ResumePoint | None = None
+
+    @field_validator("request")
+    @classmethod
+    def _bounded(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("is empty: say what you want")
+        if len(text.encode()) > REQUEST_BYTES:
+            raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit: shorten it")
+        return text
+
+    @field_validator("plan", "config")
+    @classmethod
+    def _small(cls, text: str | None) -> str | None:
+        if text is not None and len(text.encode()) > REQUEST_BYTES:
+            raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit")
+        return text
+
+    @model_validator(mode="after")
+    def _not_yet(self) -> DeliveryRequest:
+        if self.gates:
+            raise ValueError("gates: approvals are not built yet; leave it empty")
+        if self.issue is not None:
+            raise ValueError("issue: taking a request from an issue is not built yet; put its text in `request`")
+        return self
+
+
+def parse_request(raw: Any) -> DeliveryRequest:
+    """The request a client sent, or InvalidRequest with one line that names the field and the nearest name."""
+    if not isinstance(raw, dict):
+        raise InvalidRequest(
+            f"expected one JSON object, got {type(raw).__name__}", fix='send {"repository": …, "request": …}'
+        )
+    try:
+        return DeliveryRequest.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest(explain(error, tuple(DeliveryRequest.model_fields))) from None
+
+
+def explain(error: ValidationError, names: tuple[str, ...]) -> str:
+    """The first problem of a validation error as `field: what is wrong`, unknown fields with the nearest name."""
+    problem = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    path = ".".join(str(part) for part in problem["loc"])[:100]  # it goes into history, whatever was sent
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1)
+        return f"{path}: unknown field" + (f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(names)})")
+    if problem["type"] == "missing":
+        return f"{path}: required field is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{path}: {message}" if path else message

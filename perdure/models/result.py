@@ -1,0 +1,144 @@
+"""What a client gets: the result of a delivery, or the details of its failure `NotDelivered`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from perdure.models.base import Published
+
+
+class Status(StrEnum):
+    DELIVERED = "delivered"
+    DRAFT = "draft"
+    COMPLETED = "completed"
+    NOT_DELIVERED = "not_delivered"
+    NO_CHANGES = "no_changes"
+    CANCELLED = "cancelled"
+
+
+SUCCESSES = (Status.DELIVERED, Status.DRAFT, Status.COMPLETED)
+
+
+class Reason(StrEnum):
+    """Why a delivery is `not_delivered`."""
+
+    TESTS_RED = "tests_red"
+    BLOCKERS = "blockers"
+    TAMPERED = "tampered"
+    BUDGET = "budget"
+    REFUSED = "refused"
+    LIMITS = "limits"
+    PLAN_REJECTED = "plan_rejected"
+    WORKSPACE_LOST = "workspace_lost"
+    SETUP_FAILED = "setup_failed"
+    FORGE_REFUSED = "forge_refused"
+
+
+class PullRequest(Published):
+    number: int
+    url: str
+    title: str
+    draft: bool = False
+
+
+class TestsStatus(StrEnum):
+    __test__ = False  # not a test class, whatever its name says to pytest
+
+    GREEN = "green"
+    RED = "red"
+    NONE = "none"
+    SKIPPED = "skipped"
+
+
+class TestsResult(Published):
+    """`none`: no test command exists. `skipped`: not selected. `tree_sha`: the git tree that was tested."""
+
+    status: TestsStatus = TestsStatus.SKIPPED
+    tree_sha: str | None = None
+    passed: int | None = None
+    failed: int | None = None
+    new_failures: int | None = None
+    report: str | None = None
+
+
+class ReviewStatus(StrEnum):
+    CLEAN = "clean"
+    BLOCKED = "blocked"
+    SKIPPED = "skipped"
+
+
+class ReviewResult(Published):
+    status: ReviewStatus = ReviewStatus.SKIPPED
+    blockers: int = 0
+    tech_debt: int = 0
+    skippable: int = 0
+    report: str | None = None
+
+
+class StepRecord(Published):
+    """One step as it happened.
+
+    step        a Step's name; commit is a record of its own after implement, fix_tests and fix_review
+    status      running, done, cancelled, or failed (run_tests: red; review: blockers found; others: it did not end
+                well, and summary says why)
+    started_at  RFC 3339 in UTC; duration_s in seconds; cost_usd None when a price is not known
+    summary     prepare "uv sync · 41 tests green on main", plan "feature · 3 tasks, 2 files", implement the model's
+                last line, commit "+48 −7 in 2 files", run_tests "44 green", review "1 blocker, 1 tech debt",
+                open_pull_request "pull request #12"
+    """
+
+    step: str
+    attempt: int = 1
+    status: str = "running"
+    started_at: str | None = None
+    duration_s: float | None = None
+    turns: int = 0
+    commit: str | None = None
+    summary: str = ""
+    cost_usd: float | None = 0.0
+
+
+class UsageResult(Published):
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    at_risk_usd: float = 0.0
+
+
+class Receipt(Published):
+    """What the delivery survived.
+
+    worker_deaths       workers that died while they worked on this delivery
+    turns_redone        turns that were cut off and done again from their checkpoint
+    replies_paid_twice  replies that were received whole, written down, and asked for again (0 by design)
+    replies_cut         requests cut off by a death before the reply was whole: possibly billed, never counted as free
+    """
+
+    worker_deaths: int = 0
+    turns_redone: int = 0
+    replies_paid_twice: int = 0
+    replies_cut: int = 0
+
+
+class DeliveryResult(Published):
+    delivery_id: str
+    run_id: str
+    spec_version: int = 1
+    status: Status
+    reason: Reason | None = None
+    message: str = ""
+    repository: str
+    base: str | None = None
+    base_sha: str | None = None
+    branch: str | None = None
+    head_sha: str | None = None
+    checkpoint: str | None = None
+    pull_request: PullRequest | None = None
+    tests: TestsResult = TestsResult()
+    review: ReviewResult = ReviewResult()
+    steps: tuple[StepRecord, ...] = ()
+    usage: UsageResult = UsageResult()
+    receipt: Receipt = Receipt()
+    next: tuple[str, ...] = ()

@@ -1,0 +1,116 @@
+"""Everything a delivery knows about itself: enough to go on from, small enough for history."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from perdure.models.errors import InvalidRequest
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import Phase
+from perdure.models.request import ResumePoint, explain
+from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
+from perdure.models.work import Prepared, TestVerdict
+
+
+class DeliveryState(BaseModel):
+    """Mutable, owned by one workflow run; carried to the next run by a retry.
+
+    head        the newest commit of the branch, empty before the first one
+    checkpoint  the newest checkpoint: where a retry goes on
+    plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
+    tests       verdict on `head`, None when `head` was not tested
+    built       whether implement and its commit are behind us
+    at          (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
+    waiting     what it waits for, in one line, while it waits
+    started     when its time limit began to run
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int = 1
+    phase: Phase | None = None
+    status: Status | None = None
+    reason: Reason | None = None
+    message: str = ""
+    prepared: Prepared | None = None
+    kind: str = ""
+    title: str = ""
+    plan: str = ""
+    head: str = ""
+    checkpoint: str = ""
+    tests: TestVerdict | None = None
+    review: str = ""
+    review_result: ReviewResult = ReviewResult()
+    pull_request: PullRequest | None = None
+    built: bool = False
+    at: tuple[str, int, int] | None = None
+    test_fixes: int = 0
+    review_fixes: int = 0
+    test_runs: int = 0
+    reviews: int = 0
+    steps: list[StepRecord] = []
+    usage: Usage = Usage()
+    spend: Spend = Spend()
+    receipt: Receipt = Receipt()
+    waiting: str = ""
+    started: datetime | None = None
+
+    def again(self) -> DeliveryState:
+        """As a retry begins: the work is kept, the verdict and the counts that led to it are not."""
+        fresh = {"status": None, "reason": None, "message": "", "waiting": "", "started": None}
+        return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
+
+    def begin(self, prepared: Prepared) -> None:
+        """A workspace is there. Where it had to fall back behind a damaged checkpoint, what came after is done again.
+
+        Within the unfinished step its conversation goes on; further back, building goes on from the files that are
+        left, because commits and verdicts may be of files that are not.
+        """
+        self.prepared = prepared
+        self.plan = self.plan or prepared.plan
+        self.checkpoint = prepared.fallback or self.checkpoint or prepared.checkpoint
+        if not prepared.fallback:
+            return
+        if self.at and prepared.at and self.at[:2] == prepared.at[:2]:
+            self.at = prepared.at
+        else:
+            self.at, self.built, self.head, self.tests = None, False, "", None
+
+
+class Progress(BaseModel):
+    """The answer to query `progress`: what a live view needs, and nothing that grows without bound.
+
+    `waiting` says in one line what the delivery waits for, when it waits.
+    """
+
+    delivery_id: str
+    run_id: str
+    repository: str
+    status: str
+    phase: str | None = None
+    reason: str | None = None
+    message: str = ""
+    base: str | None = None
+    base_sha: str | None = None
+    branch: str | None = None
+    head_sha: str | None = None
+    checkpoint: str | None = None
+    queue: str | None = None
+    budget_usd: float | None = None
+    test_fixes: int | None = None
+    review_fixes: int | None = None
+    steps: list[StepRecord] = []
+    usage: Usage = Usage()
+    spend: Spend = Spend()
+    pull_request: PullRequest | None = None
+    waiting: str = ""
+
+
+def parse_resume(resume: ResumePoint) -> DeliveryState:
+    """The state another run left behind. InvalidRequest when it is none."""
+    try:
+        return DeliveryState.model_validate(resume.state)
+    except ValidationError as error:
+        raise InvalidRequest(f"resume.state.{explain(error, tuple(DeliveryState.model_fields))}") from None

@@ -1,0 +1,120 @@
+"""How a delivery's state reads from outside: result and progress, in one place for workflow and clients."""
+
+from __future__ import annotations
+
+import shlex
+
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import (
+    DeliveryResult,
+    PullRequest,
+    Status,
+    TestsResult,
+    TestsStatus,
+    UsageResult,
+)
+from perdure.models.state import DeliveryState, Progress
+
+
+def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> DeliveryResult:
+    """The published result of a delivery that has ended in `state`."""
+    prepared = state.prepared
+    shown = state.status in (Status.DELIVERED, Status.DRAFT)
+    return DeliveryResult(
+        delivery_id=delivery_id,
+        run_id=run_id,
+        status=state.status or Status.NOT_DELIVERED,
+        reason=state.reason,
+        message=state.message,
+        repository=request.repository,
+        base=prepared.base if prepared else request.base,
+        base_sha=prepared.base_sha if prepared else None,
+        branch=prepared.branch if prepared and (state.head or shown) else None,
+        head_sha=state.head or None,
+        checkpoint=state.checkpoint or None,
+        pull_request=state.pull_request,
+        tests=tests_of(state),
+        review=state.review_result.model_copy(update={"report": _link(state.review)}),
+        steps=tuple(state.steps),
+        usage=usage_of(state),
+        receipt=state.receipt,
+        next=next_commands(state, delivery_id),
+    )
+
+
+def tests_of(state: DeliveryState) -> TestsResult:
+    verdict = state.tests
+    if verdict is None:
+        return TestsResult(status=TestsStatus.SKIPPED)
+    return TestsResult(
+        status=verdict.status,
+        tree_sha=verdict.tree or None,
+        passed=verdict.passed,
+        failed=verdict.failed,
+        report=_link(verdict.report),
+    )
+
+
+def usage_of(state: DeliveryState) -> UsageResult:
+    """Tokens of this run's replies; the money of all runs, from the spend log, because a rewind must not hide it."""
+    usage, spend = state.usage, state.spend
+    known = usage.cost_usd is not None and spend.usd is not None
+    return UsageResult(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=round(max(usage.cost_usd or 0, spend.usd or 0), 6) if known else None,
+        at_risk_usd=spend.at_risk_usd,
+    )
+
+
+def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
+    """What a person would probably type next."""
+    id = shlex.quote(delivery_id)
+    if state.pull_request is not None and (kept_in := local_repository(state.pull_request)):
+        show = f"perdure pulls show {state.pull_request.number} --repo {shlex.quote(kept_in)}"
+        return (show, f"perdure diff {id}", f"perdure show {id}")
+    if state.status in (Status.DELIVERED, Status.DRAFT, Status.COMPLETED):
+        return (f"perdure diff {id}", f"perdure show {id}")
+    if state.prepared is None:
+        return (f"perdure retry {id}",)
+    return (f"perdure logs {id}", f"perdure diff {id}", f"perdure retry {id}")
+
+
+def local_repository(pull: PullRequest) -> str:
+    """The directory whose local forge keeps a pull request; empty for one that has a web page."""
+    path, found, number = pull.url.rpartition("#pull/")
+    return path if found and number.isdecimal() else ""
+
+
+def progress_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> Progress:
+    """The answer to query `progress`."""
+    prepared = state.prepared
+    return Progress(
+        delivery_id=delivery_id,
+        run_id=run_id,
+        repository=request.repository,
+        status=state.status or "running",
+        phase=state.phase,
+        reason=state.reason,
+        message=state.message,
+        base=prepared.base if prepared else request.base,
+        base_sha=prepared.base_sha if prepared else None,
+        branch=prepared.branch if prepared else None,
+        head_sha=state.head or None,
+        checkpoint=state.checkpoint or None,
+        queue=prepared.queue if prepared else None,
+        budget_usd=prepared.budget_usd if prepared else request.budget_usd,
+        test_fixes=prepared.test_fixes if prepared else None,
+        review_fixes=prepared.review_fixes if prepared else None,
+        steps=state.steps,
+        usage=state.usage,
+        spend=state.spend,
+        pull_request=state.pull_request,
+        waiting=state.waiting,
+    )
+
+
+def _link(artifact: str) -> str | None:
+    return f"artifact:sha256:{artifact}" if artifact else None

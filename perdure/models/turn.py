@@ -1,0 +1,73 @@
+"""A turn, as the workflow sees it: which checkpoint goes in, which comes out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from perdure.models.base import Recorded
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import Step
+
+SUMMARY_LIMIT = 100
+"""Characters; a turn's summary stands in history, the Web UI and `perdure logs`."""
+
+
+class TurnInput(Recorded):
+    """Names everything a turn needs and holds none of it.
+
+    delivery    the delivery's key (perdure.models.ids.delivery_key)
+    step        which agentic step; attempt counts its loop from 1, turn counts from 1 within the attempt
+    checkpoint  commit in the vault the turn starts from
+    policy      artifact of the delivery's Contract (perdure.models.contract)
+    materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
+    notes       ids of words from people that are new since the last turn
+
+    Never the run id: a turn pending at a reset is dispatched again with its old input (holes.md H18).
+    """
+
+    delivery: str
+    step: Step
+    attempt: int
+    turn: int
+    checkpoint: str
+    policy: str
+    materials: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Ending(StrEnum):
+    """How an agentic step ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    LOOPING = "looping"
+    INVALID = "invalid"
+    CONTEXT = "context"
+
+
+class Outcome(Recorded):
+    """A finished step's typed result.
+
+    summary   one line for people
+    artifact  the whole result (plan, review) as an artifact, when the step produces one
+    data      the few small facts the workflow decides on: kind for classify; title, tasks, files for plan;
+              counts by severity (blocker, tech_debt, skippable) for review
+    """
+
+    ending: Ending = Ending.DONE
+    summary: str = ""
+    artifact: str = ""
+    data: dict[str, Any] = {}
+
+
+class TurnResult(Recorded):
+    """What a turn made: a checkpoint, what it cost, and the step's outcome when this was its last turn."""
+
+    checkpoint: str
+    summary: str
+    usage: Usage = Usage()
+    spend: Spend = Spend()
+    notes: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+    adopted: bool = False

@@ -1,0 +1,169 @@
+"""Inputs and results of the activities that are not turns."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from perdure.models.base import Recorded
+from perdure.models.ledger import Spend
+from perdure.models.phases import Phase
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import PullRequest, Receipt, ReviewResult, TestsStatus
+
+
+class PrepareInput(Recorded):
+    """`previous` and `checkpoint` say where a retried delivery goes on; unset for a new one."""
+
+    delivery: str
+    request: DeliveryRequest
+    previous: Prepared | None = None
+    checkpoint: str = ""
+
+
+class Prepared(Recorded):
+    """A workspace on one host, with setup and preflight behind it.
+
+    queue       the host's task queue: everything that touches the worktree runs there
+    checkpoint  the first checkpoint: the base commit's tree, no transcript
+    head        what the delivery builds on: base_sha, or the tip of `branch` when an existing one was named
+    policy      artifact of the Contract
+    plan        artifact of a plan the submitter sent along, or empty
+    limits      the few settings the workflow itself decides on
+    attributes  whether the server knows Perdure's search attributes
+    fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
+    at          (step, attempt, turn) that made `fallback`; None when prepare did
+    """
+
+    queue: str
+    base: str
+    base_sha: str
+    head: str
+    branch: str
+    checkpoint: str
+    policy: str
+    phases: tuple[Phase, ...]
+    plan: str = ""
+    test_fixes: int = 4
+    review_fixes: int = 3
+    turns_per_step: int = 60
+    time_s: float = 7200.0
+    budget_usd: float = 5.0
+    on_failure: str = "none"
+    allow_untested: bool = False
+    draft: bool = False
+    has_tests: bool = True
+    attributes: bool = False
+    ports: tuple[int, ...] = ()
+    summary: str = ""
+    models: dict[str, str] = {}
+    fallback: str = ""
+    at: tuple[str, int, int] | None = None
+
+
+class CommitInput(Recorded):
+    """Commit the tree of `checkpoint` onto `parent` as step `step`, attempt `attempt`."""
+
+    delivery: str
+    policy: str
+    step: str
+    attempt: int
+    checkpoint: str
+    parent: str
+    subject: str
+    kind: str = ""
+
+
+class Committed(Recorded):
+    """`commit` is empty when the tree is the parent's: nothing was changed."""
+
+    commit: str = ""
+    tree: str = ""
+    files: int = 0
+    added: int = 0
+    deleted: int = 0
+    summary: str = ""
+
+
+class TestInput(Recorded):
+    __test__ = False
+
+    delivery: str
+    policy: str
+    commit: str
+    attempt: int
+
+
+class TestVerdict(Recorded):
+    """What the repository's own test commands said about one commit. The exit code is the verdict.
+
+    passed, failed  counts from a report; None where only exit codes exist
+    failures        names of the first few failing tests
+    report          artifact: TestReport (perdure.models.report), for the fix step and for people
+    """
+
+    __test__ = False
+
+    status: TestsStatus
+    tree: str
+    passed: int | None = None
+    failed: int | None = None
+    failures: tuple[str, ...] = ()
+    report: str = ""
+    summary: str = ""
+
+
+class ShipInput(Recorded):
+    """Push `head` as `branch` and open one pull request into `base`."""
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    base: str
+    branch: str
+    head: str
+    title: str
+    kind: str = ""
+    draft: bool = False
+    draft_reason: str = ""
+    plan: str = ""
+    tests: TestVerdict | None = None
+    review: str = ""
+    review_result: ReviewResult = ReviewResult()
+    spend: Spend = Spend()
+
+
+class Shipped(Recorded):
+    """`pull_request` None: the branch is pushed, but this origin has no forge that Perdure speaks to yet."""
+
+    pull_request: PullRequest | None = None
+    message: str = ""
+    summary: str = ""
+
+
+class CloseInput(Recorded):
+    """`keep`: leave the worktree for a person to look at (7 days)."""
+
+    delivery: str
+    keep: bool = False
+
+
+class Closed(Recorded):
+    receipt: Receipt = Receipt()
+    spend: Spend = Spend()
+    message: str = ""
+
+
+class Page(Recorded):
+    """A piece of a log, a diff or a table, at most 64 KiB; `next` is the offset to go on from, None at the end."""
+
+    text: str
+    next: int | None = None
+
+
+class ReadInput(Recorded):
+    """Read-only: `what` is `turns`, `logs`, `diff`, or `artifact` with its SHA-256 in `checkpoint`."""
+
+    delivery: str
+    what: str
+    offset: int = Field(default=0, ge=0)
+    checkpoint: str = ""

@@ -1,0 +1,114 @@
+"""Which line of a screenplay answers a conversation, and what to tell an author when none does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.rehearsal.faults import Fault
+from perdure.rehearsal.refused import invalid
+from perdure.rehearsal.screenplay import Line, Screenplay
+from perdure.rehearsal.wire import Message, Request, Text, ToolResult, ToolUse
+
+_NEAREST = 3
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a line can see: the step, the turn, everything said and done, and the last user message."""
+
+    step: str | None
+    turn: int
+    said: str
+    last: str
+
+
+def scene(request: Request) -> Scene:
+    system = "\n".join(block.text for block in request.system)
+    named = re.search(r"^Step: *(\S+) *$", system, re.MULTILINE)
+    return Scene(
+        step=named[1] if named else None,
+        turn=sum(message.role == "assistant" for message in request.messages) + 1,
+        said="\n".join(_texts(request.messages)),
+        last="\n".join(_texts(request.messages[-1:])),
+    )
+
+
+def misses(line: Line, now: Scene) -> list[str]:
+    """The conditions of a line that do not hold, in words, the step first; empty when it matches."""
+    found = []
+    if line.step and line.step != now.step:
+        found.append(f"its step is {line.step}")
+    if line.turn and line.turn != now.turn:
+        found.append(f"its turn is {line.turn}")
+    found += [f"{text!r} does not occur" for text in line.contains if text not in now.said]
+    found += [f"{text!r} occurs" for text in line.lacks if text in now.said]
+    if line.last and not re.search(line.last, now.last, re.MULTILINE):
+        found.append(f"the last message does not match {line.last!r}")
+    return found
+
+
+class Cues:
+    """Finds the line that answers; remembers, for as long as the server runs, which faults were given."""
+
+    def __init__(self, screenplay: Screenplay) -> None:
+        self._screenplay = screenplay
+        self._given = [0] * len(screenplay.lines)
+
+    def next(self, now: Scene) -> tuple[int, Fault | None]:
+        """The index of the line, and the fault that hits instead of it or on it. Refused when no line matches."""
+        for index, line in enumerate(self._screenplay.lines):
+            if misses(line, now):
+                continue
+            if line.fault and self._given[index] < line.times:
+                self._given[index] += 1
+                return index, line.fault
+            if line.speaks:
+                return index, None
+        raise invalid(no_line(self._screenplay, now))
+
+
+def no_line(screenplay: Screenplay, now: Scene) -> str:
+    """Says what was asked and how the nearest lines differ."""
+
+    def distance(index: int) -> tuple[bool, int, int]:
+        line = screenplay.lines[index]
+        return (bool(line.step) and line.step != now.step, len(misses(line, now)), index)
+
+    near = sorted(range(len(screenplay.lines)), key=distance)[:_NEAREST]
+    told = [
+        f"{screenplay.place(n)}: {'; '.join(misses(screenplay.lines[n], now)) or 'its faults are used up'}"
+        for n in near
+    ]
+    asked = f"step {now.step}" if now.step else "no step (no line `Step: <step>` in the system prompt)"
+    ending = now.last if len(now.last) <= 200 else f"…{now.last[-200:]}"
+    return (
+        f"rehearsal: no line of {screenplay.script.title!r} answers {asked}, turn {now.turn}, "
+        f"last message {ending!r}. Nearest: {' | '.join(told)}"
+    )
+
+
+def _texts(messages: list[Message]) -> Iterator[str]:
+    for message in messages:
+        for block in message.content:
+            match block:
+                case Text(text=text):
+                    yield text
+                case ToolUse(name=name, input=given):
+                    yield name
+                    yield from _leaves(given)
+                case ToolResult(content=inner):
+                    yield from (part.text for part in inner if isinstance(part, Text))
+                case _:
+                    pass
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Every text and number inside a tool's input, as the author of a screenplay would write it."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(inner)
+    else:
+        yield str(value)

@@ -1,0 +1,100 @@
+"""The message a line of a screenplay becomes; the same conversation always gives the same bytes."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from perdure.rehearsal.cache import InputUsage, tokens_of
+from perdure.rehearsal.faults import Fault
+from perdure.rehearsal.refused import Refused, invalid
+from perdure.rehearsal.schema import answer_problem
+from perdure.rehearsal.screenplay import Line, Use
+from perdure.rehearsal.thinking import thought
+from perdure.rehearsal.wire import Block, Request, Text, ToolUse, canonical
+
+Json = dict[str, Any]
+Where = Callable[[], str]
+"""Names a line for its author; asked only when something is wrong with it."""
+
+
+def compose(line: Line, request: Request, digest: str, where: Where, fault: Fault | None) -> tuple[list[Block], str]:
+    """The blocks of a reply and its stop reason. Refused when the line does not fit what was asked.
+
+    `digest` stands for the conversation so far and makes the ids.
+    """
+    if fault is Fault.REFUSAL:
+        return [], "refusal"
+    blocks: list[Block] = []
+    if line.think is not None and (block := thought(request.model, line.think, request.thinking)):
+        blocks.append(block)
+    text = line.say if line.answer is None else _answer(line.answer, request, where)
+    if text is not None:
+        blocks.append(Text(type="text", text=text))
+    offered = [tool.name for tool in request.tools]
+    for number, use in enumerate(line.use):
+        if use.tool not in offered and not use.unknown:
+            raise _not_offered(use, offered, where)
+        name = hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:24]
+        blocks.append(ToolUse(type="tool_use", id=f"toolu_{name}", name=use.tool, input=use.input))
+    if fault is Fault.MAX_TOKENS:
+        return _cut(blocks), "max_tokens"
+    return blocks, "tool_use" if line.use else "end_turn"
+
+
+def message(request: Request, digest: str, blocks: list[Block], stop_reason: str, spent: InputUsage) -> Json:
+    """The whole message, as JSON replies carry it and streams build it up."""
+    refused = {"type": "refusal", "category": "general_harms", "explanation": "The screenplay has the model refuse."}
+    return {
+        "id": f"msg_{digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": [json.loads(canonical(block)) for block in blocks],
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "stop_details": refused if stop_reason == "refusal" else None,
+        "usage": {
+            "input_tokens": spent.fresh,
+            "cache_creation_input_tokens": spent.written,
+            "cache_read_input_tokens": spent.read,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": spent.written_5m,
+                "ephemeral_1h_input_tokens": spent.written_1h,
+            },
+            "output_tokens": sum(map(tokens_of, blocks)) or 1,
+            "service_tier": "standard",
+        },
+    }
+
+
+def _cut(blocks: list[Block]) -> list[Block]:
+    """The text that was being written ends halfway; a tool input is cut in the stream, where half of it can be sent."""
+    if not blocks:
+        return [Text(type="text", text="This reply is cut o")]
+    *whole, last = blocks
+    if isinstance(last, Text):
+        last = Text(type="text", text=last.text.strip()[: max(1, len(last.text.strip()) // 2)])
+    return [*whole, last]
+
+
+def _answer(answer: Json, request: Request, where: Where) -> str:
+    schema = request.json_schema
+    if schema is not None and (problem := answer_problem(answer, schema)):
+        raise invalid(
+            f"rehearsal: {where()}: {problem}; the API only sends answers that follow the schema "
+            "(write the JSON as say to have the model break it)"
+        )
+    return json.dumps(answer, ensure_ascii=False)
+
+
+def _not_offered(use: Use, offered: list[str], where: Where) -> Refused:
+    near = difflib.get_close_matches(use.tool, offered, n=1)
+    return invalid(
+        f"rehearsal: {where()}: uses tool '{use.tool}', the request offers {', '.join(offered) or 'none'}"
+        + (f" (did you mean {near[0]}?)" if near else "")
+        + "; write unknown = true in the call to have the model make it up"
+    )

@@ -1,0 +1,162 @@
+"""The request of the Messages API, in the shapes this twin plays: anything else is refused as the real one refuses it.
+
+Field names, limits and literals are those of the API's parameters (anthropic-version 2026-10-21).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Wire(BaseModel):
+    """Extra inputs are not permitted, and "5" is not a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class CacheControl(Wire):
+    type: Literal["ephemeral"]
+    ttl: Literal["5m", "1h"] = "5m"
+
+
+class Cacheable(Wire):
+    cache_control: CacheControl | None = None
+
+
+class Text(Cacheable):
+    type: Literal["text"]
+    text: str
+    citations: list[dict[str, Any]] | None = None
+
+
+class Media(Cacheable):
+    """An image or a document: carried along, never looked at."""
+
+    type: Literal["image", "document"]
+    source: dict[str, Any]
+    title: str | None = None
+    context: str | None = None
+    citations: dict[str, Any] | None = None
+
+
+class Thinking(Wire):
+    type: Literal["thinking"]
+    thinking: str
+    signature: str
+
+
+class RedactedThinking(Wire):
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+class ToolUse(Cacheable):
+    type: Literal["tool_use"]
+    id: str = Field(pattern=r"^[a-zA-Z0-9_-]+$")
+    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")
+    input: dict[str, Any]
+    caller: dict[str, Any] | None = None
+    toolset_name: str | None = None
+
+
+def _blocks(content: object) -> object:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+ResultBlock = Annotated[Text | Media, Field(discriminator="type")]
+
+
+class ToolResult(Cacheable):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: Annotated[list[ResultBlock], BeforeValidator(_blocks)] = []
+    is_error: bool | None = None
+    toolset_name: str | None = None
+
+
+Block = Annotated[Text | Media | Thinking | RedactedThinking | ToolUse | ToolResult, Field(discriminator="type")]
+
+
+class Message(Wire):
+    role: Literal["user", "assistant"]
+    content: Annotated[list[Block], BeforeValidator(_blocks)]
+
+
+class InputSchema(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    type: Literal["object"]
+
+
+class Tool(Cacheable):
+    """A client tool. The API's own tools need its servers and are not played."""
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")
+    input_schema: InputSchema
+    description: str | None = None
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    eager_input_streaming: bool | None = None
+    input_examples: list[dict[str, Any]] | None = None
+
+
+class ToolChoice(Wire):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class ThinkingConfig(Wire):
+    type: Literal["adaptive", "between_tools", "enabled", "disabled"]
+    display: Literal["summarized", "omitted"] | None = None
+    budget_tokens: int | None = Field(default=None, ge=1024)
+
+
+class JsonFormat(Wire):
+    type: Literal["json_schema"]
+    json_schema: dict[str, Any] = Field(alias="schema")
+
+
+class OutputConfig(Wire):
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: JsonFormat | None = None
+
+
+class Diagnostics(Wire):
+    previous_message_id: str | None = None
+
+
+class Metadata(Wire):
+    user_id: str | None = None
+
+
+class Request(Wire):
+    """The body of POST /v1/messages."""
+
+    model: str = Field(min_length=1)
+    max_tokens: int = Field(ge=1)
+    messages: list[Message] = Field(min_length=1)
+    system: Annotated[list[Text], BeforeValidator(_blocks)] = []
+    tools: list[Tool] = []
+    tool_choice: ToolChoice | None = None
+    thinking: ThinkingConfig | None = None
+    output_config: OutputConfig | None = None
+    cache_control: CacheControl | None = None
+    stop_sequences: list[str] = []
+    stream: bool = False
+    metadata: Metadata | None = None
+    diagnostics: Diagnostics | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    speed: Literal["standard", "fast"] | None = None
+
+    @property
+    def json_schema(self) -> dict[str, Any] | None:
+        """The schema a structured answer must follow, when one is asked for."""
+        return self.output_config.format.json_schema if self.output_config and self.output_config.format else None
+
+
+def canonical(part: BaseModel) -> str:
+    """The JSON of a block, message or tool as the cache and the ids see it: without its cache mark."""
+    return part.model_dump_json(exclude={"cache_control"}, exclude_unset=True, by_alias=True)

@@ -1,0 +1,111 @@
+"""What the Temporal server itself shows of deliveries: for this no worker is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.converter import DataConverter
+
+from perdure.models.request import ResumePoint
+
+RESUME = "resume"
+"""Memo of a run that ended without delivering: a ResumePoint."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of `perdure list`, from visibility alone. Search attributes are empty where the server has none."""
+
+    delivery_id: str
+    run_id: str
+    status: str
+    started: datetime
+    closed: datetime | None
+    repository: str
+    phase: str
+    pull_request: str
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An activity in flight, as the server sees it: works when no worker does.
+
+    details   last heartbeat: small JSON such as {"turn": 3, "doing": "pytest -q"}
+    failure   why the last attempt failed, empty when none did
+    died      the last attempt ended with its worker: reported by another one, or by the heartbeat's timeout
+    """
+
+    activity: str
+    attempt: int
+    details: dict[str, Any]
+    failure: str
+    worker: str
+    died: bool = False
+
+
+@dataclass(frozen=True)
+class Described:
+    status: WorkflowExecutionStatus
+    run_id: str
+    started: datetime
+    closed: datetime | None
+    pending: tuple[Pending, ...]
+    resume: ResumePoint | None
+
+    @property
+    def running(self) -> bool:
+        return self.status == WorkflowExecutionStatus.RUNNING
+
+
+async def describe(seen: WorkflowExecutionDescription) -> Described:
+    resume = (await seen.memo()).get(RESUME)
+    return Described(
+        status=seen.status or WorkflowExecutionStatus.RUNNING,
+        run_id=seen.run_id,
+        started=seen.start_time,
+        closed=seen.close_time,
+        pending=tuple([await _pending(p, seen.data_converter) for p in seen.raw_description.pending_activities]),
+        resume=ResumePoint.model_validate(resume) if resume else None,
+    )
+
+
+def listed(seen: WorkflowExecution) -> Listed:
+    attributes = {pair.key.name: pair.value for pair in seen.typed_search_attributes}
+    status = str(attributes.get("PerdureStatus") or "")
+    # A terminated run could not say that it ended, and one that never got ready has said nothing.
+    if seen.status and (not status or (status == "running" and seen.close_time)):
+        status = word(seen.status)
+    return Listed(
+        delivery_id=seen.id,
+        run_id=seen.run_id,
+        status=status,
+        started=seen.start_time,
+        closed=seen.close_time,
+        repository=str(attributes.get("PerdureRepository") or ""),
+        phase=str(attributes.get("PerdurePhase") or ""),
+        pull_request=str(attributes.get("PerdurePullRequest") or ""),
+        cost_usd=attributes.get("PerdureCostUsd"),
+    )
+
+
+def word(status: WorkflowExecutionStatus) -> str:
+    """Temporal's status in our spelling: `cancelled`, `timed_out`."""
+    return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower()
+
+
+async def _pending(activity: PendingActivityInfo, converter: DataConverter) -> Pending:
+    beats = await converter.decode_wrapper(activity.heartbeat_details) if activity.heartbeat_details.payloads else []
+    failure = activity.last_failure
+    return Pending(
+        activity=activity.activity_type.name,
+        attempt=activity.attempt,
+        details=beats[0] if beats and isinstance(beats[0], dict) else {},
+        failure=failure.message,
+        worker=activity.last_worker_identity,
+        died=failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info"),
+    )

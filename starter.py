@@ -1,0 +1,33 @@
+"""Submit one request and wait for its pull request: copy this into your own program.
+
+python starter.py https://github.com/me/durations "Make parse_duration accept '1h30m'"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+
+from perdure.client import Perdure
+from perdure.plugin import perdure_plugin
+
+
+async def main(repository: str, request: str) -> int:
+    """Connects as TEMPORAL_* says (default 127.0.0.1:7233); 0 when what was asked for exists."""
+    config = ClientConfig.load_client_connect_config()
+    config.setdefault("target_host", "127.0.0.1:7233")
+    client = await Client.connect(**config, plugins=[perdure_plugin()])
+    submitted = await Perdure(client).submit({"repository": repository, "request": request})
+    print(f"{submitted.delivery.id} {'goes on' if submitted.attached else 'started'}")
+    result = await submitted.delivery.result()
+    print(result.model_dump_json(indent=2))
+    return 0 if result.status in ("delivered", "draft", "completed") else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    sys.exit(asyncio.run(main(*sys.argv[1:])))

@@ -1,0 +1,160 @@
+"""Pull requests as refs of a bare repository: one a head, numbers once, merged when the base has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.forges.base import Forge, Proposal
+from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.forges.select import forge_for
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+
+PERSON = {
+    "PATH": os.environ["PATH"],
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    **{f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
+}
+
+
+def git(where: Path, *args: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(where), *args], env=PERSON, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "durations.git")
+    where = tmp_path / "durations.git"
+    tree = git(where, "mktree", "--batch") or git(where, "hash-object", "-w", "-t", "tree", "/dev/null")
+    git(where, "update-ref", "refs/heads/main", git(where, "commit-tree", "-m", "first", tree))
+    return where
+
+
+def grow(bare: Path, name: str) -> str:
+    """One more commit on a branch, from main when it is new; returns it."""
+    known = git(bare, "for-each-ref", "--format=%(objectname)", f"refs/heads/{name}") or git(bare, "rev-parse", "main")
+    commit = git(bare, "commit-tree", "-p", known, "-m", name, f"{known}^{{tree}}")
+    git(bare, "update-ref", f"refs/heads/{name}", commit)
+    return commit
+
+
+def proposal(head: str, sha: str, title: str = "feat: x", *, draft: bool = False) -> Proposal:
+    return Proposal(delivery="d-1", title=title, body="Why: ä\n", head=head, head_sha=sha, base="main", draft=draft)
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_pull_request_is_a_head_and_a_record_in_the_repository(bare: Path, form: str) -> None:
+    forge = LocalForge(form.format(bare))
+    sha = grow(bare, "perdure/d-1")
+    pull = forge.create(proposal("perdure/d-1", sha))
+    assert (pull.number, pull.title, pull.draft) == (1, "feat: x", False)
+    assert pull.url == f"{bare}#pull/1"
+    assert git(bare, "rev-parse", "refs/pull/1/head") == sha
+    assert json.loads(git(bare, "show", "refs/pull/1/record:pull.json")) == {
+        "number": 1,
+        "title": "feat: x",
+        "head": "perdure/d-1",
+        "base": "main",
+        "state": "open",
+        "draft": False,
+        "delivery": "d-1",
+    }
+    assert git(bare, "show", "refs/pull/1/record:body.md") == "Why: ä"
+    assert git(bare, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_show_gives_the_exact_command_that_takes_it(bare: Path, tmp_path: Path) -> None:
+    forge = LocalForge(str(bare))
+    sha = grow(bare, "topic")
+    forge.create(proposal("topic", sha))
+    shown = forge.show(1)
+    assert (shown.state, shown.head_sha, shown.body) == ("open", sha, "Why: ä\n")
+    git(tmp_path, "clone", "-q", str(bare), "mine")
+    subprocess.run(
+        shown.take, shell=True, cwd=tmp_path / "mine", env=PERSON, check=True, capture_output=True, timeout=30
+    )
+    assert git(tmp_path / "mine", "rev-parse", "HEAD") == sha
+    with pytest.raises(ForgeRefused, match="no pull request 2"):
+        forge.show(2)
+
+
+def test_creating_again_finds_the_open_one_and_brings_it_up_to_date(bare: Path) -> None:
+    forge = LocalForge(str(bare))
+    first = forge.create(proposal("topic", grow(bare, "topic"), draft=True))
+    newer = grow(bare, "topic")
+    again = forge.create(proposal("topic", newer, "feat: better"))
+    assert again.number == first.number == 1
+    assert (again.title, again.draft) == ("feat: better", False)
+    assert git(bare, "rev-parse", "refs/pull/1/head") == newer
+    assert forge.find("topic") == again
+    assert forge.find("other") is None
+    assert len(forge.list()) == 1
+
+
+def test_it_is_merged_when_its_head_is_in_the_base_and_a_new_one_gets_a_new_number(bare: Path) -> None:
+    forge = LocalForge(str(bare))
+    sha = grow(bare, "topic")
+    forge.create(proposal("topic", sha))
+    git(bare, "update-ref", "refs/heads/main", sha)
+    assert [state for _, state in forge.list()] == ["merged"]
+    assert forge.find("topic") is None
+    assert forge.create(proposal("topic", grow(bare, "topic"))).number == 2
+    assert [state for _, state in forge.list()] == ["merged", "open"]
+
+
+def test_many_at_once_get_one_number_each_and_one_pull_request_a_head(bare: Path) -> None:
+    heads = {f"topic-{n}": grow(bare, f"topic-{n}") for n in range(5)}
+    with ThreadPoolExecutor(10) as pool:
+        made = list(pool.map(lambda h: LocalForge(str(bare)).create(proposal(h, heads[h])), [*heads, *heads]))
+    assert sorted({pull.number for pull in made}) == [1, 2, 3, 4, 5]
+    assert len(LocalForge(str(bare)).list()) == 5
+
+
+def test_locks_of_a_killed_writer_do_not_stop_the_next_one(bare: Path) -> None:
+    sha = grow(bare, "topic")
+    (bare / "refs" / "pull" / "1").mkdir(parents=True)
+    for name in ("head", "record"):
+        (bare / "refs" / "pull" / "1" / f"{name}.lock").touch()
+    assert LocalForge(str(bare)).create(proposal("topic", sha)).number == 1
+
+
+def test_what_was_not_pushed_or_has_no_base_is_refused(bare: Path) -> None:
+    forge = LocalForge(str(bare))
+    with pytest.raises(ForgeRefused, match="push it first"):
+        forge.create(proposal("topic", "1" * 40))
+    sha = grow(bare, "topic")
+    git(bare, "update-ref", "-d", "refs/heads/main")
+    with pytest.raises(ForgeRefused, match="base branch main"):
+        forge.create(proposal("topic", sha))
+    assert forge.list() == []
+
+
+def test_a_repository_that_is_away_is_worth_another_try(tmp_path: Path) -> None:
+    with pytest.raises(ForgeUnavailable):
+        LocalForge(str(tmp_path / "gone.git")).find("topic")
+
+
+def test_a_working_repository_can_be_the_origin(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main", "here")
+    here = tmp_path / "here"
+    git(here, "commit", "-q", "--allow-empty", "-m", "first")
+    sha = grow(here, "topic")
+    assert LocalForge(str(here)).create(proposal("topic", sha)).number == 1
+
+
+def test_only_local_origins_have_this_forge(bare: Path) -> None:
+    local: Forge | None = forge_for(str(bare))
+    assert isinstance(local, LocalForge)
+    assert isinstance(forge_for(f"file://{bare}"), LocalForge)
+    assert forge_for("https://github.com/me/durations") is None
+    assert forge_for("git@github.com:me/durations.git") is None

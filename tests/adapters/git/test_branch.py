@@ -1,0 +1,193 @@
+"""Commits hold normal forms and only what was changed; a push is repeatable and never overwrites others' work."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from git_repositories import git, make_origin
+
+from perdure.adapters.git import branch
+from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.remote import remote_tip
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.home import Home
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+
+TRAILERS = {"Perdure-Delivery": "demo-1", "Perdure-Step": "implement 1"}
+MESSAGE = "feat: x\n\nWhy.\n\n" + "\n".join(f"{name}: {value}" for name, value in TRAILERS.items()) + "\n"
+SHIP = "perdure/demo-1"
+
+
+def commit(workspace: Workspace, parent: str | None = None) -> tuple[str, str]:
+    checkpoint = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    base = parent or workspace.record().base_sha
+    return branch.commit_tree(workspace, checkpoint=checkpoint, parent=base, message=MESSAGE)
+
+
+def test_a_commit_holds_the_change_its_trailers_and_nothing_of_the_engine(workspace: Workspace) -> None:
+    (workspace.path / "src" / "new.py").write_text("y = 1\n")
+    (workspace.path / ".ports.env").write_text("P=1\n")
+    (workspace.path / ".venv").mkdir()
+    (workspace.path / ".venv" / "x").write_text("x")
+    (workspace.path / ".gitignore").write_text("!.venv\n!.ports.env\n")
+    made, tree = commit(workspace)
+    vault = workspace.vault
+    assert vault.tree_of(made) == tree
+    assert vault.changed_files(workspace.record().base_sha, made) == [".gitignore", "src/new.py"]
+    assert git(vault.path, "log", "-1", "--format=%an <%ae>%n%s", made) == "Perdure <perdure@localhost>\nfeat: x"
+    workspace.advance(made)
+    assert git(workspace.path, "rev-parse", "HEAD") == made
+    assert git(workspace.path, "status", "--porcelain", "--", "src", "README.md") == ""
+
+
+def test_a_tree_equal_to_its_parents_is_no_commit(workspace: Workspace) -> None:
+    made, tree = commit(workspace)
+    assert made == ""
+    assert tree == workspace.vault.tree_of(workspace.record().base_sha)
+
+
+def test_a_commit_uses_the_repositorys_line_endings_and_touches_no_other_file(home: Home, tmp_path: Path) -> None:
+    origin = make_origin(tmp_path / "o.git", {"old.txt": b"one\r\ntwo\r\n", "a.py": b"a\n"})
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(origin), "clone")
+    (clone / ".gitattributes").write_text("*.txt text\n*.bat text eol=crlf\n")
+    git(clone, "add", ".gitattributes")
+    git(clone, "commit", "-q", "-m", "attributes, without renormalising what was there")
+    git(clone, "push", "-q")
+    vault = Vault.open(home, str(origin))
+    workspace = Workspace.create(home, vault, "demo-1", vault.fetch()[1])
+    (workspace.path / "run.bat").write_bytes(b"echo\r\n")
+    made, _ = commit(workspace)
+    assert vault.changed_files(workspace.record().base_sha, made) == ["run.bat"]
+    assert vault.show(made, "run.bat") == b"echo\n"
+
+    branch.export(vault, made, tmp_path / "out")
+    assert (tmp_path / "out" / "run.bat").read_bytes() == b"echo\r\n", "as a clone would have it"
+    assert (tmp_path / "out" / "old.txt").read_bytes() == b"one\r\ntwo\r\n"
+
+
+def test_a_commit_is_made_of_the_checkpoint_not_of_what_lies_around(workspace: Workspace) -> None:
+    (workspace.path / "a.py").write_text("a\n")
+    checkpoint = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    (workspace.path / "later.py").write_text("a test wrote this\n")
+    base = workspace.record().base_sha
+    made, _ = branch.commit_tree(workspace, checkpoint=checkpoint, parent=base, message="m")
+    assert workspace.vault.changed_files(base, made) == ["a.py"]
+
+
+def test_a_second_commit_builds_on_the_first_also_after_stale_locks_and_damage(workspace: Workspace) -> None:
+    (workspace.path / "a.py").write_text("a\n")
+    first, _ = commit(workspace)
+    (workspace.path / "a.py").write_text("b\n")
+    (workspace.path / "README.md").unlink()
+    for name, data in (("commit.index.lock", b""), ("commit.index", b"damaged")):
+        (workspace.private / name).write_bytes(data)
+    second, _ = commit(workspace, first)
+    assert workspace.vault.changed_files(first, second) == ["README.md", "a.py"]
+
+
+def test_files_links_and_directories_may_change_places(workspace: Workspace) -> None:
+    root = workspace.path
+    (root / "README.md").unlink()
+    (root / "README.md").mkdir()
+    (root / "README.md" / "-x").write_text("now a directory")
+    (root / "src" / "app.py").unlink()
+    (root / "src").rmdir()
+    (root / "src").symlink_to("README.md")
+    (root / "run").write_text("#!/bin/sh\n")
+    (root / "run").chmod(0o755)
+    first, _ = commit(workspace)
+    listed = git(workspace.vault.path, "ls-tree", "-r", "--format=%(objectmode) %(path)", first).splitlines()
+    assert listed == ["100644 README.md/-x", "100755 run", "120000 src"]
+    cp.restore(workspace, cp.snapshot(workspace, parent=None, turn={}, transcript=[]))
+    (root / "src").unlink()
+    (root / "run").unlink()
+    second, _ = commit(workspace, first)
+    assert workspace.vault.changed_files(first, second) == ["run", "src"]
+
+
+def test_a_commit_made_by_a_killed_attempt_is_found_by_parent_and_trailers(workspace: Workspace) -> None:
+    vault, base = workspace.vault, workspace.record().base_sha
+    (workspace.path / "a.py").write_text("a\n")
+    made, _ = commit(workspace)
+    ref = f"refs/heads/{SHIP}"
+    assert branch.find_commit(vault, ref, base, TRAILERS) is None
+    vault.move_ref(ref, made, None)
+    assert branch.find_commit(vault, ref, base, TRAILERS) == made
+    assert branch.find_commit(vault, ref, base, TRAILERS | {"Perdure-Step": "fix_tests 1"}) is None
+    assert branch.find_commit(vault, ref, made, TRAILERS) is None
+
+
+def test_an_export_is_clean_and_can_know_its_repository(workspace: Workspace, tmp_path: Path) -> None:
+    base = workspace.record().base_sha
+    (workspace.path / "untracked").write_text("x")
+    branch.export(workspace.vault, base, tmp_path / "out", like=workspace)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".git", "README.md", "src"]
+    assert (tmp_path / "out" / ".git").read_text() == (workspace.path / ".git").read_text()
+    assert stat.S_IMODE((tmp_path / "out" / "README.md").stat().st_mode) == 0o644
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".export")]
+
+
+@pytest.fixture
+def pushed(workspace: Workspace) -> str:
+    (workspace.path / "a.py").write_text("a\n")
+    made, _ = commit(workspace)
+    branch.push(workspace.vault, workspace.vault.url, made, SHIP, None)
+    return made
+
+
+def test_a_push_can_be_repeated_and_moves_on_from_what_was_pushed(workspace: Workspace, pushed: str) -> None:
+    vault = workspace.vault
+    branch.push(vault, vault.url, pushed, SHIP, None)
+    assert remote_tip(vault.url, SHIP) == pushed
+    (workspace.path / "a.py").write_text("b\n")
+    second, _ = commit(workspace, pushed)
+    branch.push(vault, vault.url, second, SHIP, pushed)
+    branch.push(vault, vault.url, second, SHIP, pushed)
+    assert remote_tip(vault.url, SHIP) == second
+
+
+def test_a_branch_somebody_else_moved_is_not_overwritten(
+    workspace: Workspace, pushed: str, origin: Path, tmp_path: Path
+) -> None:
+    theirs = git(origin, "commit-tree", "-p", pushed, "-m", "theirs", f"{pushed}^{{tree}}")
+    git(origin, "update-ref", f"refs/heads/{SHIP}", theirs)
+    (workspace.path / "a.py").write_text("b\n")
+    second, _ = commit(workspace, pushed)
+    for expected in (pushed, None):
+        with pytest.raises(ForgeRefused, match="commits that Perdure did not make"):
+            branch.push(workspace.vault, workspace.vault.url, second, SHIP, expected)
+    assert remote_tip(str(origin), SHIP) == theirs
+
+
+@pytest.mark.parametrize(("existing", "named"), [("perdure", "perdure"), (f"{SHIP}/x", f"{SHIP}/x")])
+def test_a_branch_in_the_way_of_the_name_is_named_with_the_way_out(
+    workspace: Workspace, origin: Path, existing: str, named: str
+) -> None:
+    git(origin, "branch", existing, "main")
+    (workspace.path / "a.py").write_text("a\n")
+    made, _ = commit(workspace)
+    with pytest.raises(ForgeRefused, match=f"has a branch {named}") as caught:
+        branch.push(workspace.vault, workspace.vault.url, made, SHIP, None)
+    assert "rename" in caught.value.fix
+
+
+def test_a_remote_that_declines_is_quoted(workspace: Workspace, origin: Path) -> None:
+    hook = origin / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho no pushes on Fridays >&2\nexit 1\n")
+    hook.chmod(0o755)
+    (workspace.path / "a.py").write_text("a\n")
+    made, _ = commit(workspace)
+    with pytest.raises(ForgeRefused, match="no pushes on Fridays"):
+        branch.push(workspace.vault, workspace.vault.url, made, SHIP, None)
+
+
+def test_an_unreachable_remote_is_worth_another_try(workspace: Workspace) -> None:
+    base = workspace.record().base_sha
+    with pytest.raises(ForgeUnavailable) as caught:
+        branch.push(workspace.vault, "http://ada:hunter2@127.0.0.1:1/x.git", base, SHIP, None)
+    assert "hunter2" not in str(caught.value)

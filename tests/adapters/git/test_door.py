@@ -1,0 +1,132 @@
+"""The one door: a pinned environment, dead configuration, errors that keep secrets, and an end to every command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from git_repositories import git
+
+from perdure.adapters.git.door import Git, GitError, redact
+
+
+def seen_environment(door: Git) -> dict[str, str]:
+    listed = door.text("-c", "alias.look=!env -0", "look")
+    return dict(entry.split("=", 1) for entry in listed.split("\0") if entry)
+
+
+def test_git_sees_neither_keys_nor_a_foreign_git_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GIT_EXTERNAL_DIFF", "GIT_CONFIG_COUNT", "GIT_DIR"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
+    for door in (Git(), Git(as_owner=True)):
+        seen = seen_environment(door)
+        assert "secret" not in seen.values()
+        assert seen["GIT_TERMINAL_PROMPT"] == "0"
+        assert seen["LC_ALL"] == "C"
+    assert "HOME" not in seen_environment(Git())
+    assert "HTTPS_PROXY" not in seen_environment(Git())
+    assert seen_environment(Git(as_owner=True))["HTTPS_PROXY"] == "http://proxy"
+    assert seen_environment(Git())["GIT_CONFIG_GLOBAL"] == "/dev/null"
+    assert "GIT_CONFIG_GLOBAL" not in seen_environment(Git(as_owner=True))
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    with pytest.raises(GitError) as caught:
+        Git().run("-c", f"alias.nap=!sleep 60 & echo $! > {pid_file}; wait", "nap", timeout_s=1)
+    assert caught.value.returncode is None
+    child = int(pid_file.read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the child of a timed-out git is still alive")
+
+
+def test_a_descriptor_that_is_held_stays_open_in_git(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
+    try:
+        look = ("-c", f"alias.look=!readlink /proc/self/fd/{descriptor}", "look")
+        assert Git().run(*look, hold=(descriptor,)).text == str(tmp_path / "lock")
+        with pytest.raises(GitError):
+            Git().run(*look)
+    finally:
+        os.close(descriptor)
+
+
+def test_hundreds_of_calls_from_threads_answer_each_their_own_repository(tmp_path: Path) -> None:
+    roots = [tmp_path / str(number) for number in range(4)]
+    for root in roots:
+        git(tmp_path, "init", "-q", "--bare", str(root))
+
+    def ask(number: int) -> bool:
+        root = roots[number % 4]
+        return Git(root).text("rev-parse", "--absolute-git-dir") == str(root)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(ask, range(120)))
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("fatal: https://ada:pw@host/x.git gone", "fatal: https://***@host/x.git gone"),
+        ("https://ghp_abc@host/x", "https://***@host/x"),
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("https://host/x?private_token=abc&y=1", "https://host/x?private_token=***&y=1"),
+        ("git@host:me/x.git", "git@host:me/x.git"),
+    ],
+)
+def test_credentials_in_urls_are_redacted(told: str, kept: str) -> None:
+    assert redact(told) == kept
+
+
+def test_an_error_never_shows_the_password_of_a_url() -> None:
+    with pytest.raises(GitError) as caught:
+        Git(as_owner=True).run("ls-remote", "--", "http://ada:hunter2@127.0.0.1:1/x.git")
+    error = caught.value
+    assert "hunter2" not in f"{error} {error.stderr} {error.command} {error.where} {error!r}"
+    assert error.__context__ is None or "hunter2" not in str(error.__context__)
+
+
+HOSTILE = """\
+#!/bin/sh
+touch {canary}/$(basename "$0")-$$
+cat
+"""
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Path:
+    """A directory that stays empty unless hostile code ran on the host; its script is at `evil`."""
+    directory = tmp_path / "ran"
+    directory.mkdir()
+    evil = tmp_path / "evil"
+    evil.write_text(HOSTILE.format(canary=directory))
+    evil.chmod(0o755)
+    return directory
+
+
+def plant(config: Path, evil: Path) -> None:
+    """A2, A3, A4, A5, A7, A8 and diff.external in one configuration file."""
+    with config.open("a") as file:
+        file.write(
+            f"[core]\n\thooksPath = {evil.parent}/hooks\n\tfsmonitor = {evil}\n\tpager = {evil}\n\teditor = {evil}\n"
+            f'[filter "x"]\n\tclean = {evil}\n\tsmudge = {evil}\n\tprocess = {evil}\n'
+            f'[diff]\n\texternal = {evil}\n[diff "x"]\n\ttextconv = {evil}\n\tcommand = {evil}\n'
+            f"[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = {evil}\n[push]\n\tgpgSign = true\n"
+            f'[url "ext::{evil} "]\n\tinsteadOf = /\n[credential]\n\thelper = {evil}\n'
+        )
+
+
+def test_the_canary_sings_when_git_is_called_without_the_door(tmp_path: Path, canary: Path) -> None:
+    git(tmp_path, "init", "-q", "plain")
+    plant(tmp_path / "plain" / ".git" / "config", tmp_path / "evil")
+    subprocess.run(["git", "-C", str(tmp_path / "plain"), "status"], capture_output=True, check=False, timeout=30)
+    assert list(canary.iterdir())

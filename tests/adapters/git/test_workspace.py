@@ -1,0 +1,151 @@
+"""One worktree a delivery: made twenty at a time, checked three ways, rebuilt, removed, swept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from git_repositories import git
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace, sweep
+from perdure.adapters.host.home import Home
+from perdure.models.errors import WorkspaceLost
+
+
+def test_twenty_workspaces_at_once_are_twenty_valid_workspaces(home: Home, vault: Vault) -> None:
+    _, base = vault.fetch()
+    with ThreadPoolExecutor(20) as pool:
+        made = list(pool.map(lambda n: Workspace.create(home, vault, f"demo-{n}", base), range(20)))
+    assert [workspace.validate() for workspace in made] == [[]] * 20
+    assert all((workspace.path / "src" / "app.py").read_text() == "x = 1\n" for workspace in made)
+    assert git(vault.path, "worktree", "list").count("detached HEAD") == 20
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(lambda workspace: workspace.remove(), made)) == [""] * 20
+    assert "detached" not in git(vault.path, "worktree", "list")
+    assert not any(workspace.path.exists() for workspace in made)
+
+
+def test_a_valid_workspace_is_used_again(home: Home, vault: Vault, workspace: Workspace) -> None:
+    (workspace.path / "new").write_text("still here")
+    workspace.finish_setup()
+    again, problems = Workspace.open_or_rebuild(home, vault, "demo-1", workspace.record().base_sha)
+    assert problems == []
+    assert (again.path / "new").read_text() == "still here"
+    assert again.record().setup_done
+
+
+def _replace_tree(workspace: Workspace) -> None:
+    moved = workspace.path.with_name("moved")
+    workspace.path.rename(moved)
+    shutil.copytree(moved, workspace.path, symlinks=True)
+
+
+def _swap_for_link(workspace: Workspace) -> None:
+    workspace.path.rename(workspace.path.with_name("moved"))
+    workspace.path.symlink_to("/tmp")
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda w: shutil.rmtree(w.path), "is not there"),
+        (_replace_tree, "another directory"),
+        (_swap_for_link, "is not there"),
+        (lambda w: (w.path / ".git").write_text("gitdir: /tmp/evil\n"), "does not point into the vault"),
+        (lambda w: (w.path / ".git").unlink(), "does not point into the vault"),
+        (lambda w: shutil.rmtree(w.record().admin), "git does not know"),
+        (lambda w: Path(w.record().admin, "gitdir").write_text("/elsewhere/.git\n"), "git does not know"),
+        (lambda w: Path(w.record().admin, "HEAD").write_text("1" * 40 + "\n"), "git does not know"),
+    ],
+)
+def test_each_way_to_be_invalid_is_named_and_rebuilt(
+    home: Home, vault: Vault, workspace: Workspace, harm: object, says: str
+) -> None:
+    base = workspace.record().base_sha
+    assert callable(harm)
+    harm(workspace)
+    again, problems = Workspace.open_or_rebuild(home, vault, "demo-1", base)
+    assert says in problems[0]
+    assert again.validate() == []
+    assert not again.record().setup_done
+    assert (again.path / "README.md").read_text() == "hello\n"
+
+
+def test_a_damaged_record_is_as_good_as_none(home: Home, vault: Vault, workspace: Workspace) -> None:
+    base = workspace.record().base_sha
+    (home.workspace("demo-1") / "record.json").write_text('{"delivery":')
+    assert "no readable record" in workspace.validate()[0]
+    with pytest.raises(WorkspaceLost):
+        Workspace.open(home, "demo-1")
+    again, _ = Workspace.open_or_rebuild(home, vault, "demo-1", base)
+    assert again.validate() == []
+
+
+def test_a_creation_cut_off_before_its_record_is_begun_again(home: Home, vault: Vault, workspace: Workspace) -> None:
+    base = workspace.record().base_sha
+    (home.workspace("demo-1") / "record.json").unlink()
+    (workspace.path / "README.md").unlink()
+    again, _ = Workspace.open_or_rebuild(home, vault, "demo-1", base)
+    assert (again.path / "README.md").exists()
+
+
+def test_a_later_generation_lives_in_a_directory_of_its_own(home: Home, vault: Vault, workspace: Workspace) -> None:
+    second = Workspace.create(home, vault, "demo-1", workspace.record().base_sha, generation=2)
+    assert second.path.name == "demo-1~2"
+    assert second.validate() == []
+    assert workspace.path.exists(), "a writer that could not be shown to be gone may still be in it"
+    assert (second.shadow, second.private) != (workspace.shadow, workspace.private)
+    assert second.remove() == ""
+    assert not second.path.exists()
+    assert not workspace.path.exists()
+
+
+def test_a_commit_the_vault_does_not_have_is_workspace_lost(home: Home, vault: Vault) -> None:
+    with pytest.raises(WorkspaceLost):
+        Workspace.create(home, vault, "demo-1", "1" * 40)
+    assert not home.tree("demo-1").exists()
+
+
+def test_removal_takes_closed_directories_too_and_never_raises(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace.path / "closed" / "deep").mkdir(parents=True)
+    (workspace.path / "closed" / "deep" / "f").write_text("x")
+    (workspace.path / "closed").chmod(0)
+    (workspace.vault.path / "worktrees").rename(workspace.vault.path / "worktrees-away")
+    (workspace.vault.path / "worktrees").write_text("in the way")
+    assert "could not be removed" in workspace.remove() or not workspace.path.exists()
+    (workspace.vault.path / "worktrees").unlink()
+    (workspace.vault.path / "worktrees-away").rename(workspace.vault.path / "worktrees")
+    assert workspace.remove() == ""
+    assert not workspace.path.exists()
+
+
+def test_a_failing_removal_is_a_message(workspace: Workspace) -> None:
+    shutil.rmtree(workspace.vault.path / "objects")
+    assert workspace.remove().startswith(str(workspace.path))
+
+
+def test_only_workspaces_that_ended_long_ago_are_swept(home: Home, vault: Vault) -> None:
+    _, base = vault.fetch()
+    old, fresh, running = (Workspace.create(home, vault, name, base) for name in ("old", "fresh", "running"))
+    fresh.end()
+    long_ago = datetime.now(UTC) - timedelta(days=8)
+    old.write(old.record().model_copy(update={"ended_at": long_ago}))
+    assert sweep(home) == []
+    assert [w.path.exists() for w in (old, fresh, running)] == [False, True, True]
+    assert sweep(home, timedelta(0)) == []
+    assert [w.path.exists() for w in (fresh, running)] == [False, True]
+
+
+def test_setup_is_remembered_with_what_it_made(workspace: Workspace) -> None:
+    (workspace.path / "build" / "x").mkdir(parents=True)
+    (workspace.path / "build" / "x" / "y.o").write_text("o")
+    (workspace.path / ".ports.env").write_text("P=1\n")
+    assert workspace.finish_setup().kept == ("build",)
+    assert os.stat(workspace.path).st_ino == workspace.record().inode

@@ -1,0 +1,7 @@
+"""The bench of this directory's tests."""
+
+from __future__ import annotations
+
+from turn_bench import bench
+
+__all__ = ["bench"]

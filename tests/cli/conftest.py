@@ -1,0 +1,89 @@
+"""The real command in a process of its own, with a home of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab import make_target
+
+ROOT = Path(__file__).parents[2]
+
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Cli:
+    """`perdure` in `cwd` with an environment in which nothing is configured but PERDURE_HOME and `env`."""
+
+    home: Path
+    cwd: Path
+    env: dict[str, str]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        ours = {"PERDURE_HOME": str(self.home), "PYTHONPATH": str(ROOT), "TEMPORAL_CONFIG_FILE": os.devnull}
+        return kept | ours | self.env | more
+
+    def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "perdure.cli", *args],
+            cwd=self.cwd,
+            env=self.environment(**env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *args: str, stdin: str = "", **env: str) -> Ran:
+        process = self.start(*args, **env)
+        try:
+            out, err = process.communicate(stdin, timeout=90)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"perdure {args} did not end:\n{out}\n{err}") from None
+        return Ran(process.returncode, out, err)
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Path:
+    """A bare repository with a commit on main."""
+    return make_target(tmp_path / "calc.git")
+
+
+@pytest.fixture
+def cli(tmp_path: Path, origin: Path) -> Cli:
+    """In a checkout of `origin`; with a key that is never used."""
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "clone", "-q", str(origin), str(checkout)], check=True, timeout=60)
+    return Cli(tmp_path / "home", checkout, {"ANTHROPIC_API_KEY": "not-a-key"})
+
+
+@pytest.fixture
+def edit_base(origin: Path) -> Callable[[str, str], None]:
+    """Put a file on the base branch of `origin`."""
+    from tests.lab import git
+
+    def edit(name: str, text: str) -> None:
+        work = origin.with_name(origin.name + "-work")
+        (work / name).write_text(text)
+        git(work, "add", "-A")
+        git(work, "commit", "-qm", "change")
+        git(work, "push", "-q", str(origin), "HEAD:main")
+
+    return edit

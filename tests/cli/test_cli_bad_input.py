@@ -1,0 +1,221 @@
+"""Bad input: three short lines, exit 2, and nothing was started or written."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli, Ran
+from tests.lab import git
+
+
+def refused(cli: Cli, *args: str, says: str, fix: str = "", code: int = 2, stdin: str = "", **env: str) -> Ran:
+    """The command fails in the promised form and leaves no trace."""
+    ran = cli(*args, stdin=stdin, **env)
+    assert ran.code == code, (ran.out, ran.err)
+    lines = ran.err.splitlines()
+    assert re.fullmatch(r"error: .+", lines[0]), ran.err
+    assert [line.partition(":")[0] for line in lines[1:]] in (["  where", "  fix"], ["  where"], ["  fix"]), ran.err
+    assert re.search(says, lines[0]), ran.err
+    assert re.search(fix, lines[-1]), ran.err
+    assert not ran.out
+    assert not cli.home.exists() or not list(cli.home.iterdir()), "something was left behind"
+    return ran
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Cli:
+    """In a directory that is no repository: for what is refused before one is looked at."""
+    (tmp_path / "nowhere").mkdir()
+    return Cli(tmp_path / "home", tmp_path / "nowhere", {"ANTHROPIC_API_KEY": "not-a-key"})
+
+
+def test_a_directory_that_is_no_repository(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    refused(cli, "deliver", "x", "--repo", str(tmp_path / "plain"), says="not a git repository", fix="git init")
+
+
+def test_a_path_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
+    refused(cli, "deliver", "x", "--repo", str(tmp_path / "absent"), says="there is no")
+
+
+def test_an_origin_that_cannot_be_reached(cli: Cli, origin: Path) -> None:
+    origin.rename(origin.with_name("moved.git"))
+    refused(cli, "deliver", "x", says="origin of this repository cannot be reached", fix="git ls-remote")
+
+
+def test_a_repository_without_a_commit(cli: Cli, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True, timeout=60)
+    refused(cli, "deliver", "x", "--repo", str(tmp_path / "empty"), says="no commits")
+
+
+def test_an_unknown_base_branch_names_the_nearest(cli: Cli) -> None:
+    refused(cli, "deliver", "x", "--base", "mian", says="no branch 'mian'", fix="did you mean --base main")
+
+
+def test_an_unknown_branch_to_work_on_names_the_nearest(cli: Cli, origin: Path) -> None:
+    git(origin, "branch", "topic", "main")
+    refused(cli, "deliver", "x", "--branch", "topik", says="no branch 'topik'", fix="did you mean --branch topic")
+
+
+@pytest.mark.parametrize(
+    ("repository", "says"),
+    [
+        ("ext::sh -c 'touch owned'", "ext:: names a program"),
+        ("--upload-pack=touch owned", "starts with a dash"),
+        ("ssh://-oProxyCommand=touch/x", "starts with a dash"),
+        ("https://me:secret@localhost/x.git", "carries a password"),
+    ],
+)
+def test_a_repository_that_would_run_a_program_or_leak_a_secret(cli: Cli, repository: str, says: str) -> None:
+    ran = refused(cli, "deliver", "x", f"--repo={repository}", says=says)
+    assert not (cli.cwd / "owned").exists()
+    assert "secret" not in ran.err
+
+
+@pytest.mark.parametrize("option", ["--base", "--branch"])
+def test_a_branch_name_with_a_leading_dash(cli: Cli, option: str) -> None:
+    refused(cli, "deliver", "x", f"{option}=--output=owned", says="no branch")
+    assert not (cli.cwd / "owned").exists()
+
+
+@pytest.mark.parametrize("id", ["-x", "../x", "Ünder", "a" * 81, ""])
+def test_an_id_that_cannot_be_a_name(nowhere: Cli, id: str) -> None:
+    refused(nowhere, "deliver", "x", f"--id={id}", says="cannot be a delivery id", fix="--id ")
+
+
+def test_no_request(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", says="no request")
+
+
+def test_a_request_that_is_empty(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", " \n ", says="request is empty")
+    refused(nowhere, "deliver", "--request", "-", stdin="\n", says="request is empty")
+
+
+def test_a_request_given_twice(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "x", "--request", "y", says="given twice")
+
+
+def test_a_request_over_64_kib(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "--request", "-", stdin="x" * (64 * 1024 + 1), says="longer than 64 KiB")
+    refused(nowhere, "deliver", "ä" * (33 * 1024), says="longer than 64 KiB")
+
+
+def test_no_key_and_no_rehearsal(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "x", says="no key", fix="ANTHROPIC_API_KEY.*perdure demo", ANTHROPIC_API_KEY="")
+
+
+def test_an_unknown_phase_names_the_nearest(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "x", "--phases", "plan,biuld", says="unknown phase 'biuld'", fix="did you mean build")
+
+
+@pytest.mark.parametrize("phases", ["ship", "test", "plan,review", ","])
+def test_phases_that_cannot_stand_alone(nowhere: Cli, phases: str) -> None:
+    refused(nowhere, "deliver", "x", "--phases", phases, says="needs something to work on|no phase is selected")
+
+
+def test_configured_phases_that_cannot_stand_alone(cli: Cli, edit_base: Callable[[str, str], None]) -> None:
+    edit_base("perdure.toml", 'version = 1\n[delivery]\nphases = ["ship"]\n')
+    refused(cli, "deliver", "x", says="ship needs something to work on")
+
+
+def test_a_bad_perdure_toml_on_the_base_branch(cli: Cli, edit_base: Callable[[str, str], None]) -> None:
+    edit_base("perdure.toml", "version = 1\n[limits]\ntset_fixes = 2\n")
+    ran = refused(cli, "deliver", "x", says=r"unknown key tset_fixes \(did you mean test_fixes\?\)")
+    assert "perdure.toml on main:3 [limits] tset_fixes" in ran.err
+
+
+def test_a_bad_file_given_with_config(nowhere: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("version = 1\n[limits]\ntest_fixes = 99\n")
+    ran = refused(nowhere, "deliver", "x", "--config", str(file), says="test_fixes is 99, allowed is 0 to 10")
+    assert f"{file}:3 [limits] test_fixes" in ran.err
+    file.write_text("version = \n")
+    refused(nowhere, "deliver", "x", "--config", str(file), says="not valid TOML")
+    refused(nowhere, "deliver", "x", "--config", str(tmp_path / "absent.toml"), says="cannot be read")
+
+
+def test_a_bad_variable(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "x", PERDURE_BUDGET_USD="lots", says="PERDURE_BUDGET_USD=lots")
+
+
+def test_a_budget_that_is_nothing(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "x", "--budget", "-1", says="--budget")
+
+
+def test_an_unknown_option_and_an_unknown_command_name_the_nearest(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "x", "--modl", "y", says="--modl .*--model", fix="perdure deliver --help")
+    refused(nowhere, "delivr", says="'delivr'.*'deliver'", fix="perdure --help")
+
+
+def test_a_home_that_is_not_writable(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    blocked = Cli(tmp_path / "file" / "home", cli.cwd, cli.env)
+    refused(blocked, "deliver", "x", says="PERDURE_HOME is not writable", fix="PERDURE_HOME")
+
+
+def test_a_damaged_database_says_how_to_set_it_aside(cli: Cli) -> None:
+    cli.home.mkdir()
+    (cli.home / "temporal.db").write_bytes(b"not a database" * 1000)
+    ran = cli("deliver", "x")
+    assert ran.code == 2
+    assert len(ran.err.splitlines()) == 3
+    assert "mv " in ran.err
+    assert "lost are the list and the history of deliveries" in ran.err
+    assert (cli.home / "temporal.db").exists()
+
+
+def test_a_port_that_is_taken(nowhere: Cli) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused(nowhere, "server", "start", "--port", str(port), says=f"port {port} is taken", fix="leave --port out")
+
+
+def test_windows_says_wsl2(nowhere: Cli) -> None:
+    """As far as it can be shown elsewhere: without any of the modules that Windows does not have."""
+    script = (
+        "import sys, typer; sys.platform = 'win32'\n"
+        "for name in ('fcntl', 'termios', 'tty', 'resource', 'pwd', 'grp'): sys.modules[name] = None\n"
+        "from perdure.cli.app import run; sys.exit(run(['deliver', 'x']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=nowhere.cwd, env=nowhere.environment(), capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"error: Perdure does not run on Windows itself\n  fix: use WSL2")
+
+
+def test_an_unreachable_temporal_server_is_exit_3(cli: Cli) -> None:
+    away = "127.0.0.1:1"
+    refused(cli, "deliver", "x", says="Connection refused$", fix="TEMPORAL_ADDRESS", code=3, TEMPORAL_ADDRESS=away)
+    refused(cli, "show", "x", says="Temporal", fix="TEMPORAL_ADDRESS", code=3, TEMPORAL_ADDRESS=away)
+
+
+@pytest.mark.parametrize("command", [["show"], ["list"], ["watch"], ["cancel", "x"], ["logs"], ["server", "status"]])
+def test_a_server_that_does_not_run_is_exit_3_and_is_not_started(nowhere: Cli, command: list[str]) -> None:
+    refused(nowhere, *command, says="not running", fix="perdure up --detach", code=3)
+
+
+def test_for_a_program_an_error_is_one_object(nowhere: Cli) -> None:
+    ran = nowhere("deliver", "x", "--phases", "ship", "--json")
+    assert ran.code == 2
+    assert not ran.out
+    told = json.loads(ran.err)
+    assert told.keys() == {"error", "where", "fix", "exit_code"}
+    assert told["exit_code"] == 2
+
+
+def test_the_key_is_not_needed_here_when_the_workers_are_elsewhere(cli: Cli) -> None:
+    ran = cli("deliver", "x", TEMPORAL_ADDRESS="127.0.0.1:1", ANTHROPIC_API_KEY="")
+    assert (ran.code, "key" in ran.err) == (3, False)

@@ -1,0 +1,105 @@
+"""How a command fails: forms and exit codes; and which delivery an id means."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.app import run
+from perdure.cli.failures import BROKEN_PIPE, INTERRUPTED, lines, report
+from perdure.cli.ids import choose
+from perdure.cli.table import ago, columns
+from perdure.models.errors import BadInput, InvalidRequest, PerdureError, TemporalUnreachable
+
+IDS = ["calc-add-sub-1a2b", "calc-add-mul-3c4d", "durations-parse-3f9c"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (PerdureError("x"), 1),
+        (BadInput("x"), 2),
+        (InvalidRequest("x"), 2),
+        (TemporalUnreachable("x"), 3),
+        (KeyboardInterrupt(), INTERRUPTED),
+        (BrokenPipeError(), BROKEN_PIPE),
+    ],
+)
+def test_every_error_has_its_exit_code(error: BaseException, code: int) -> None:
+    assert report(error, as_json=False, stream=io.StringIO()) == code
+
+
+def test_an_empty_line_is_left_out() -> None:
+    assert lines(PerdureError("a", where="b", fix="c")) == ["error: a", "  where: b", "  fix: c"]
+    assert lines(PerdureError("a")) == ["error: a"]
+
+
+def test_a_surprise_is_one_line_and_a_log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    said = io.StringIO()
+    with pytest.raises(RuntimeError) as caught:
+        raise RuntimeError("bottom\nof the barrel")
+    assert report(caught.value, as_json=False, stream=said) == 1
+    log = tmp_path / "logs" / "cli.log"
+    assert said.getvalue().splitlines() == [
+        "error: this should not have happened: RuntimeError: bottom",
+        f"  fix: the whole story is in {log}",
+    ]
+    assert "of the barrel" in log.read_text()
+    assert "Traceback" in log.read_text()
+
+
+def test_the_traceback_is_shown_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    monkeypatch.setenv("PERDURE_DEBUG", "1")
+    said = io.StringIO()
+    report(BadInput("x"), as_json=False, stream=said)
+    assert "BadInput" in said.getvalue()
+
+
+def test_a_usage_error_is_told_in_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "--json", "--nope"]) == 2
+    told = json.loads(capsys.readouterr().err)
+    assert told["where"] == "perdure show"
+
+
+def test_json_after_two_dashes_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["deliver", "--phases", "ship", "--", "--json"]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_windows_says_wsl2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    assert run(["list"]) == 2
+    assert "WSL2" in capsys.readouterr().err
+
+
+def test_a_unique_beginning_names_a_delivery() -> None:
+    assert choose("dur", IDS) == "durations-parse-3f9c"
+    assert choose("calc-add-s", IDS) == "calc-add-sub-1a2b"
+    assert choose("calc-add-sub-1a2b", [*IDS, "calc-add-sub-1a2b-2"]) == "calc-add-sub-1a2b"
+    assert choose("dur", [*IDS, *IDS]) == "durations-parse-3f9c"
+
+
+def test_an_ambiguous_beginning_names_the_candidates() -> None:
+    with pytest.raises(BadInput, match="2 deliveries begin with calc") as caught:
+        choose("calc", IDS)
+    assert "calc-add-mul-3c4d, calc-add-sub-1a2b" in caught.value.where
+
+
+def test_an_unknown_id_names_the_nearest() -> None:
+    with pytest.raises(BadInput) as caught:
+        choose("duration-parse-3f9c", IDS)
+    assert caught.value.fix == "did you mean durations-parse-3f9c?"
+
+
+def test_columns_are_as_wide_as_they_need_to_be() -> None:
+    assert columns([("a", "b"), ("long", "c\nd")], 80) == ["a     b", "long  c d"]
+    assert columns([("a", "x" * 100)], 30) == ["a  " + "x" * 26 + "…"]
+
+
+def test_ages_are_round() -> None:
+    assert [ago(seconds) for seconds in (5, 90, 7300, 200_000)] == ["just now", "1 min ago", "2 h ago", "2 d ago"]

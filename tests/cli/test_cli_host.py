@@ -1,0 +1,152 @@
+"""Help, `doctor`, `config show`, `init` and completion, by the real executable."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.lab import git
+
+COMMANDS = (
+    *("demo", "init", "deliver", "watch", "show", "list", "logs", "diff", "retry", "cancel", "pulls", "rehearse"),
+    *("worker", "server", "up", "down", "ui", "temporal", "doctor", "config"),
+)
+
+
+def test_help_names_every_command(cli: Cli) -> None:
+    ran = cli("--help")
+    assert ran.code == 0
+    shown = {line.strip("│ ").split(" ")[0] for line in ran.out.splitlines() if line.startswith("│ ")}
+    assert set(COMMANDS) <= shown
+    assert not cli.home.exists()
+
+
+def test_help_loads_nothing_heavy(cli: Cli) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "perdure.cli", "--help"],
+        env=cli.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    assert "perdure.cli.deliver" in loaded
+    assert not loaded & {"anthropic", "git", "temporalio", "pydantic", "aiohttp", "asyncio", "perdure.client"}
+
+
+def test_a_group_without_a_command_shows_its_help(cli: Cli) -> None:
+    ran = cli("server")
+    assert ran.code == 2
+    assert "start" in ran.out + ran.err
+    assert "error" not in ran.err
+
+
+def test_the_shell_completes_commands(cli: Cli) -> None:
+    ran = cli(_PERDURE_COMPLETE="complete_bash", COMP_WORDS="perdure del", COMP_CWORD="1")
+    assert ran.out.split() == ["deliver"]
+
+
+def test_version(cli: Cli) -> None:
+    ran = cli("--version")
+    assert (ran.code, ran.out.startswith("perdure ")) == (0, True)
+
+
+def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
+    script = f"{sys.executable} -m perdure.cli config show | true; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=cli.cwd, env=cli.environment(), capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode in (0, 141)
+    assert not ran.stderr
+
+
+def test_doctor_says_what_is_missing_and_what_to_do(cli: Cli) -> None:
+    ran = cli("doctor", "--json", ANTHROPIC_API_KEY="", PERDURE_SANBOX="off")
+    assert ran.code == 1
+    found = {finding["name"]: finding for finding in json.loads(ran.out)}
+    assert found["git"]["mark"] == "✓"
+    assert found["key"]["mark"] == "✗"
+    assert "export ANTHROPIC_API_KEY" in found["key"]["fix"]
+    assert "did you mean PERDURE_SANDBOX" in found["settings"]["text"]
+    assert found["Temporal"]["mark"] == "✓"
+    assert not cli.home.exists(), "looking changes nothing"
+
+
+def test_doctor_never_shows_a_key(cli: Cli) -> None:
+    ran = cli("doctor")
+    assert "ANTHROPIC_API_KEY set" in ran.out
+    assert "not-a-key" not in ran.out + ran.err
+
+
+def test_doctor_outside_a_repository_says_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    ran = Cli(cli.home, tmp_path / "plain", cli.env)("doctor")
+    assert "! repository here: this is not a git repository" in ran.out
+
+
+def test_doctor_reports_a_home_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = Cli(tmp_path / "file" / "home", cli.cwd, cli.env)("doctor")
+    assert ran.code == 1
+    assert "✗ home" in ran.out
+    assert "PERDURE_HOME is not writable" in ran.out
+
+
+def test_config_show_says_where_each_setting_comes_from(
+    cli: Cli, edit_base: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    edit_base("perdure.toml", "version = 1\n[limits]\ntest_fixes = 2\nbudget_usd = 1000\n")
+    git(cli.cwd, "fetch", "-q")
+    ran = cli("config", "show", "--origin", "--json", PERDURE_REVIEW_FIXES="1")
+    assert ran.code == 0, ran.err
+    shown = json.loads(ran.out)
+    assert shown["limits.test_fixes"] == {"value": 2, "origin": "perdure.toml on main"}
+    assert shown["limits.budget_usd"] == {
+        "value": 100.0,
+        "origin": "perdure.toml on main (lowered to the host's limit)",
+    }
+    assert shown["limits.review_fixes"] == {"value": 1, "origin": "PERDURE_REVIEW_FIXES"}
+    assert shown["limits.turns_per_step"]["origin"] == "default"
+    own = tmp_path / "own.toml"
+    own.write_text("version = 1\n[limits]\ntest_fixes = 3\n")
+    told = cli("config", "show", "--origin", "--config", str(own))
+    assert any(line.split() == ["limits.test_fixes", "3", "--config"] for line in told.out.splitlines())
+
+
+def test_init_writes_a_file_that_was_tried_and_keeps_nothing_else(cli: Cli) -> None:
+    (cli.cwd / "perdure.toml").unlink()
+    before = set(cli.cwd.iterdir())
+    ran = cli("init", "--dry-run")
+    assert ran.out.startswith("# How Perdure works")
+    assert set(cli.cwd.iterdir()) == before
+
+    ran = cli("init")
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "✓ test" in ran.out
+    assert set(cli.cwd.iterdir()) - before == {cli.cwd / "perdure.toml"}
+    assert not list((cli.home / "scratch").iterdir())
+
+    again = cli("init")
+    assert (again.code, "there already" in again.err) == (2, True)
+
+
+def test_init_with_red_tests_says_so(cli: Cli) -> None:
+    (cli.cwd / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    git(cli.cwd, "commit", "-qam", "break it")
+    ran = cli("init", "--force")
+    assert ran.code == 1
+    assert "tests are red before anything was changed" in ran.out
+
+
+@pytest.mark.parametrize("command", [["pulls", "show", "7"], ["rehearse", "absent.toml"]])
+def test_what_does_not_exist_is_told_in_the_same_form(cli: Cli, command: list[str]) -> None:
+    ran = cli(*command)
+    assert ran.code in (1, 2)
+    assert ran.err.startswith("error: ")
+    assert "Traceback" not in ran.err

@@ -1,0 +1,323 @@
+"""The story of a delivery, as pure functions tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.cli.chapters import BAD, GOOD, LEFT, RUNS, STOPS, Line, chapters, line_of, row, rows
+from perdure.cli.story import NO_WORKER, REWOUND, Header, Teller, closing
+from perdure.cli.words import clean
+from perdure.client import Pending
+from perdure.models import result as results
+from perdure.models.phases import Step
+from perdure.models.result import (
+    DeliveryResult,
+    PullRequest,
+    Reason,
+    Receipt,
+    ReviewResult,
+    ReviewStatus,
+    Status,
+    StepRecord,
+    UsageResult,
+)
+from perdure.models.state import Progress
+
+
+def step(name: str, summary: str = "", *, status: str = "done", **more: Any) -> StepRecord:
+    return StepRecord(step=name, summary=summary, status=status, **more)
+
+
+STORY = (
+    step("prepare", "uv sync · 41 green on main", duration_s=8.2),
+    step("classify", "feature", turns=1, duration_s=2.0, cost_usd=0.01),
+    step("plan", "3 tasks, 2 files", turns=2, duration_s=17.0, cost_usd=0.05),
+    step("implement", "Accept compound durations", turns=6, duration_s=70.0, cost_usd=0.21),
+    step("commit", "+48 −7 in 2 files", commit="91c3e0a" + 33 * "0", duration_s=2.0),
+    step("run_tests", "2 of 44 fail: test_negative, test_zero", status="failed", duration_s=3.0),
+    step("fix_tests", "Fix sign", turns=3, duration_s=36.0, cost_usd=0.09),
+    step("commit", commit="0d77a1e" + 33 * "0"),
+    step("run_tests", "44 green", attempt=2, duration_s=2.0),
+    step("review", "1 blocker, 1 tech debt", status="failed", turns=1, duration_s=9.0, cost_usd=None),
+    step("fix_review", turns=2, duration_s=31.0, cost_usd=0.07),
+    step("commit", commit="5aa90f3" + 33 * "0"),
+    step("run_tests", "44 green", attempt=3),
+    step("open_pull_request", "pull request #12"),
+)
+
+
+def progress(steps: tuple[StepRecord, ...] = (), **more: Any) -> Progress:
+    facts: dict[str, Any] = {"delivery_id": "d", "run_id": "r", "repository": "/r", "status": "running"}
+    return Progress(**facts, test_fixes=4, review_fixes=3, steps=list(steps), **more)
+
+
+def pending(activity: str = "implement", *, attempt: int = 1, **more: Any) -> Pending:
+    return Pending(
+        activity=activity, attempt=attempt, details=more.pop("details", {}), worker="w", **{"failure": "", **more}
+    )
+
+
+def test_a_delivery_reads_as_one_line_for_each_thing_that_happened() -> None:
+    assert rows(STORY, (4, 3)) == [
+        "✓ prepare    uv sync · 41 green on main                               8.2 s    $0.00",
+        "✓ plan       feature · 3 tasks, 2 files                               19 s     $0.06",
+        "✓ build      6 turns · +48 −7 in 2 files · commit 91c3e0a             1m 12s   $0.21",
+        "✗ test       2 of 44 fail: test_negative, test_zero                   3.0 s",
+        "✓ fix 1/4    3 turns · commit 0d77a1e · 44 green                      38 s     $0.09",
+        "! review     1 blocker, 1 tech debt                                   9.0 s    cost unknown",
+        "✓ fix 1/3    2 turns · commit 5aa90f3 · 44 green again                31 s     $0.07",
+        "✓ ship       pull request #12",
+    ]
+
+
+def test_a_fix_that_leaves_tests_red_is_marked_so() -> None:
+    fixed = (step("fix_tests", turns=1, attempt=2), step("commit"), step("run_tests", "1 of 3 fails", status="failed"))
+    (line,) = rows(fixed, (4, 3))
+    assert line == "✗ fix 2/4    1 turn · 1 of 3 fails"
+
+
+def test_only_green_tests_are_green_again() -> None:
+    fixed = (
+        step("fix_review", turns=1),
+        step("commit", "+1 −0", commit="a" * 40),
+        step("run_tests", "no test command"),
+    )
+    assert rows(fixed) == ["✓ fix 1      1 turn · commit aaaaaaa · no test command"]
+
+
+def test_a_step_that_was_cancelled_has_not_failed() -> None:
+    (chapter,) = chapters((step("prepare", status="cancelled"),))
+    assert line_of(chapter).mark == LEFT
+
+
+def test_a_classification_without_a_plan_keeps_its_own_name() -> None:
+    assert [line_of(chapter).name for chapter in chapters((STORY[1], STORY[3]))] == ["classify", "build"]
+
+
+def test_a_step_that_never_ended_is_shown_as_left() -> None:
+    (chapter,) = chapters((step("implement", status="running", turns=2),))
+    assert line_of(chapter, ended=True).mark == LEFT
+    assert line_of(chapter, ended=False).mark == RUNS
+
+
+def test_a_narrow_screen_cuts_the_text_and_keeps_time_and_money() -> None:
+    line = row(Line(GOOD, "build", "x" * 200, duration_s=72, cost_usd=0.21, priced=True), 60)
+    assert len(line) <= 60
+    assert "…" in line
+    assert line.endswith("1m 12s   $0.21")
+
+
+@given(st.integers(30, 200), st.text(max_size=150), st.floats(0, 1e6), st.none() | st.floats(0, 1e5))
+def test_a_row_is_one_printable_line(width: int, text: str, seconds: float, cost: float | None) -> None:
+    (chapter,) = chapters((step("implement", text, duration_s=seconds, cost_usd=cost),))
+    line = row(line_of(chapter), width)
+    assert line.splitlines() == [line]
+    assert clean(line) == line
+
+
+steps = st.lists(
+    st.builds(
+        StepRecord,
+        step=st.sampled_from([*(str(name) for name in Step), "something_new"]),
+        attempt=st.integers(1, 4),
+        status=st.sampled_from(["done", "failed"]),
+        turns=st.integers(0, 9),
+        summary=st.text(max_size=20),
+    ),
+    max_size=20,
+)
+
+
+@given(steps, st.data())
+def test_whatever_is_missed_in_between_the_same_lines_are_told_once_and_in_order(
+    happened: list[StepRecord], data: st.DataObject
+) -> None:
+    looks = sorted(data.draw(st.lists(st.integers(0, len(happened)), max_size=10)))
+    teller, told = Teller(), []
+    for seen in looks:
+        told += teller.hear(progress(tuple(happened[:seen])))
+    told += teller.end(happened, progress())
+    assert told == rows(happened, (4, 3))
+
+
+@given(steps)
+def test_every_step_is_told_in_exactly_one_chapter(happened: list[StepRecord]) -> None:
+    assert [record for chapter in chapters(happened) for record in chapter.steps] == happened
+
+
+def test_a_rewound_delivery_says_so_and_goes_on_from_there() -> None:
+    teller = Teller()
+    teller.hear(progress(STORY[:7]))
+    other = (*STORY[:3], step("implement", turns=9), step("commit", commit="b" * 40), step("run_tests", "44 green"))
+    assert teller.hear(progress(other)) == [REWOUND, *rows(other)[2:3]]
+    assert teller.hear(progress(other)) == []
+
+
+def test_a_death_is_told_each_time_and_once() -> None:
+    teller = Teller()
+    died = pending(attempt=2, died=True, failure="the worker died", details={"turn": 3})
+    assert teller.hear(progress(), [died]) == ["↻ worker died in implement, turn 3; doing it again"]
+    assert teller.hear(progress(), [died]) == []
+    again = pending(attempt=3, died=True, failure="the worker died", details={"turn": 3})
+    assert len(teller.hear(progress(), [again])) == 1
+
+
+def test_a_passing_error_is_told_once_however_often_it_is_tried() -> None:
+    teller = Teller()
+    heard = [
+        line
+        for attempt in range(2, 9)
+        for line in teller.hear(progress(), [pending(attempt=attempt, failure="overloaded", details={"turn": 1})])
+    ]
+    assert heard == ["↻ implement, turn 1: overloaded; trying again"]
+
+
+def test_silence_is_told_once_until_somebody_answers_again() -> None:
+    teller = Teller()
+    assert teller.hear(None) == []
+    assert teller.hear(None, silent=True) == [NO_WORKER]
+    assert teller.hear(None, silent=True) == []
+    assert teller.hear(progress()) == []
+    assert teller.hear(progress(), silent=True) == [NO_WORKER]
+
+
+def test_what_it_waits_for_is_told_when_it_changes() -> None:
+    teller = Teller()
+    waits = progress(waiting="all port pairs are taken")
+    assert teller.hear(waits) == ["! waiting    all port pairs are taken"]
+    assert teller.hear(waits) == []
+    assert teller.hear(progress()) == []
+    assert len(teller.hear(waits)) == 1
+
+
+def test_the_present_shows_turn_command_and_money() -> None:
+    teller = Teller()
+    running = (*STORY[:3], step("implement", status="running", turns=2))
+    doing = pending(details={"turn": 3, "doing": "pytest -q", "cost_usd": 0.12})
+    assert teller.now(progress(running), [doing], at=10.0) == Line(
+        RUNS, "build", "turn 3 · pytest -q · $0.12", duration_s=0.0
+    )
+    later = teller.now(progress(running), [doing], at=22.0)
+    assert later is not None
+    assert later.duration_s == 12.0
+
+
+def test_the_present_of_a_fix_keeps_what_is_behind_it() -> None:
+    testing = (*STORY[6:8], step("run_tests", status="running"))
+    line = Teller().now(progress(testing), [pending("run_tests")], at=0.0)
+    assert line is not None
+    assert (line.name, line.text) == ("fix 1/4", "3 turns · commit 0d77a1e")
+
+
+def test_the_server_knows_of_the_next_step_before_the_workflow_has_said_so() -> None:
+    late = progress((step("prepare", status="running"),))
+    line = Teller().now(late, [pending("classify", details={"turn": 1})], at=0.0)
+    assert line is not None
+    assert (line.name, line.text) == ("classify", "turn 1")
+
+
+def test_without_a_worker_the_server_alone_says_what_goes_on() -> None:
+    line = Teller().now(None, [pending("prepare", details={"doing": "fetching"})], at=0.0)
+    assert line is not None
+    assert (line.name, line.text) == ("prepare", "fetching")
+    assert Teller().now(None, [pending("close")], at=0.0) is None
+
+
+DELIVERED = DeliveryResult(
+    delivery_id="durations-parse-3f9c",
+    run_id="r",
+    status=Status.DELIVERED,
+    repository="https://github.com/me/durations",
+    pull_request=PullRequest(number=12, url="https://github.com/me/durations/pull/12", title="feat: x"),
+    tests=results.TestsResult(
+        status=results.TestsStatus.GREEN, tree_sha="c0ffee1" + 33 * "0", passed=44, failed=0, new_failures=0
+    ),
+    review=ReviewResult(status=ReviewStatus.CLEAN, tech_debt=1),
+    usage=UsageResult(
+        input_tokens=3000, cache_read_tokens=108_100, cache_write_tokens=6200, output_tokens=700, cost_usd=0.43
+    ),
+    receipt=Receipt(worker_deaths=1, turns_redone=1),
+    next=("perdure diff durations-parse-3f9c", "perdure show durations-parse-3f9c"),
+)
+
+
+def test_the_end_says_what_exists_and_what_it_took() -> None:
+    assert closing(DELIVERED, 188) == [
+        "Delivered  https://github.com/me/durations/pull/12",
+        "  tests    44 passed, 0 new failures                 review  0 blockers, 1 tech debt noted",
+        "  cost     $0.43 · 118k tokens, 92 % from cache      time    3m 08s",
+        "  receipt  1 worker death · 1 turn redone · 0 replies paid twice · green on tree c0ffee1",
+        "  next     perdure diff durations-parse-3f9c",
+        "           perdure show durations-parse-3f9c",
+    ]
+
+
+def test_what_an_error_says_and_how_to_mend_it_stand_on_lines_of_their_own() -> None:
+    message = "setup failed: exit code 2\nls: no such file\n  where: [setup] ls x\n  fix: correct [setup] commands"
+    changes = {"status": Status.NOT_DELIVERED, "reason": Reason.SETUP_FAILED, "message": message, "pull_request": None}
+    assert closing(DELIVERED.model_copy(update=changes))[:4] == [
+        "Not delivered  setup failed: exit code 2",
+        "           ls: no such file",
+        "  where    [setup] ls x",
+        "  fix      correct [setup] commands",
+    ]
+
+
+def test_a_receipt_names_a_tree_only_for_tests_that_ran() -> None:
+    untested = DELIVERED.model_copy(update={"tests": results.TestsResult(tree_sha="c0ffee1" + 33 * "0")})
+    assert "c0ffee1" not in "\n".join(closing(untested))
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline"),
+    [
+        (
+            {"status": Status.DRAFT, "message": "not reviewed"},
+            "Draft  https://github.com/me/durations/pull/12 – not reviewed",
+        ),
+        (
+            {
+                "status": Status.NOT_DELIVERED,
+                "reason": Reason.TESTS_RED,
+                "message": "red after 4 fixes",
+                "pull_request": None,
+            },
+            "Not delivered  tests red: red after 4 fixes",
+        ),
+        ({"status": Status.NO_CHANGES, "message": "nothing to do", "pull_request": None}, "No changes  nothing to do"),
+        (
+            {"status": Status.CANCELLED, "branch": "perdure/d", "checkpoint": "a" * 40, "pull_request": None},
+            "Cancelled  branch perdure/d and checkpoint aaaaaaa kept",
+        ),
+        ({"status": Status.CANCELLED, "pull_request": None}, "Cancelled  before there was anything to keep"),
+        (
+            {"status": Status.COMPLETED, "pull_request": None, "steps": STORY[:3], "branch": None},
+            "Completed  plan",
+        ),
+    ],
+)
+def test_every_end_has_its_headline(changes: dict[str, Any], headline: str) -> None:
+    assert closing(DELIVERED.model_copy(update=changes))[0] == headline
+
+
+def test_money_at_risk_and_replies_cut_are_never_hidden() -> None:
+    result = DELIVERED.model_copy(
+        update={"usage": UsageResult(cost_usd=None, at_risk_usd=0.25), "receipt": Receipt(replies_cut=1)}
+    )
+    text = "\n".join(closing(result))
+    assert "cost unknown · up to $0.25 more for replies cut off" in text
+    assert "1 reply cut off by a death" in text
+
+
+def test_the_header_leaves_out_what_is_not_known() -> None:
+    header = Header(version="0.1", delivery_id="d-1", checkout="~/d", target="origin /o.git", base="main at 4be1c02")
+    assert header.lines() == ["perdure 0.1 · d-1", "  repository    ~/d → origin /o.git (main at 4be1c02)"]
+
+
+def test_marks_tell_verdicts_apart() -> None:
+    marks = [line_of(chapter).mark for chapter in chapters(STORY)]
+    assert marks == [GOOD, GOOD, GOOD, BAD, GOOD, STOPS, GOOD, GOOD]

@@ -1,0 +1,35 @@
+"""Amounts and untrusted text as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.cli.words import clean, count, money, one_line, span, tokens
+
+
+def test_a_model_cannot_move_the_cursor_or_reorder_letters() -> None:
+    assert clean("a\x1b[2Jb\x1b]0;title\x07c\x9bd\u202ee\rf\x08\n\tg") == "abcdef\n\tg"
+    assert one_line("a\n b\tc") == "a b c"
+    assert len(one_line("x" * 500, 80)) == 80
+
+
+@given(st.text())
+def test_cleaned_text_stays_clean(text: str) -> None:
+    assert "\x1b" not in clean(text)
+    assert clean(clean(text)) == clean(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.0 s"), (8.2, "8.2 s"), (9.97, "10 s"), (59.4, "59 s"), (59.6, "1m 00s"), (188, "3m 08s"), (7500, "2h 05m")],
+)
+def test_time_reads_as_people_say_it(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_amounts_read_as_people_say_them() -> None:
+    assert (money(None), money(0), money(0.001), money(1234.5)) == ("cost unknown", "$0.00", "<$0.01", "$1,234.50")
+    assert (tokens(950), tokens(118_200), tokens(999_600)) == ("950", "118k", "1.0M")
+    assert (count(1, "turn"), count(2, "reply", "replies")) == ("1 turn", "2 replies")

@@ -1,0 +1,134 @@
+"""A cancellation at any moment: never lost, nothing left behind, and never the claim that less exists than does."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure.client import Submitted
+from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, pulls, until
+
+TURNS = "title = 'turns'\n" + "".join(
+    f"""
+[[line]]
+step = "implement"
+turn = {turn}
+use = [{{ tool = "write", input = {{ path = "f{turn}.txt", content = "{turn}" }} }}]
+"""
+    for turn in range(1, 60)
+)
+CONFIG = "version = 1\n[setup]\ncommands = []\n"
+
+
+@contextmanager
+def holding(lock: Path) -> Iterator[None]:
+    """Keep a lock that the engine needs, so that a step stands still where it takes it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+async def pending(submitted: Submitted, name: str) -> bool:
+    return any(activity.activity == name for activity in (await submitted.delivery.describe()).pending)
+
+
+def ports_leased(lab: Lab) -> list[Path]:
+    return list(lab.home.ports.glob("*-*"))
+
+
+@pytest.mark.timeout(120)
+async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, TURNS, ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, phases=["build"], config=CONFIG)
+        for calls in (3, 6):
+            await until(lambda: lab.model_calls() >= calls, every=0.005)  # noqa: B023
+            asked = lab.model_calls()
+            await submitted.delivery.cancel()
+            result = await finished(submitted, lab, timeout=30)
+            assert result.status == "cancelled"
+            assert lab.model_calls() <= asked + 3
+            assert not ports_leased(lab)
+            if calls == 3:
+                await submitted.delivery.retry()
+
+
+@pytest.mark.timeout(120)
+async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_one(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", "touch started && sleep 100"), ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin)
+        await until((lab.home.tree("calc-sub") / "started").exists)
+        lab.kill_workers()
+        await submitted.delivery.cancel()
+        lab.worker()  # reports the dead turn after the cancel request: an ordinary failure to the server (H25)
+        result = await finished(submitted, lab, timeout=30)
+        assert result.status == "cancelled", result.message
+        assert result.receipt.worker_deaths == 1
+        assert result.checkpoint
+        assert heads(origin).keys() == {"main"}
+
+
+@pytest.mark.timeout(120)
+async def test_a_cancel_during_setup_gives_ports_and_worktree_back(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        config = 'version = 1\n[setup]\ncommands = ["touch preparing && sleep 100"]\n'
+        submitted = await lab.submit(origin, config=config)
+        await until((lab.home.tree("calc-sub") / "preparing").exists)
+        await submitted.delivery.cancel()
+        result = await finished(submitted, lab, timeout=30)
+        assert result.status == "cancelled"
+        assert lab.model_calls() == 0
+        assert not ports_leased(lab)
+
+
+@pytest.mark.timeout(120)
+async def test_a_pull_request_that_was_opened_while_a_cancel_came_is_reported(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        with holding(origin / "perdure-pulls.lock"):
+            submitted = await lab.submit(origin)
+            await until(lambda: "perdure/calc-sub" in heads(origin))
+            await until(lambda: pending(submitted, "open_pull_request"))
+            await submitted.delivery.cancel()
+            await until(lambda: _cancel_arrived(lab))
+        result = await finished(submitted, lab, timeout=30)
+        assert len(pulls(origin)) == 1
+        check_shipped(origin, lab, result, {})
+
+
+async def _cancel_arrived(lab: Lab) -> bool:
+    history = await lab.handle().fetch_history()
+    return any(event.HasField("activity_task_cancel_requested_event_attributes") for event in history.events)
+
+
+@pytest.mark.timeout(120)
+async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_nothing(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin)
+        await until(lambda: lab.model_calls() >= 1)
+        (vault,) = lab.home.vaults.glob("*.git")
+        with holding(vault / "perdure.lock"):  # removing a worktree needs it
+            await until(lambda: pending(submitted, "close"))
+            await submitted.delivery.cancel()
+            lab.kill_workers()
+        lab.worker()
+        result = await finished(submitted, lab, timeout=40)
+        check_shipped(origin, lab, result, {})
+        assert result.receipt.worker_deaths == 1
+        assert not ports_leased(lab)
+        assert not lab.home.tree("calc-sub").exists()

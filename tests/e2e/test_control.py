@@ -1,0 +1,73 @@
+"""What a person does to a running delivery: cancel it, retry it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from tests.lab import HAPPY, Lab, alive, check_shipped, children_of, finished, heads, make_target, until
+
+SLEEPY = HAPPY.replace("sleep 0.5", "touch started && sleep 100")
+
+
+@pytest.mark.timeout(120)
+async def test_cancel_reaches_a_running_tool_long_before_the_heartbeat_timeout_and_keeps_the_work(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, SLEEPY, ports=ports) as lab:
+        worker = lab.worker()
+        submitted = await lab.submit(origin)
+        await until(lambda: (lab.home.tree("calc-sub") / "started").exists())
+        tools = [process for process in children_of(worker.pid) if process.name() == "bwrap"]
+        assert tools
+        asked = time.monotonic()
+        await submitted.delivery.cancel()
+        result = await finished(submitted, lab, timeout=20)
+        # The SDK alone would pass the cancellation on after 24 s; benchmarks/ has the real figure.
+        assert time.monotonic() - asked < 15
+        assert not [process for process in tools if alive(process)]
+        assert result.status == "cancelled"
+        assert result.checkpoint
+        assert heads(origin).keys() == {"main"}
+        described = await submitted.delivery.describe()
+        assert described.status == WorkflowExecutionStatus.CANCELED
+        assert described.resume is not None
+        assert described.resume.state["checkpoint"] == result.checkpoint
+
+
+@pytest.mark.timeout(180)
+async def test_three_deaths_of_one_turn_end_the_delivery_and_retry_goes_on_from_its_checkpoint(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
+        lab.supervised()
+        submitted = await lab.submit(origin)
+        result = await finished(submitted, lab)
+        assert (result.status, result.reason) == ("not_delivered", "limits")
+        assert "3 times" in result.message
+        assert result.receipt.worker_deaths == 3
+        assert heads(origin).keys() == {"main"}
+        calls = lab.model_calls()
+
+        await submitted.delivery.retry()
+        again = await finished(submitted, lab)
+        assert again.run_id != result.run_id
+        check_shipped(origin, lab, again, {})
+        # classify, two turns of plan and one of implement are not paid for again; the killed turn's reply is another
+        # run's, so it is asked for once more.
+        assert lab.model_calls() == calls + 4
+
+
+async def test_a_delivery_that_is_delivered_cannot_be_retried(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin)
+        await finished(submitted, lab)
+        with pytest.raises(Exception, match="nothing to retry"):
+            await submitted.delivery.retry()

@@ -1,0 +1,65 @@
+"""A full disk stops a delivery where it is: nothing is paid for, nothing is lost, and it goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
+
+SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 3 && rm started")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """What is known about workspaces (journals, replies, indexes) lies on a disk of its own of 64 MB."""
+    place = tmp_path / "home" / "workspaces"
+    place.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _fill(disk: Path) -> Path:
+    """Take what is free, to the last byte."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 65536)
+        except OSError:
+            pass
+    space = os.statvfs(disk)
+    assert space.f_bavail * space.f_frsize < 65536
+    return filler
+
+
+@pytest.mark.timeout(120)
+async def test_a_full_disk_is_waited_for_without_paying_and_named(small_disk: Path, tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin)
+        await until((lab.home.tree("calc-sub") / "started").exists)
+        filler = _fill(small_disk)
+        calls = lab.model_calls()
+
+        async def named() -> bool:
+            pending = (await submitted.delivery.describe()).pending
+            return any("no room" in activity.failure for activity in pending)
+
+        await until(named)
+        assert lab.model_calls() == calls
+        filler.unlink()
+        result = await finished(submitted, lab)
+        check_shipped(origin, lab, result, {})
+        assert lab.model_calls() == 8
+        assert result.receipt.replies_cut == 0

@@ -1,0 +1,75 @@
+"""What a delivery leaves in Temporal's history: little, and enough to replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from temporalio.worker import Replayer
+
+from perdure.plugin import perdure_plugin
+from tests.lab import HAPPY, Lab, finished, make_target
+from workflows import WORKFLOWS
+
+TURNS = 100
+
+MANY_TURNS = """
+title = "a hundred turns"
+[[line]]
+step = "implement"
+contains = ["call 99"]
+say = "Write many files"
+""" + "".join(
+    f"""
+[[line]]
+step = "implement"
+turn = {turn}
+use = [{{ tool = "write", input = {{ path = "f{turn}.txt", content = "call {turn}\\n" }} }}]
+"""
+    for turn in range(1, TURNS)
+)
+
+
+@pytest.mark.timeout(180)
+async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_of_history(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, MANY_TURNS, ports=ports) as lab:
+        lab.worker()
+        config = "version = 1\n[setup]\ncommands = []\n[limits]\nturns_per_step = 120\n"
+        submitted = await lab.submit(origin, phases=["build"], config=config)
+        result = await finished(submitted, lab, timeout=150)
+        assert result.status == "completed", result.message
+        turns = next(step.turns for step in result.steps if step.step == "implement")
+        assert turns == TURNS
+        history = await lab.handle().fetch_history()
+        size = (await lab.handle().describe()).raw_description.workflow_execution_info.history_size_bytes
+        kinds = [event.WhichOneof("attributes") for event in history.events]
+        first = next(
+            number
+            for number, event in enumerate(history.events)
+            if event.activity_task_scheduled_event_attributes.activity_type.name == "implement"
+        )
+        last = max(
+            number
+            for number, event in enumerate(history.events)
+            if event.activity_task_scheduled_event_attributes.activity_type.name == "implement"
+        )
+        spent = sum(event.ByteSize() for event in history.events[first:last])
+        assert (last - first) / (turns - 1) <= 7, kinds[first : first + 14]
+        assert spent / (turns - 1) <= 1300
+        assert size < 200_000
+
+
+async def test_a_finished_history_replays(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        await finished(await lab.submit(origin), lab)
+        history = await lab.handle().fetch_history()
+        await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
+        text = history.to_json()
+        assert "rehearsal" not in text, "a key went into history"
+        largest = max(event.ByteSize() for event in history.events)
+        assert largest < 64 * 1024
+        assert json.loads(text)

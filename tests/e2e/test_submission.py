@@ -1,0 +1,79 @@
+"""Submitting from a client with nothing of ours: plain JSON to a workflow type by name."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from tests.lab import HAPPY, Lab, finished, make_target
+
+
+async def _fails(client: Client, request: Any, id: str) -> ApplicationError:
+    """Submit and wait for the failure; the client has no plugin, no converter, no model of ours."""
+    handle = await client.start_workflow("Delivery", request, id=id, task_queue="perdure")
+    with pytest.raises(WorkflowFailureError) as failure:
+        await handle.result()
+    assert isinstance(failure.value.cause, ApplicationError)
+    return failure.value.cause
+
+
+async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_names_the_field(
+    tmp_path: Path, ports: int
+) -> None:
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        stranger = await Client.connect(lab.client.service_client.config.target_host)
+        wrong: dict[str, tuple[Any, str]] = {
+            "misspelt": ({"repository": "/x", "reqest": "y"}, "reqest: unknown field (did you mean request?)"),
+            "missing": ({"repository": "/x"}, "request: required field is missing"),
+            "empty": ({"repository": "/x", "request": "  "}, "request: is empty"),
+            "large": ({"repository": "/x", "request": "x" * 65537}, "at most 65536 (64 KiB)"),
+            "phase": ({"repository": "/x", "request": "y", "phases": ["plan", "shp"]}, "phases.1"),
+            "alone": ({"repository": "/x", "request": "y", "phases": ["ship"]}, "ship needs something to work on"),
+            "text": ("just words", "expected one JSON object, got str"),
+            "nothing": (None, "expected one JSON object, got NoneType"),
+        }
+        await _fails(stranger, {}, "warm-up")
+        started = time.monotonic()
+        for id, (request, words) in wrong.items():
+            failure = await _fails(stranger, request, id)
+            assert failure.type == "InvalidRequest"
+            assert failure.non_retryable
+            assert words in failure.message, failure.message
+        # Not a measurement: eight of these within a minute means that none waited for a retry or a timeout.
+        assert time.monotonic() - started < 60
+        missing = await _fails(stranger, {"repository": str(tmp_path / "no"), "request": "y"}, "no-repository")
+        assert missing.type == "InvalidRequest"
+
+
+async def test_the_id_is_the_delivery(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        first = await lab.submit(origin)
+        second = await lab.submit(origin)
+        assert (first.attached, second.attached) == (False, True)
+        result = await finished(first, lab)
+        third = await lab.submit(origin)
+        assert third.attached
+        again = await finished(third, lab)
+        assert again.run_id == result.run_id, "a finished delivery was started again"
+        assert again.pull_request == result.pull_request
+
+
+async def test_any_workflow_id_becomes_a_safe_place_on_disk(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin, id="../../Évil id/.."), lab)
+        assert result.status == "delivered"
+        assert result.delivery_id == "../../Évil id/.."
+        assert {path.parent for path in (tmp_path / "home" / "workspaces").iterdir()} == {
+            tmp_path / "home" / "workspaces"
+        }
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["calc.git", "calc.git-work", "home", "worker.log"]

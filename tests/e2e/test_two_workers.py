@@ -1,0 +1,122 @@
+"""Two workers on one home: they share the work, bury each other, and never write to the same files."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
+
+from tests.e2e.test_cancel import holding, pending
+from tests.lab import CALC, HAPPY, Lab, check_shipped, children_of, finished, make_target, until
+
+SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
+SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2 && rm started")
+
+
+def _working(workers: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes] | None:
+    """The worker whose sandbox runs a command."""
+    return next((w for w in workers if any(c.name() == "bwrap" for c in children_of(w.pid))), None)
+
+
+@pytest.mark.timeout(120)
+async def test_the_other_worker_takes_over_at_once_when_one_dies(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
+        workers = [lab.worker(), lab.worker()]
+        submitted = await lab.submit(origin)
+        await until((lab.home.tree("calc-sub") / "started").exists)
+        victim = await until(lambda: _working(workers))
+        victim.kill()
+        result = await finished(submitted, lab)
+        check_shipped(origin, lab, result, SHIPPED)
+        assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (1, 1)
+        assert result.receipt.replies_cut == 0
+        (left,) = [worker for worker in workers if worker is not victim]
+        assert left.poll() is None
+
+
+MANY = "title = 'turns'\n" + "".join(
+    f"""
+[[line]]
+step = "implement"
+turn = {turn}
+use = [{{ tool = "bash", input = {{ command = "echo {turn} > n.txt && sleep 1" }} }}]
+"""
+    for turn in range(1, 60)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+async def test_no_workflow_task_waits_for_the_queue_of_a_dead_worker(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, MANY, ports=ports) as lab:
+        workers = [lab.worker(), lab.worker()]
+        config = "version = 1\n[setup]\ncommands = []\n"
+        submitted = await lab.submit(origin, phases=["build"], config=config)
+
+        async def apart() -> subprocess.Popen[bytes] | None:
+            """The worker that keeps the workflow in memory, once the other one runs its turn."""
+            runner, history = _working(workers), await lab.handle().fetch_history()
+            names = [e.workflow_task_started_event_attributes.identity for e in history.events]
+            newest = next((name for name in reversed(names) if name), "")
+            keeper = next((worker for worker in workers if newest.startswith(f"{worker.pid}@")), None)
+            return keeper if runner is not None and runner is not keeper else None
+
+        (await until(apart)).kill()
+        calls = lab.model_calls()
+        await until(lambda: lab.model_calls() >= calls + 2)
+        next(worker for worker in workers if worker.poll() is None).kill()
+        lab.worker()
+        calls = lab.model_calls()
+        await until(lambda: lab.model_calls() >= calls + 2)
+        history = await lab.handle().fetch_history()
+        assert not [e for e in history.events if e.HasField("workflow_task_timed_out_event_attributes")]
+        await submitted.delivery.cancel()
+        await finished(submitted, lab)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+async def test_a_worker_that_slept_while_it_made_the_worktree_does_not_disturb_the_next_one(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        sleeper = lab.worker()
+        await finished(await lab.submit(origin, id="first", phases=["plan"]), lab)  # there is a vault now
+        (vault,) = lab.home.vaults.glob("*.git")
+        with holding(vault / "perdure.lock"):  # `git worktree add` waits for it
+            submitted = await lab.submit(origin)
+            await until(lambda: pending(submitted, "prepare"))
+            await until(lambda: (lab.home.workspace("calc-sub") / "git" / "calc-sub" / "lock").exists())
+            await asyncio.sleep(0.5)
+            sleeper.send_signal(signal.SIGSTOP)
+        lab.worker()
+        await _reset_to_the_beginning(lab)
+        await until(lambda: lab.home.tree("calc-sub").with_name("calc-sub~1").exists())
+        sleeper.send_signal(signal.SIGCONT)
+        result = await finished(await lab.submit(origin), lab)
+        check_shipped(origin, lab, result, SHIPPED)
+
+
+async def _reset_to_the_beginning(lab: Lab) -> None:
+    """As `temporal workflow reset` does: the run that the sleeper works for is over, a new one prepares anew."""
+    history = await lab.handle().fetch_history()
+    first = next(e.event_id for e in history.events if e.HasField("workflow_task_completed_event_attributes"))
+    run_id = (await lab.handle().describe()).run_id
+    await lab.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace="default",
+            workflow_execution=WorkflowExecution(workflow_id="calc-sub", run_id=run_id),
+            reason="test",
+            workflow_task_finish_event_id=first,
+            request_id="test-reset",
+        )
+    )

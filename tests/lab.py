@@ -1,0 +1,299 @@
+"""A laboratory: a home with its own Temporal server, supervised workers, a rehearsal and target repositories.
+
+Everything in it is real: processes that die of real signals, git, HTTP, the sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from temporalio.client import Client, WorkflowHandle
+
+from perdure.adapters.host.files import try_lock
+from perdure.adapters.host.home import Home
+from perdure.client import Perdure, Submitted
+from perdure.local.application import worker_command, worker_environment
+from perdure.local.server import ensure_server, stop_server
+from perdure.models.result import DeliveryResult
+from perdure.plugin import perdure_plugin
+from perdure.rehearsal.screenplay import Screenplay
+from perdure.rehearsal.server import Rehearsal
+
+CALC = {
+    "calc.py": '''\
+        """A small calculator."""
+
+
+        def add(a, b):
+            """The sum of two numbers."""
+            return a + b
+    ''',
+    "tests/test_calc.py": """\
+        import unittest
+
+        from calc import add
+
+
+        class AddTest(unittest.TestCase):
+            def test_adds(self):
+                self.assertEqual(add(2, 3), 5)
+
+
+        if __name__ == "__main__":
+            unittest.main()
+    """,
+    "tests/__init__.py": "",
+    "perdure.toml": """\
+        version = 1
+        [setup]
+        commands = []
+        [[test]]
+        name = "unit"
+        command = "python3 -m unittest -q"
+    """,
+}
+"""A target that needs nothing installed: a module, a test, its configuration."""
+
+
+SCREENPLAYS = Path(__file__).parent / "screenplays"
+HAPPY = (SCREENPLAYS / "add_sub.toml").read_text()
+FIXES = (SCREENPLAYS / "add_sub_with_fixes.toml").read_text()
+
+
+def git(cwd: Path, *args: str, **extra: str) -> str:
+    """The tester's own git, with nobody's configuration."""
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", **extra}
+    who = ("-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *who, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def make_target(path: Path, files: dict[str, str] | None = None) -> Path:
+    """A bare origin with one commit on main, holding `files` (default: CALC)."""
+    work = path.with_name(path.name + "-work")
+    work.mkdir(parents=True)
+    git(work, "init", "-q")
+    for name, text in (files or CALC).items():
+        file = work / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+    git(work, "add", "-A")
+    git(work, "commit", "-qm", "start")
+    git(path.parent, "clone", "-q", "--bare", str(work), str(path))
+    git(path, "remote", "remove", "origin")  # a path with an origin means that origin, not itself
+    return path
+
+
+class Lab:
+    """One home. `env` is what its workers get on top of the tester's environment."""
+
+    def __init__(self, root: Path, *, ports: int = 21000, env: dict[str, str] | None = None) -> None:
+        self.root, self.home = root, Home(root / "home")
+        self.env = {
+            "PERDURE_HOME": str(self.home.root),
+            "PERDURE_SQLITE_SYNCHRONOUS": "1",
+            "PERDURE_PORTS_BACKEND": f"{ports}-{ports + 29}",
+            "PERDURE_PORTS_FRONTEND": f"{ports + 30}-{ports + 59}",
+            "PYTHONASYNCIODEBUG": "1",
+            **(env or {}),
+        }
+        self.rehearsal: Rehearsal | None = None
+        self.client: Client
+        self.perdure: Perdure
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.log = root / "worker.log"
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, root: Path, screenplay: str | Path, *, ports: int = 21000, env: dict[str, str] | None = None
+    ) -> AsyncIterator[Lab]:
+        """A home with server and rehearsal, no worker yet; on the way out nothing is left running."""
+        lab = cls(root, ports=ports, env=env)
+        os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
+        text = screenplay.read_text() if isinstance(screenplay, Path) else textwrap.dedent(screenplay)
+        async with Rehearsal(Screenplay.parse(text)) as rehearsal:
+            lab.rehearsal = rehearsal
+            lab.env |= {"ANTHROPIC_BASE_URL": rehearsal.url, "ANTHROPIC_API_KEY": "rehearsal"}
+            await lab.start_server()
+            try:
+                yield lab
+            finally:
+                lab.end_workers()
+                await stop_server(lab.home)
+
+    async def start_server(self) -> None:
+        info = await ensure_server(self.home, say=lambda _: None)
+        self.client = await Client.connect(info.address, plugins=[perdure_plugin()])
+        self.perdure = Perdure(self.client)
+
+    def worker(self, **env: str) -> subprocess.Popen[bytes]:
+        """A worker that nobody restarts."""
+        return self._spawn(worker_command(), env)
+
+    def supervised(self, **env: str) -> subprocess.Popen[bytes]:
+        """A worker that is started again whenever it dies, by the product's own supervisor."""
+        return self._spawn([sys.executable, "-m", "perdure.local.supervisor"], env)
+
+    def _spawn(self, command: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=worker_environment(self.home, {**os.environ, **self.env, **env}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def end_workers(self) -> None:
+        """As a deploy would: SIGTERM, and SIGKILL for what does not drain (a test that failed in the middle)."""
+        for process in self._processes:
+            _signal(process.pid, signal.SIGTERM)
+        for process in self._processes:
+            try:
+                process.wait(8)
+            except subprocess.TimeoutExpired:
+                continue
+        self.kill_workers()
+
+    def kill_workers(self) -> None:
+        for process in self._processes:
+            for victim in _family(process.pid):
+                _signal(victim.pid, signal.SIGKILL)
+            process.wait(10)
+        self._processes.clear()
+
+    async def submit(
+        self, repository: Path | str, request: str = "Add sub", id: str = "calc-sub", **more: Any
+    ) -> Submitted:
+        return await self.perdure.submit({"repository": str(repository), "request": request, **more}, id=id)
+
+    def handle(self, id: str = "calc-sub") -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(id)
+
+    def worker_log(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def blocked(self) -> list[str]:
+        """Callbacks that held the worker's event loop for more than 100 ms, start-up aside: asyncio's debug mode."""
+        return [line for line in self.worker_log().splitlines() if "Executing <" in line and "coro=<main()" not in line]
+
+    def model_calls(self) -> int:
+        assert self.rehearsal is not None
+        return len(self.rehearsal.calls)
+
+    async def report(self) -> dict[str, Any]:
+        assert self.rehearsal is not None
+        return self.rehearsal.report()
+
+
+async def finished(submitted: Submitted, lab: Lab, timeout: float = 60) -> DeliveryResult:
+    """The delivery's end; when it does not come, what the worker said about it."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await submitted.delivery.result()
+    except TimeoutError:
+        described = await submitted.delivery.describe()
+        raise AssertionError(f"no end after {timeout} s: {described.pending}\n{lab.worker_log()[-4000:]}") from None
+
+
+def check_shipped(origin: Path, lab: Lab, result: DeliveryResult, files: dict[str, str]) -> None:
+    """What holds after any survived fault: one branch, one pull request, each step's commit once, nothing broken."""
+    branch = f"perdure/{result.delivery_id}"
+    assert result.status == "delivered", (result.message, lab.worker_log()[-3000:])
+    assert heads(origin).keys() == {"main", branch}
+    assert heads(origin)[branch] == result.head_sha
+    opened = pulls(origin)
+    assert [pull["head"] for pull in opened] == [branch]
+    log = git(origin, "log", "--format=%(trailers:key=Perdure-Step,valueonly,separator=%x2C)", f"main..{branch}")
+    steps = [line for line in log.splitlines() if line]
+    assert len(steps) == len(set(steps)) > 0, f"a step was committed twice: {steps}"
+    for name, text in files.items():
+        assert git(origin, "show", f"{branch}:{name}") == text.strip(), name
+    vaults = list(lab.home.vaults.glob("*.git"))
+    for repository in (origin, *vaults):
+        git(repository, "fsck", "--strict", "--connectivity-only")
+    assert lab.rehearsal is not None
+    assert lab.rehearsal.prefix_breaks == 0
+    assert result.receipt.replies_paid_twice == 0
+
+
+def sandboxes(lab: Lab) -> list[str]:
+    """Sandboxes of this home with a living process, dead workers' included: each holds its workspace's lock."""
+    held = []
+    for path in lab.home.root.glob("workspaces/*/sandbox-*"):
+        lock = try_lock(path)
+        if lock is None:
+            held.append(path.name)
+        else:
+            os.close(lock)
+    return held
+
+
+def pulls(origin: Path) -> list[dict[str, Any]]:
+    """Every pull request of a local forge, as its records tell."""
+    listed = git(origin, "for-each-ref", "--format=%(refname)", "refs/pull/").splitlines()
+    records = [ref for ref in listed if ref.endswith("/record")]
+    return [json.loads(git(origin, "show", f"{ref}:pull.json")) for ref in records]
+
+
+def heads(origin: Path) -> dict[str, str]:
+    lines = git(origin, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
+
+
+async def until(what: Callable[[], Any], timeout: float = 60, every: float = 0.05) -> Any:
+    """Wait for something to become true; the last value is returned."""
+    end = time.monotonic() + timeout
+    while True:
+        found = what()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < end, f"waited {timeout} s for {getattr(what, '__name__', what)}"
+        await asyncio.sleep(every)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs: one that only waits to be reaped does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        parent = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return []
+    return [parent, *children_of(pid)]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

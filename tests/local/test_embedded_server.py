@@ -1,0 +1,190 @@
+"""The embedded server against the real `temporal` program: one per home, found again, stopped, brought back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+
+from perdure.adapters.host.files import try_lock
+from perdure.adapters.host.home import Home
+from perdure.local.identity import answers_as, read_record
+from perdure.local.places import Places
+from perdure.local.ports import any_free
+from perdure.local.processes import held, holds, signal_holder
+from perdure.local.server import ensure_server, find_server, stop_server
+from perdure.models.errors import BadInput, TemporalUnreachable
+from perdure.models.policy import RETENTION
+from perdure.models.visibility import SEARCH_ATTRIBUTES
+from tests.lab import until
+
+STARTER = """
+import asyncio, sys
+from perdure.adapters.host.home import Home
+from perdure.local.server import ensure_server
+info = asyncio.run(ensure_server(Home.find(), say=lambda line: None))
+print(info.pid, info.started, flush=True)
+"""
+
+
+def quiet(_: str) -> None: ...
+
+
+def starter() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True)
+
+
+def servers_on(home: Home) -> list[int]:
+    database = str(Places(home).database)
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # gone since it was listed
+            if "start-dev" in (line := process.cmdline()) and database in line:
+                found.append(process.pid)
+    return found
+
+
+async def test_two_starters_at_once_end_with_one_server_that_outlives_them(home: Home) -> None:
+    starters = [starter(), starter()]
+    said = [(await asyncio.to_thread(process.communicate, timeout=60))[0].split() for process in starters]
+    pids = {int(pid) for pid, _ in said}
+    assert sorted(started for _, started in said) == ["False", "True"]
+    assert servers_on(home) == list(pids)
+    found = await find_server(home)
+    assert found is not None
+    assert found.pid == pids.pop()
+
+
+async def test_the_server_itself_holds_the_lock(home: Home) -> None:
+    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    places = Places(home)
+    assert holds(info.pid, places.server_lock)
+    assert not holds(os.getpid(), places.server_lock)
+    os.kill(info.pid, signal.SIGKILL)
+    await until(lambda: not held(places.server_lock), 10)
+    assert await find_server(home) is None
+
+
+async def test_a_killed_server_comes_back_at_its_address_with_its_workflows(home: Home) -> None:
+    first = await ensure_server(home, say=quiet, port=any_free().grpc)
+    client = await Client.connect(first.address)
+    await client.start_workflow("Delivery", id="kept", task_queue=f"nobody-{uuid.uuid4()}")
+    os.kill(first.pid, signal.SIGKILL)
+    await until(lambda: not held(Places(home).server_lock), 10)
+    second = await ensure_server(home, say=quiet)
+    assert second.started
+    assert (second.address, second.ui_url) == (first.address, first.ui_url)
+    assert second.pid != first.pid
+    again = await Client.connect(second.address)
+    assert (await again.get_workflow_handle("kept").describe()).id == "kept"
+
+
+async def test_a_stopped_server_is_gone_and_a_second_stop_finds_nothing(home: Home) -> None:
+    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    assert await stop_server(home)
+    assert servers_on(home) == []
+    assert not signal_holder(info.pid, Places(home).server_lock, signal.SIGKILL)
+    assert not Places(home).server_record.exists()
+    assert not await stop_server(home)
+
+
+async def test_a_server_that_ignores_everything_but_sigkill_is_stopped_by_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.local.server.SERVER_STOP_S", 0.5)
+    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    os.kill(info.pid, signal.SIGSTOP)
+    assert await stop_server(home)
+    assert servers_on(home) == []
+
+
+async def test_a_server_is_ready_for_deliveries_when_it_is_handed_out(home: Home) -> None:
+    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    client = await Client.connect(info.address, namespace=info.namespace)
+    described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=info.namespace))
+    assert described.config.workflow_execution_retention_ttl.ToTimedelta() == RETENTION
+    names = " AND ".join(f"{name} IS NULL" for name in SEARCH_ATTRIBUTES)
+    assert (await client.count_workflows(names)).count == 0
+
+
+async def test_the_server_gets_no_secret_of_its_starter(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    environment = psutil.Process(info.pid).environ()
+    assert "sk-secret" not in environment.values()
+    assert set(environment) <= {"PATH", "HOME", "TMPDIR", "LANG", "TZ"}
+
+
+async def test_another_homes_server_at_our_address_is_not_ours(home: Home, tmp_path: Path) -> None:
+    theirs = await ensure_server(home, say=quiet, port=any_free().grpc)
+    ours = Home(tmp_path / "other")
+    record = read_record(Places(home))
+    assert record is not None
+    assert record.address == theirs.address
+    assert await answers_as(record, home)
+    assert not await answers_as(record, ours)
+
+
+async def test_a_record_without_a_lock_is_no_server(home: Home) -> None:
+    info = await ensure_server(home, say=quiet, port=any_free().grpc)
+    copy = Home(home.root.with_name("copy"))
+    copy.root.mkdir()
+    for name in ("server.json", "host-id"):
+        (copy.root / name).write_bytes((home.root / name).read_bytes())
+    assert await find_server(copy) is None
+    assert not await stop_server(copy)
+    assert psutil.pid_exists(info.pid)
+
+
+async def test_a_lock_whose_holder_does_not_answer_is_unreachable_not_absent(home: Home) -> None:
+    lock = try_lock(Places(home).server_lock)
+    assert lock is not None
+    try:
+        with pytest.raises(TemporalUnreachable) as error:
+            await find_server(home, wait=0.2)
+    finally:
+        os.close(lock)
+    assert "perdure down" in error.value.fix
+
+
+async def test_a_taken_port_is_refused_and_its_owner_named(home: Home) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(BadInput) as error:
+            await ensure_server(home, port=port, say=quiet)
+    assert f"port {port} is taken by" in error.value.what
+    assert f"pid {os.getpid()}" in error.value.what
+    assert not held(Places(home).server_lock)
+
+
+async def test_a_starter_killed_half_way_leaves_a_server_that_the_next_one_adopts(home: Home) -> None:
+    places = Places(home)
+    process = starter()
+    await until(places.server_record.exists, 30)
+    process.kill()
+    await asyncio.to_thread(process.communicate, timeout=10)
+    info = await ensure_server(home, say=quiet)
+    assert servers_on(home) == [info.pid]
+    assert json.loads(places.server_record.read_text())["pid"] == info.pid
+
+
+async def test_homes_started_at_the_same_moment_get_servers_and_ports_of_their_own(home: Home) -> None:
+    homes = [Home(home.root / name) for name in ("a", "b", "c")]
+    servers = await asyncio.gather(*(ensure_server(one, say=quiet) for one in homes))
+    assert len({server.address for server in servers}) == 3
+    assert [await find_server(one) for one in homes] == [replace(server, started=False) for server in servers]

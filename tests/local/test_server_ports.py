@@ -1,0 +1,58 @@
+"""Which ports a server gets, and who has a taken one."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from perdure.local.ports import DEFAULT, Pair, any_free, choose, is_free, owner_of
+from perdure.models.errors import BadInput
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_taken_port_s_owner_is_named(taken: int) -> None:
+    assert not is_free(taken)
+    assert owner_of(taken).endswith(f"(pid {os.getpid()})")
+
+
+def test_a_free_port_has_no_owner() -> None:
+    port = any_free().grpc
+    assert is_free(port)
+    assert owner_of(port) == ""
+
+
+def test_a_home_gets_the_ports_it_had_before(taken: int) -> None:
+    last = any_free()
+    assert choose(None, None, last) == last
+
+
+def test_two_free_ports_are_two() -> None:
+    pair = any_free()
+    assert pair.grpc != pair.ui
+    assert is_free(pair.grpc)
+    assert is_free(pair.ui)
+
+
+def test_half_a_pair_taken_is_a_pair_taken(taken: int) -> None:
+    last = Pair(any_free().grpc, taken)
+    chosen = choose(None, None, last)
+    assert chosen != last
+    assert chosen == DEFAULT or (is_free(chosen.grpc) and is_free(chosen.ui))
+
+
+@pytest.mark.parametrize("flag", ["--port", "--ui-port"])
+def test_a_port_that_was_asked_for_is_never_replaced(taken: int, flag: str) -> None:
+    with pytest.raises(BadInput) as error:
+        choose(taken if flag == "--port" else None, taken if flag == "--ui-port" else None, None)
+    assert error.value.where == flag
+    assert choose(port := any_free().grpc, None, None).grpc == port

@@ -1,0 +1,194 @@
+"""The supervisor with a worker of ours that only lives and dies: real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from perdure.adapters.host.home import Home
+from perdure.local.places import Places
+from perdure.local.ports import any_free
+from perdure.local.processes import held
+from perdure.local.server import ensure_server, stop_server
+from perdure.local.supervisor import SupervisorRecord, read_supervisor
+from tests.lab import until
+
+WORKER = """
+import os, pathlib, signal, sys, time
+home = pathlib.Path(os.environ["PERDURE_HOME"])
+def drain(number, frame):
+    (home / f"drained-{os.getpid()}").touch()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, drain)
+(home / f"ready-{os.getpid()}").write_text(os.environ.get("PYTHONSAFEPATH", "absent"))
+while True:
+    time.sleep(60)
+"""
+
+Supervise = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def supervise(home: Home, tmp_path: Path) -> Supervise:
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+
+    def start(*arguments: str, worker: str = str(script)) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "perdure.local.supervisor", *arguments, "--", sys.executable, worker]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    return start
+
+
+async def ready(home: Home, *not_these: int) -> SupervisorRecord:
+    """The supervisor's record once a worker that is not one of `not_these` runs our script."""
+
+    def look() -> SupervisorRecord | None:
+        record = read_supervisor(home)
+        fresh = record is not None and record.worker_pid not in not_these
+        return record if fresh and record and (home.root / f"ready-{record.worker_pid}").exists() else None
+
+    found = await until(look, 20)
+    assert isinstance(found, SupervisorRecord)
+    return found
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def test_a_killed_worker_is_started_again_at_once(home: Home, supervise: Supervise) -> None:
+    process = supervise()
+    first = await ready(home)
+    os.kill(first.worker_pid, signal.SIGKILL)
+    second = await ready(home, first.worker_pid)
+    assert (second.restarts, second.pid) == (1, process.pid)
+    process.terminate()
+    said, _ = process.communicate(timeout=20)
+    assert f"worker {first.worker_pid} died (signal 9): again at once" in said
+
+
+async def test_sigterm_drains_the_worker_and_ends_both(home: Home, supervise: Supervise) -> None:
+    process = supervise()
+    record = await ready(home)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert (home.root / f"drained-{record.worker_pid}").exists()
+    assert gone(record.worker_pid)
+    assert read_supervisor(home) is None
+    assert not held(Places(home).worker_lock)
+
+
+async def test_a_second_signal_ends_a_worker_that_does_not_drain(
+    home: Home, supervise: Supervise, tmp_path: Path
+) -> None:
+    stubborn = tmp_path / "stubborn.py"
+    stubborn.write_text(WORKER.replace("signal.signal(signal.SIGTERM, drain)", "signal.signal(15, signal.SIG_IGN)"))
+    process = supervise(worker=str(stubborn))
+    record = await ready(home)
+    process.terminate()
+    assert process.stdout is not None
+    while "finishes its turns" not in process.stdout.readline():
+        assert process.poll() is None
+    assert not gone(record.worker_pid)
+    process.terminate()
+    process.communicate(timeout=20)
+    assert gone(record.worker_pid)
+
+
+async def test_a_worker_does_not_outlive_a_killed_supervisor(home: Home, supervise: Supervise) -> None:
+    process = supervise()
+    record = await ready(home)
+    process.kill()
+    process.communicate(timeout=20)
+    await until(lambda: gone(record.worker_pid), 20)
+    assert (home.root / f"drained-{record.worker_pid}").exists(), "SIGTERM, so that it can finish its turn"
+
+
+async def test_a_new_supervisor_waits_for_the_worker_of_a_killed_one(
+    home: Home, supervise: Supervise, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow.py"
+    slow.write_text(WORKER.replace("    sys.exit(0)", "    signal.pause()"))
+    first_process = supervise(worker=str(slow))
+    first = await ready(home)
+    first_process.kill()
+    first_process.wait(20)
+    second_process = supervise()
+    waiting = await until(lambda: read_supervisor(home), 20)
+    assert waiting.worker_pid == first.worker_pid
+    os.kill(first.worker_pid, signal.SIGKILL)
+    second = await ready(home, first.worker_pid)
+    assert second.pid == second_process.pid
+    second_process.terminate()
+    second_process.communicate(timeout=20)
+
+
+async def test_a_home_has_one_supervisor(home: Home, supervise: Supervise) -> None:
+    first = supervise()
+    await ready(home)
+    second = supervise()
+    said, _ = second.communicate(timeout=20)
+    assert second.returncode == 2
+    assert "supervised already" in said
+    first.terminate()
+    first.communicate(timeout=20)
+
+
+async def test_ctrl_c_reaches_the_worker_through_its_supervisor_only(home: Home, supervise: Supervise) -> None:
+    process = supervise()
+    record = await ready(home)
+    assert os.getpgid(record.worker_pid) != os.getpgid(process.pid)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert (home.root / f"drained-{record.worker_pid}").exists()
+
+
+async def test_the_worker_finds_the_packages_beside_its_script_whatever_pythonsafepath_says(
+    home: Home, supervise: Supervise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    process = supervise()
+    record = await ready(home)
+    assert (home.root / f"ready-{record.worker_pid}").read_text() == "absent"
+    process.terminate()
+    process.communicate(timeout=20)
+
+
+async def test_without_a_running_delivery_it_ends_by_itself(home: Home, supervise: Supervise) -> None:
+    await ensure_server(home, say=lambda _: None, port=any_free().grpc)
+    process = supervise("--idle-exit", "1")
+    record = await ready(home)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "no delivery for 1 s" in said
+    assert gone(record.worker_pid)
+
+
+async def test_a_killed_server_is_started_again_and_a_stopped_one_is_not(home: Home, supervise: Supervise) -> None:
+    places = Places(home)
+    info = await ensure_server(home, say=lambda _: None, port=any_free().grpc)
+    process = supervise()
+    await ready(home)
+    os.kill(info.pid, signal.SIGKILL)
+    await until(lambda: not held(places.server_lock), 10)
+    await until(lambda: held(places.server_lock), 20)
+    again = await ensure_server(home, say=lambda _: None)
+    assert again.address == info.address
+    await stop_server(home)
+    process.terminate()
+    said, _ = process.communicate(timeout=20)
+    assert said.count("starting Temporal") == 1
+    assert not held(places.server_lock)

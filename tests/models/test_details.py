@@ -1,0 +1,127 @@
+"""What the Web UI and the clients read of a state."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.models import captions
+from perdure.models.details import cell, details, dollars
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import ALL_PHASES, Phase, Step
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import PullRequest, Reason, ReviewResult, Status, StepRecord, TestsStatus
+from perdure.models.state import DeliveryState
+from perdure.models.summary import next_commands, progress_of, result_of, usage_of
+from perdure.models.work import Prepared, TestVerdict
+
+REQUEST = DeliveryRequest(repository="/r", request="Add sub", base="main", budget_usd=2)
+PREPARED = Prepared(
+    queue="q",
+    base="main",
+    base_sha="b" * 40,
+    head="b" * 40,
+    branch="perdure/d",
+    checkpoint="c",
+    policy="p",
+    phases=ALL_PHASES,
+)
+NASTY = st.text(st.one_of(st.sampled_from("|`*_[]<>!-\\\n\t\x1b\u202e\x00"), st.characters()), max_size=300)
+
+
+@given(NASTY, st.integers(1, 200))
+def test_a_cell_is_one_line_without_markup_or_control_characters(text: str, limit: int) -> None:
+    safe = cell(text, limit)
+    assert all(c.isprintable() for c in safe)
+    assert not re.search(r"[`*_\[\]<>|]", re.sub(r"\\.", "", safe))
+    assert len(re.sub(r"\\(.)", r"\1", safe)) <= limit + 1
+
+
+@given(NASTY, NASTY, NASTY)
+def test_the_table_keeps_its_columns_whatever_a_model_said(summary: str, message: str, branch: str) -> None:
+    prepared = PREPARED.model_copy(update={"branch": branch})
+    state = DeliveryState(
+        prepared=prepared,
+        message=message,
+        waiting=message,
+        steps=[StepRecord(step="run_tests", attempt=2, summary=summary, duration_s=2, turns=3, commit="c" * 40)],
+    )
+    text = details(state, REQUEST)
+    row = text.splitlines()[-1]
+    assert len(re.findall(r"(?<!\\)\|", row.replace("\\\\", ""))) == 5
+    assert "<!--" not in text
+    assert sum(line.startswith("- branch `") for line in text.splitlines()) == 1
+
+
+def test_details_say_where_it_stands_and_what_it_cost() -> None:
+    state = DeliveryState()
+    assert details(state, REQUEST).startswith("### Preparing")
+    state.phase = Phase.BUILD
+    assert details(state, REQUEST).startswith("### Running: build")
+    state.status, state.reason = Status.NOT_DELIVERED, Reason.TESTS_RED
+    state.prepared, state.head = PREPARED, "h" * 40
+    state.spend = Spend(usd=None, at_risk_usd=0.1)
+    state.pull_request = PullRequest(number=3, url="file:///r", title="t")
+    state.steps = [StepRecord(step="implement")] * 60
+    text = details(state, REQUEST)
+    assert text.startswith("### Not delivered: tests red")
+    assert "- branch `perdure/d` at `hhhhhhh`" in text
+    assert "- spent unknown, and at most $0.10 for replies that were cut off" in text
+    assert "[#3](file:///r)" in text
+    assert text.count("| implement |") == 40
+    assert dollars(0.434) == "$0.43"
+
+
+def test_a_pull_request_in_a_directory_is_named_and_not_linked() -> None:
+    pull = PullRequest(number=3, url="/srv/my `repos/calc.git#pull/3", title="t")
+    state = DeliveryState(prepared=PREPARED, pull_request=pull, status=Status.DELIVERED)
+    text = details(state, REQUEST)
+    assert "- pull request #3 in `/srv/my repos/calc.git`: `perdure pulls show 3` there" in text
+    assert next_commands(state, "d")[0] == "perdure pulls show 3 --repo '/srv/my `repos/calc.git'"
+    away = pull.model_copy(update={"url": "https://github.com/me/calc/pull/3"})
+    assert next_commands(state.model_copy(update={"pull_request": away}), "d")[0] == "perdure diff d"
+
+
+def test_the_timeline_says_what_an_activity_is_about() -> None:
+    state = DeliveryState(prepared=PREPARED, head="h" * 40)
+    assert captions.of_step(Step.PREPARE, 1, DeliveryState()) == "workspace, setup, tests on the base"
+    assert captions.of_step(Step.RUN_TESTS, 2, state) == "round 2 · on a clean checkout of hhhhhhh"
+    assert captions.of_step(Step.COMMIT, 1, state, "Read\nsigns") == "Read signs"
+    assert captions.of_step(Step.OPEN_PULL_REQUEST, 1, state) == "perdure/d → main"
+    assert captions.of_turn(1, 1, "", "claude") == "turn 1 · claude"
+    assert captions.of_turn(2, 3, "turn 2 · pytest -q · twice", "claude") == "round 2 · turn 3, after pytest -q · twice"
+    assert len(captions.of_turn(1, 2, "turn 1 · " + "x" * 200, "claude")) == 100
+
+
+def test_a_result_says_what_exists_and_a_progress_what_is_going_on() -> None:
+    early = DeliveryState(status=Status.CANCELLED)
+    result = result_of(early, REQUEST, "d", "run")
+    assert (result.branch, result.base, result.base_sha, result.next) == (None, "main", None, ("perdure retry d",))
+    assert progress_of(DeliveryState(), REQUEST, "d", "run").budget_usd == 2
+    state = DeliveryState(
+        prepared=PREPARED,
+        head="h",
+        checkpoint="c",
+        status=Status.DELIVERED,
+        tests=TestVerdict(status=TestsStatus.GREEN, tree="t", passed=4, failed=0, report="f00"),
+        review="ba5",
+        review_result=ReviewResult(blockers=0),
+    )
+    result = result_of(state, REQUEST, "d", "run")
+    assert (result.branch, result.head_sha) == ("perdure/d", "h")
+    assert (result.tests.tree_sha, result.tests.report) == ("t", "artifact:sha256:f00")
+    assert result.review.report == "artifact:sha256:ba5"
+    assert result.next == ("perdure diff d", "perdure show d")
+    progress = progress_of(state, REQUEST, "d", "run")
+    assert (progress.queue, progress.budget_usd, progress.status) == ("q", 5.0, "delivered")
+    assert next_commands(DeliveryState(prepared=PREPARED), "d")[-1] == "perdure retry d"
+
+
+def test_a_rewind_hides_no_money_and_an_unknown_price_is_not_zero() -> None:
+    state = DeliveryState(usage=Usage(cost_usd=0.1), spend=Spend(usd=0.5, at_risk_usd=0.2))
+    assert usage_of(state).cost_usd == 0.5
+    assert usage_of(state).at_risk_usd == 0.2
+    state.spend = Spend(usd=None, known_usd=0.4)
+    assert usage_of(state).cost_usd is None

@@ -1,0 +1,88 @@
+"""What lives in history comes back as it was, leaves its defaults out, and adds up."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.models import policy
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import ALL_PHASES, Phase, why_not
+from perdure.models.request import ResumePoint
+from perdure.models.state import DeliveryState, parse_resume
+from perdure.models.turn import Ending, Outcome, TurnResult
+
+ROOT = Path(__file__).parents[2]
+TOKENS = st.integers(0, 10**9)
+USAGES = st.builds(
+    Usage,
+    input_tokens=TOKENS,
+    cache_read_tokens=TOKENS,
+    cache_write_tokens=TOKENS,
+    output_tokens=TOKENS,
+    cost_usd=st.one_of(st.none(), st.integers(0, 10**6).map(lambda cents: cents / 100)),
+)
+RESULTS = st.builds(
+    TurnResult,
+    checkpoint=st.text(max_size=5),
+    summary=st.text(max_size=5),
+    usage=USAGES,
+    spend=st.builds(Spend, usd=st.one_of(st.none(), st.just(0.0), st.just(0.25)), at_risk_usd=st.just(0.5)),
+    outcome=st.one_of(st.none(), st.builds(Outcome, ending=st.sampled_from(Ending), summary=st.text(max_size=5))),
+    adopted=st.booleans(),
+)
+
+
+@given(USAGES, USAGES, USAGES)
+def test_usage_adds_up_in_any_order_and_an_unknown_price_stays_unknown(a: Usage, b: Usage, c: Usage) -> None:
+    assert a + b == b + a
+    assert (a + b) + c == a + (b + c)
+    assert a + Usage() == a
+    total = a + b + c
+    assert total.prompt_tokens == a.prompt_tokens + b.prompt_tokens + c.prompt_tokens
+    assert (total.cost_usd is None) == (None in (a.cost_usd, b.cost_usd, c.cost_usd))
+
+
+@given(RESULTS)
+def test_what_is_recorded_comes_back_and_leaves_its_defaults_out(result: TurnResult) -> None:
+    written = result.model_dump_json()
+    assert TurnResult.model_validate_json(written) == result
+    assert TurnResult.model_validate({**json.loads(written), "of a newer version": 1}) == result
+    assert ("adopted" in json.loads(written)) == result.adopted
+    assert {"checkpoint", "summary"} <= json.loads(written).keys()
+
+
+def test_a_state_begins_again_with_its_work_and_without_its_verdict() -> None:
+    state = DeliveryState(
+        checkpoint="c", status="not_delivered", reason="limits", message="m", test_fixes=3, built=True
+    )
+    left = ResumePoint(run_id="r", state=state.again().model_dump(mode="json", exclude_defaults=True))
+    assert parse_resume(left) == DeliveryState(checkpoint="c", built=True)
+
+
+def test_phases_that_cannot_stand_alone_are_told_why() -> None:
+    assert why_not(ALL_PHASES, None) is None
+    assert why_not((Phase.PLAN,), None) is None
+    assert why_not((), None) == "no phase is selected"
+    assert why_not((Phase.REVIEW,), "branch") is None
+    for phase in (Phase.TEST, Phase.REVIEW, Phase.SHIP):
+        assert str(why_not((Phase.PLAN, phase), None)).startswith(f"{phase} needs something to work on")
+
+
+def test_every_limit_is_used() -> None:
+    names = {name for name in vars(policy) if name.isupper()}
+    sources = [file for top in ("perdure", "workflows", "activities") for file in (ROOT / top).rglob("*.py")]
+    sources = [ROOT / "worker.py", *(file for file in sources if file.name != "policy.py")]
+    words = set(re.findall(r"\w+", " ".join(file.read_text() for file in sources)))
+    assert len(names) > 50
+    assert not names - words, "a limit that nothing keeps"
+    assert not set(vars(policy.DEFAULTS)) - words
+
+
+def test_the_two_programs_people_copy_stay_short() -> None:
+    for name, most in (("worker.py", 80), ("starter.py", 60)):
+        assert len((ROOT / name).read_text().splitlines()) <= most, name

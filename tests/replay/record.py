@@ -1,0 +1,66 @@
+"""Record the histories that every later version must replay: `python -m tests.replay.record VERSION`.
+
+One for each shape a released version can have in the world. Machine names are taken out; nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.lab import FIXES, HAPPY, Lab, finished, make_target
+
+HISTORIES = Path(__file__).parent / "histories"
+
+
+async def main(version: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="perdure-record-") as scratch:
+        root = Path(scratch)
+        origin = make_target(root / "calc.git")
+        config = (root / "calc.git-work" / "perdure.toml").read_text() + "[limits]\ntest_fixes = 0\n"
+        async with Lab.open(root / "fixes", FIXES, ports=23000) as lab:
+            lab.worker()
+            for name, more in (
+                ("delivered-with-fixes", {}),
+                ("tests-red", {"config": config}),
+                ("draft", {"phases": ["build", "ship"]}),
+                ("planned", {"phases": ["plan"]}),
+            ):
+                await finished(await lab.submit(origin, id=name, **more), lab)
+                await keep(lab, name, version)
+        async with Lab.open(root / "killed", HAPPY, ports=23000, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
+            lab.supervised()
+            submitted = await lab.submit(origin, id="killed-and-retried")
+            await finished(submitted, lab)
+            await keep(lab, "killed-and-retried", version, "three-deaths")
+            await submitted.delivery.retry()
+            await finished(submitted, lab)
+            await keep(lab, "killed-and-retried", version)
+
+
+async def keep(lab: Lab, id: str, version: str, name: str = "") -> None:
+    history = json.loads((await lab.handle(id).fetch_history()).to_json())
+    _anonymous(history)
+    path = HISTORIES / f"{version}-{name or id}.json"
+    path.write_text(json.dumps(history, indent=1, sort_keys=True) + "\n")
+    print(path.name, len(history["events"]), "events")
+
+
+def _anonymous(value: Any) -> None:
+    if isinstance(value, dict):
+        value.pop("stackTrace", None)
+        for key, inner in value.items():
+            if key == "identity":
+                value[key] = "worker"
+            _anonymous(inner)
+    if isinstance(value, list):
+        for inner in value:
+            _anonymous(inner)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

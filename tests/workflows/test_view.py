@@ -1,0 +1,47 @@
+"""What lists and descriptions say of deliveries that no worker can speak for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from perdure.client import Listed, Perdure
+from perdure.models.policy import TASK_QUEUE
+
+RUNNING = TypedSearchAttributes([SearchAttributePair(SearchAttributeKey.for_keyword("PerdureStatus"), "running")])
+REQUEST = {"repository": "/r", "request": "Add sub"}
+
+
+async def seen(perdure: Perdure, ids: str, when: Callable[[list[Listed]], bool]) -> list[Listed]:
+    """The list once it is as expected: the server's list follows with a delay."""
+    async with asyncio.timeout(20):
+        while not when(found := await perdure.list(limit=2, query=f"WorkflowId STARTS_WITH '{ids}'")):
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def start(client: Client, id: str) -> None:
+    await client.start_workflow("Delivery", REQUEST, id=id, task_queue=TASK_QUEUE, search_attributes=RUNNING)
+
+
+async def test_a_delivery_that_was_terminated_is_not_listed_as_running(
+    client: Client, perdure: Perdure, fresh: str
+) -> None:
+    await start(client, fresh)
+    await seen(perdure, fresh, lambda found: [one.status for one in found] == ["running"])
+    await client.get_workflow_handle(fresh).terminate()
+    (ended,) = await seen(perdure, fresh, lambda found: bool(found and found[0].closed))
+    assert ended.status == "terminated"
+
+
+async def test_a_delivery_with_several_runs_takes_one_place_in_the_list(
+    client: Client, perdure: Perdure, fresh: str
+) -> None:
+    for id in (f"{fresh}-other", *3 * [f"{fresh}-again"]):
+        await start(client, id)
+        await client.get_workflow_handle(id).terminate()
+    found = await seen(perdure, fresh, lambda found: len(found) == 2)
+    assert {one.delivery_id for one in found} == {f"{fresh}-again", f"{fresh}-other"}

@@ -1,0 +1,65 @@
+"""A Perdure worker: which workflows and activities run here, on which queues."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+from temporalio.worker import Worker
+
+from activities import anywhere, here
+from perdure.adapters.host.attempt import AttemptInterceptor
+from perdure.adapters.host.home import Home
+from perdure.adapters.host.host import Host
+from perdure.local.connect import connect
+from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
+from workflows import WORKFLOWS
+
+
+async def main() -> None:
+    """Work until SIGTERM or SIGINT, then drain: turns that run end, nothing new begins."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+    home = Home.find()
+    host = Host.open(home, os.environ)  # takes keys and tokens out of the environment: no child sees them
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
+    client = await connect(home, start=False, say=logging.info)
+    os.environ.pop("TEMPORAL_API_KEY", None)
+    await host.check_search_attributes(client)
+
+    interceptors = [AttemptInterceptor(host)]
+    decisions = Worker(
+        client,
+        task_queue=TASK_QUEUE,
+        workflows=WORKFLOWS,
+        activities=anywhere(host),
+        interceptors=interceptors,
+        max_concurrent_activities=host.config.slots,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        graceful_shutdown_timeout=DRAIN,
+    )
+    work = Worker(
+        client,
+        task_queue=home.queue(),
+        activities=here(host),
+        interceptors=interceptors,
+        max_concurrent_activities=host.config.slots,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        graceful_shutdown_timeout=DRAIN,
+    )
+    undertaker = asyncio.create_task(host.inflight.report_the_dead(client))
+    async with decisions, work:
+        logging.info("working on %s and %s as %s", TASK_QUEUE, home.queue(), host.inflight.worker)
+        await stop.wait()
+    undertaker.cancel()
+    await host.close()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    asyncio.run(main())

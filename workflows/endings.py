@@ -1,0 +1,66 @@
+"""How a delivery can end otherwise than delivered, and which activity failure means which."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
+
+from perdure.models.result import Reason, Status
+from perdure.models.turn import Ending
+
+REASONS = {
+    "SetupFailed": Reason.SETUP_FAILED,
+    "SandboxUnavailable": Reason.SETUP_FAILED,
+    "ModelRefusesUs": Reason.REFUSED,
+    "ForgeRefused": Reason.FORGE_REFUSED,
+    "Diverged": Reason.WORKSPACE_LOST,
+    "WorkspaceLost": Reason.WORKSPACE_LOST,
+    "TurnKillsWorker": Reason.LIMITS,
+    "ResultTooLarge": Reason.LIMITS,
+}
+"""By the type of an activity's failure; a type that is not listed is our own mistake and fails as LIMITS."""
+
+ENDINGS = {
+    Ending.REFUSED: (Reason.REFUSED, "the model refused"),
+    Ending.LOOPING: (Reason.LIMITS, "the agent repeated itself"),
+    Ending.INVALID: (Reason.REFUSED, "the model's answer did not validate, twice"),
+    Ending.CONTEXT: (Reason.LIMITS, "the conversation outgrew the model's context window"),
+}
+
+BAD_REQUESTS = ("InvalidRequest", "BadInput")
+
+
+class Stopped(Exception):
+    """The process ends here, on purpose, with this status and reason."""
+
+    def __init__(self, status: Status, reason: Reason | None, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+def not_delivered(reason: Reason, message: str) -> Stopped:
+    return Stopped(Status.NOT_DELIVERED, reason, message)
+
+
+def interpret(error: ActivityError) -> BaseException:
+    """What an activity's final failure means for the delivery.
+
+    A dead turn that is reported after a cancel request ends as an ordinary failure with retry state CANCEL_REQUESTED
+    (holes.md H25): it is a cancellation all the same.
+    """
+    cause = error.cause
+    if isinstance(cause, CancelledError) or error.retry_state == RetryState.CANCEL_REQUESTED:
+        return asyncio.CancelledError()
+    if isinstance(cause, ApplicationError):
+        if cause.type in BAD_REQUESTS:
+            return invalid(cause.message)
+        return not_delivered(REASONS.get(cause.type or "", Reason.LIMITS), cause.message)
+    if isinstance(cause, TimeoutError):
+        return not_delivered(Reason.LIMITS, f"{error.activity_type} did not end within the delivery's time limit")
+    return not_delivered(Reason.LIMITS, str(cause or error))
+
+
+def invalid(message: str) -> ApplicationError:
+    """A bad submission fails the workflow at once and says which field."""
+    return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)

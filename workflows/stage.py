@@ -1,0 +1,241 @@
+"""How one step is carried out: scheduled, timed, recorded and shown. Nothing here decides what comes next."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import ActivityError
+from temporalio.workflow import ActivityCancellationType, ActivityHandle
+
+from perdure.models import captions
+from perdure.models.details import details
+from perdure.models.phases import Phase, Step
+from perdure.models.policy import (
+    CLOSE_TIMEOUT,
+    HEARTBEAT_TIMEOUT,
+    PREPARE_TIME,
+    RETRY_PAUSE,
+    TASK_QUEUE,
+)
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import Reason, StepRecord
+from perdure.models.state import DeliveryState
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.work import Closed, CloseInput
+from workflows.endings import ENDINGS, Stopped, interpret, not_delivered
+
+T = TypeVar("T")
+
+ATTRIBUTES = {
+    name: SearchAttributeKey.for_keyword(name)
+    for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdureBranch", "PerdurePullRequest")
+}
+COST = SearchAttributeKey.for_float("PerdureCostUsd")
+
+ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)
+"""Deaths are not failures: attempts are bounded by time and by the journal's count, never by number (holes.md H6)."""
+
+
+def heed_cancellation() -> None:
+    """Stop here if somebody asked for it.
+
+    An activity that ends by itself before it hears of the request ends well, and the SDK counts the cancellation as
+    dealt with: without this look, a cancel that meets a short turn would be forgotten.
+    """
+    if workflow.cancellation_reason() is not None:
+        raise asyncio.CancelledError
+
+
+class Stage:
+    """Carries out steps for one delivery and keeps its state up to date."""
+
+    def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState) -> None:
+        self.delivery, self.request, self.state = delivery, request, state
+        state.started = state.started or workflow.now()
+        self._started = state.started
+
+    async def once(self, step: Step, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
+        """Carry out a step that is one activity. Its result's `summary`, when it has one, becomes the record's."""
+        heed_cancellation()
+        self._begin(step, attempt)
+        try:
+            done: T = await workflow.execute_activity(
+                step,
+                work,
+                result_type=result,
+                task_queue=queue or self.queue,
+                schedule_to_close_timeout=self._time_left(),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=ENDLESS,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=captions.of_step(step, attempt, self.state, getattr(work, "subject", "")),
+            )
+        except ActivityError as error:
+            raise self._broken_off(error) from error
+        self._end("done", summary=getattr(done, "summary", ""))
+        return done
+
+    async def turns(self, step: Step, attempt: int, materials: dict[str, str]) -> Outcome:
+        """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off."""
+        prepared = self.state.prepared
+        assert prepared is not None
+        taken = self.state.at[2] if self.state.at and self.state.at[:2] == (step, attempt) else 0
+        self._begin(step, attempt)
+        last = ""
+        for turn in range(taken + 1, taken + 1 + prepared.turns_per_step):
+            heed_cancellation()
+            self._afford()
+            work = TurnInput(
+                delivery=self.delivery,
+                step=step,
+                attempt=attempt,
+                turn=turn,
+                checkpoint=self.state.checkpoint,
+                policy=prepared.policy,
+                materials=materials if turn == 1 else {},
+            )
+            result = await self._turn(step, work, captions.of_turn(attempt, turn, last, prepared.models.get(step, "")))
+            last = result.summary
+            self._book(step, attempt, turn, result)
+            if result.outcome is not None:
+                return self._conclude(result.outcome)
+        self._end("failed")
+        raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
+
+    async def _turn(self, step: Step, work: TurnInput, summary: str) -> TurnResult:
+        try:
+            result: TurnResult = await workflow.execute_activity(
+                step,
+                work,
+                result_type=TurnResult,
+                task_queue=self.queue,
+                schedule_to_close_timeout=self._time_left(),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=ENDLESS,
+                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                summary=summary,
+            )
+        except ActivityError as error:
+            raise self._broken_off(error) from error
+        return result
+
+    def _broken_off(self, error: ActivityError) -> BaseException:
+        """The newest step ended without a result: what that means for the delivery."""
+        meaning = interpret(error)
+        cancelled = isinstance(meaning, asyncio.CancelledError)
+        words = str(meaning).partition("\n")[0][:100] if isinstance(meaning, Stopped) else ""
+        self._end("cancelled" if cancelled else "failed", summary=words)
+        return meaning
+
+    def _book(self, step: Step, attempt: int, turn: int, result: TurnResult) -> None:
+        state, record = self.state, self.state.steps[-1]
+        state.checkpoint = result.checkpoint
+        state.at = (step, attempt, turn)
+        state.usage += result.usage
+        state.spend = result.spend
+        cost = result.usage.cost_usd
+        known = record.cost_usd is not None and cost is not None
+        self._record(turns=record.turns + 1, cost_usd=round((record.cost_usd or 0) + (cost or 0), 6) if known else None)
+
+    def _conclude(self, outcome: Outcome) -> Outcome:
+        self.state.at = None
+        if outcome.ending is Ending.DONE:
+            self._end("done", summary=outcome.summary)
+            return outcome
+        self._end("failed", summary=outcome.summary)
+        reason, words = ENDINGS[outcome.ending]
+        raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
+
+    async def close(self, *, keep: bool) -> Closed:
+        """Give back worktree and ports, and write the receipt; a failure to tidy up never fails a delivery.
+
+        A cancellation that comes now finds everything done: it must not cost the receipt.
+        """
+        closing: ActivityHandle[Closed] = workflow.start_activity(
+            "close",
+            CloseInput(delivery=self.delivery, keep=keep),
+            result_type=Closed,
+            task_queue=self.queue,
+            schedule_to_close_timeout=CLOSE_TIMEOUT,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=ENDLESS,
+            summary="tidy up, write the receipt",
+        )
+        try:
+            with suppress(asyncio.CancelledError):
+                await workflow.wait([closing])
+            return await closing
+        except ActivityError as error:
+            return Closed(
+                message=f"could not tidy up: {error.cause}", receipt=self.state.receipt, spend=self.state.spend
+            )
+
+    @property
+    def queue(self) -> str:
+        return self.state.prepared.queue if self.state.prepared else TASK_QUEUE
+
+    def enter(self, phase: Phase | None) -> None:
+        """A phase begins: seen in the list, the filters and the details of the Web UI."""
+        self.state.phase = phase
+        self.show()
+
+    def show(self) -> None:
+        """Bring details and search attributes up to date; once a phase, because each upsert is an event."""
+        state = self.state
+        workflow.set_current_details(details(state, self.request))
+        if state.prepared is None or not state.prepared.attributes:
+            return
+        values = {
+            "PerdureRepository": self.request.repository,
+            "PerdurePhase": state.phase or "",
+            "PerdureStatus": state.status or "running",
+            "PerdureBranch": state.prepared.branch,
+            "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
+        }
+        updates = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
+        cost = [COST.value_set(round(state.spend.usd, 4))] if state.spend.usd is not None else []
+        workflow.upsert_search_attributes([*updates, *cost])
+
+    def fail(self, summary: str = "") -> None:
+        """The newest step ran to its end and its verdict is no: red tests, blockers."""
+        self._record(status="failed", **({"summary": summary} if summary else {}))
+
+    def committed(self, commit: str, summary: str) -> None:
+        self._record(commit=commit, summary=summary)
+
+    def _begin(self, step: Step, attempt: int) -> None:
+        started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
+        self._since = workflow.now()
+        workflow.set_current_details(details(self.state, self.request))
+
+    def _end(self, status: str, *, summary: str = "") -> None:
+        seconds = round((workflow.now() - self._since).total_seconds(), 1)
+        self._record(status=status, duration_s=seconds, summary=summary)
+
+    def _record(self, **changes: Any) -> None:
+        self.state.steps[-1] = self.state.steps[-1].model_copy(update=changes)
+
+    def _time_left(self) -> timedelta:
+        prepared = self.state.prepared
+        limit = timedelta(seconds=prepared.time_s) if prepared else PREPARE_TIME
+        left = limit - (workflow.now() - self._started)
+        if left <= timedelta(0):
+            self._end("failed")
+            raise not_delivered(Reason.LIMITS, f"the time limit of {limit} is over")
+        return left
+
+    def _afford(self) -> None:
+        """Before every turn: what was paid, over all runs, against the budget. One unknown price hides no other."""
+        prepared, spend = self.state.prepared, self.state.spend
+        assert prepared is not None
+        known = spend.known_usd if spend.usd is None else spend.usd
+        paid = max(known, self.state.usage.cost_usd or 0.0) + spend.at_risk_usd
+        if paid >= prepared.budget_usd:
+            self._end("failed")
+            raise not_delivered(Reason.BUDGET, f"${paid:.2f} of ${prepared.budget_usd:.2f} are spent")
