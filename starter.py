@@ -6,6 +6,7 @@ python starter.py https://github.com/me/durations "Make parse_duration accept '1
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from temporalio.client import Client
@@ -23,11 +24,12 @@ async def main(repository: str, request: str) -> int:
     submitted = await Perdure(client).submit({"repository": repository, "request": request})
     print(f"{submitted.delivery.id} {'goes on' if submitted.attached else 'started'}")
     result = await submitted.delivery.result()
-    print(result.model_dump_json(indent=2))
+    print(result.model_dump_json(indent=2), flush=True)
     return 0 if result.status in ("delivered", "draft", "completed") else 1
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    sys.exit(asyncio.run(main(*sys.argv[1:])))
+    code = asyncio.run(main(*sys.argv[1:]))
+    os._exit(code)  # the Temporal SDK was seen to crash in an ordinary exit (sdk-python issue 300)

@@ -63,3 +63,5 @@ async def main() -> None:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     asyncio.run(main())
+    logging.shutdown()
+    os._exit(0)  # the Temporal SDK was seen to crash in an ordinary exit (sdk-python issue 300)

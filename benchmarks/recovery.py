@@ -103,4 +103,6 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    code = asyncio.run(main())
+    sys.stdout.flush()
+    os._exit(code)  # the Temporal SDK was seen to crash in an ordinary exit

@@ -82,10 +82,11 @@ async def test_with_another_temporal_configured_deliver_starts_nothing(
 async def test_ctrl_c_in_the_foreground_ends_worker_and_server(home: Home, tmp_path: Path) -> None:
     script = tmp_path / "up.py"
     script.write_text(
-        "import asyncio\n"
+        "import asyncio, os\n"
         "from perdure.adapters.host.home import Home\n"
         "from perdure.local.up import up\n"
         f"asyncio.run(up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
+        "os._exit(0)\n"  # like the command line: the Temporal SDK may crash in an ordinary exit
     )
     process = await asyncio.create_subprocess_exec(sys.executable, str(script), stdout=asyncio.subprocess.PIPE)
     await until(lambda: (now := read_supervisor(home)) is not None and now.worker_pid, 30)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -64,3 +65,4 @@ def _anonymous(value: Any) -> None:
 
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1]))
+    os._exit(0)  # the Temporal SDK was seen to crash in an ordinary exit
