@@ -10,7 +10,7 @@ from temporalio import activity
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.body import body, title
-from perdure.adapters.forges.select import forge_for
+from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
@@ -39,7 +39,7 @@ class PullRequests:
             await in_thread(_push, workspace.vault, contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
-            return await to_the_end(_open, workspace.vault, contract, work)
+            return await to_the_end(_open, self._host.forges, workspace.vault, contract, work)
 
 
 def _push(vault: Vault, contract: Contract, work: ShipInput) -> None:
@@ -65,8 +65,8 @@ def _ours(vault: Vault, contract: Contract, work: ShipInput, tip: str) -> bool:
     return f"Perdure-Delivery: {work.delivery}" in vault.git.text("log", "-1", "--format=%B", "--end-of-options", tip)
 
 
-def _open(vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
-    forge = forge_for(contract.repository)
+def _open(forges: Forges, vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
+    forge = forges.forge(contract.repository)
     if forge is None:
         message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
         return Shipped(message=message, summary=f"pushed {work.branch}")
@@ -80,7 +80,7 @@ def _open(vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
         base=work.base,
         draft=work.draft,
     )
-    opened = forge.create(proposal)
+    opened = forge.create(proposal).pull_request
     crash_point(CrashPoint.AFTER_PULL_REQUEST)
     return Shipped(pull_request=opened, summary=f"pull request #{opened.number}" + (" (draft)" if opened.draft else ""))
 

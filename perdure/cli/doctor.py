@@ -148,7 +148,9 @@ def check_worker() -> list[Finding]:
 
 
 def check_repository() -> list[Finding]:
-    from perdure.adapters.forges.select import forge_for
+    import os
+
+    from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import resolve
     from perdure.models.errors import BadInput
@@ -157,7 +159,7 @@ def check_repository() -> list[Finding]:
         target = resolve(".", Path.cwd())
     except BadInput as error:
         return [Finding("repository", NOTE, f"here: {error.what}", error.fix)]
-    if forge_for(target.url) is None:
+    if Forges.from_environment(dict(os.environ)).forge(target.url) is None:
         text = f"{redact(target.url)}: its forge is not spoken yet, the branch is pushed without a pull request"
         return [Finding("repository", NOTE, text)]
     return [Finding("repository", OK, f"{redact(target.url)}, pull requests are kept in it")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,13 +70,13 @@ def show(
 
 def _forge(repo: str) -> LocalForge:
     from perdure.adapters.forges.local import LocalForge
-    from perdure.adapters.forges.select import forge_for
+    from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import resolve
     from perdure.models.errors import BadInput
 
     target = resolve(repo, Path.cwd())
-    forge = forge_for(target.url)
+    forge = Forges.from_environment(dict(os.environ)).forge(target.url)
     if not isinstance(forge, LocalForge):
         raise BadInput(
             "the pull requests of this repository are not kept in a directory",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.models.base import Recorded
 from perdure.models.config import RepositoryConfig
+from perdure.models.issue import Issue
 
 
 class Note(Recorded):
@@ -16,7 +17,8 @@ class Note(Recorded):
 class Contract(Recorded):
     """The terms a delivery runs under; made by `prepare`, never changed afterwards.
 
-    request    what is wanted, in the submitter's words
+    request    what is wanted, in the submitter's words; empty when the issue says it all
+    issue      the issue it came from, as it was when the delivery began
     config     the effective configuration: flags, request, environment, repository, user and defaults merged
     head       the commit the delivery builds on: base_sha, or the tip of an existing branch
     source     the submitter's checkout, for `[setup] copy`
@@ -39,3 +41,4 @@ class Contract(Recorded):
     grade: str = "full"
     allow_test_changes: bool = False
     prompts: dict[str, str] = {}
+    issue: Issue | None = None

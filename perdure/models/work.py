@@ -32,6 +32,10 @@ class Prepared(Recorded):
     attributes  whether the server knows Perdure's search attributes
     fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
     at          (step, attempt, turn) that made `fallback`; None when prepare did
+    hosted      the origin has a forge with accounts and issues: access is checked before money is spent
+    publisher   the queue whose worker alone holds the forge's token; empty: this host's own
+    issue       the number of the issue it came from, 0 without one
+    title       that issue's title
     """
 
     queue: str
@@ -58,6 +62,10 @@ class Prepared(Recorded):
     models: dict[str, str] = {}
     fallback: str = ""
     at: tuple[str, int, int] | None = None
+    hosted: bool = False
+    publisher: str = ""
+    issue: int = 0
+    title: str = ""
 
 
 class CommitInput(Recorded):
@@ -138,6 +146,44 @@ class Shipped(Recorded):
     pull_request: PullRequest | None = None
     message: str = ""
     summary: str = ""
+
+
+class CheckInput(Recorded):
+    """Whether this delivery could be published, asked before any money is spent. Policy: artifact of the Contract."""
+
+    delivery: str
+    policy: str
+
+
+class Checked(Recorded):
+    """`notes`: what a person should know, one sentence each."""
+
+    notes: tuple[str, ...] = ()
+
+
+class CommentInput(Recorded):
+    """What the one comment on the delivery's issue says from now on.
+
+    status        running, or how the delivery ended; reason and message as in the result
+    pull_request  once there is one
+    """
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    status: str = "running"
+    reason: str = ""
+    message: str = ""
+    pull_request: PullRequest | None = None
+    tests: TestVerdict | None = None
+    review_result: ReviewResult = ReviewResult()
+
+
+class Commented(Recorded):
+    """`url` of the comment; empty when the forge would not take it, `message` says why."""
+
+    url: str = ""
+    message: str = ""
 
 
 class CloseInput(Recorded):

@@ -1,16 +1,20 @@
-"""The one interface behind which pull requests are opened."""
+"""The interfaces behind which pull requests are opened and issues are read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
+from perdure.models.issue import Issue
 from perdure.models.result import PullRequest
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A pull request to be: `head` and `base` are branch names on the forge, `head_sha` what `head` points at."""
+    """A pull request to be: `head` and `base` are branch names on the forge, `head_sha` what `head` points at.
+
+    `body` ends with a hidden marker that names the delivery: what carries it is ours to edit.
+    """
 
     delivery: str
     title: str
@@ -19,6 +23,25 @@ class Proposal:
     head_sha: str
     base: str
     draft: bool = False
+    labels: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The one pull request of a head branch. `notes`: what a person should know, one sentence each (labels or
+    reviewers that were not taken, a repository that was renamed, a pull request that somebody has closed)."""
+
+    pull_request: PullRequest
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a look before any money is spent found: the repository as the forge calls it now, and words for a person."""
+
+    repository: str
+    notes: tuple[str, ...] = field(default=())
 
 
 class Forge(Protocol):
@@ -28,6 +51,23 @@ class Forge(Protocol):
         """The open pull request of a head branch, the oldest when there are several."""
         ...
 
-    def create(self, proposal: Proposal) -> PullRequest:
+    def create(self, proposal: Proposal) -> Opened:
         """Open one; finding one for the same head first means returning (and updating) that one instead."""
+        ...
+
+
+@runtime_checkable
+class HostedForge(Forge, Protocol):
+    """A forge with issues and accounts. The same rules, the same errors."""
+
+    def check(self, base: str) -> Access:
+        """Whether a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing."""
+        ...
+
+    def issue(self, number: int) -> Issue:
+        """An open issue with its comments. InvalidRequest for one that is closed, locked or a pull request."""
+        ...
+
+    def comment(self, issue: int, delivery: str, text: str) -> str:
+        """Make the delivery's one comment on an issue say `text`, found by its hidden marker; return its address."""
         ...

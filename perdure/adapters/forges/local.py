@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from perdure.adapters.forges.base import Proposal
+from perdure.adapters.forges.base import Opened, Proposal
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import Entry, ObjectStore
@@ -62,7 +62,7 @@ class LocalForge:
         found = self._open_of(self._repository(), head)
         return self._published(found) if found else None
 
-    def create(self, proposal: Proposal) -> PullRequest:
+    def create(self, proposal: Proposal) -> Opened:
         """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
         repository = self._repository()
         if not repository.has(proposal.head_sha) or repository.read_ref(f"refs/heads/{proposal.head}") is None:
@@ -81,7 +81,7 @@ class LocalForge:
                 delivery=proposal.delivery,
             )
             self._write(repository, pull, proposal, held)
-        return self._published(pull)
+        return Opened(self._published(pull))
 
     def list(self) -> list[tuple[PullRequest, str]]:
         """All pull requests by number, with their states."""

@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from perdure.adapters.agents import conversation
 from perdure.adapters.agents.model import Model
+from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.desk import Desk
@@ -41,16 +42,18 @@ log = logging.getLogger(__name__)
 class Host:
     """This worker's home, configuration, model, leases and journals."""
 
-    def __init__(self, home: Home, config: HostConfig, model: Model | None) -> None:
+    def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
         self.home, self.config, self.model = home, config, model
+        self.forges = forges or Forges()
         self.inflight = InFlight(home)
         self.leases = Leases(home)
         self.attributes = False
 
     @classmethod
     def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
-        """Takes the model's key out of the environment: from here on no child process can inherit it."""
-        return cls(home, load_host_config(environ), Model.from_environment(environ))
+        """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
+        config = load_host_config(environ)
+        return cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
 
     async def close(self) -> None:
         """An orderly end of the worker."""
@@ -75,7 +78,7 @@ class Host:
 
     def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Tool results without this worker's own secrets, whatever printed them."""
-        secrets = self.model.secrets if self.model else ()
+        secrets = (*(self.model.secrets if self.model else ()), *self.forges.secrets)
         cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, secrets))
         return cleaned
 

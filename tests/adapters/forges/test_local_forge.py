@@ -12,7 +12,7 @@ import pytest
 
 from perdure.adapters.forges.base import Forge, Proposal
 from perdure.adapters.forges.local import LocalForge
-from perdure.adapters.forges.select import forge_for
+from perdure.adapters.forges.select import Forges
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 PERSON = {
@@ -56,7 +56,7 @@ def proposal(head: str, sha: str, title: str = "feat: x", *, draft: bool = False
 def test_a_pull_request_is_a_head_and_a_record_in_the_repository(bare: Path, form: str) -> None:
     forge = LocalForge(form.format(bare))
     sha = grow(bare, "perdure/d-1")
-    pull = forge.create(proposal("perdure/d-1", sha))
+    pull = forge.create(proposal("perdure/d-1", sha)).pull_request
     assert (pull.number, pull.title, pull.draft) == (1, "feat: x", False)
     assert pull.url == f"{bare}#pull/1"
     assert git(bare, "rev-parse", "refs/pull/1/head") == sha
@@ -90,9 +90,9 @@ def test_show_gives_the_exact_command_that_takes_it(bare: Path, tmp_path: Path) 
 
 def test_creating_again_finds_the_open_one_and_brings_it_up_to_date(bare: Path) -> None:
     forge = LocalForge(str(bare))
-    first = forge.create(proposal("topic", grow(bare, "topic"), draft=True))
+    first = forge.create(proposal("topic", grow(bare, "topic"), draft=True)).pull_request
     newer = grow(bare, "topic")
-    again = forge.create(proposal("topic", newer, "feat: better"))
+    again = forge.create(proposal("topic", newer, "feat: better")).pull_request
     assert again.number == first.number == 1
     assert (again.title, again.draft) == ("feat: better", False)
     assert git(bare, "rev-parse", "refs/pull/1/head") == newer
@@ -108,14 +108,16 @@ def test_it_is_merged_when_its_head_is_in_the_base_and_a_new_one_gets_a_new_numb
     git(bare, "update-ref", "refs/heads/main", sha)
     assert [state for _, state in forge.list()] == ["merged"]
     assert forge.find("topic") is None
-    assert forge.create(proposal("topic", grow(bare, "topic"))).number == 2
+    assert forge.create(proposal("topic", grow(bare, "topic"))).pull_request.number == 2
     assert [state for _, state in forge.list()] == ["merged", "open"]
 
 
 def test_many_at_once_get_one_number_each_and_one_pull_request_a_head(bare: Path) -> None:
     heads = {f"topic-{n}": grow(bare, f"topic-{n}") for n in range(5)}
     with ThreadPoolExecutor(10) as pool:
-        made = list(pool.map(lambda h: LocalForge(str(bare)).create(proposal(h, heads[h])), [*heads, *heads]))
+        made = list(
+            pool.map(lambda h: LocalForge(str(bare)).create(proposal(h, heads[h])).pull_request, [*heads, *heads])
+        )
     assert sorted({pull.number for pull in made}) == [1, 2, 3, 4, 5]
     assert len(LocalForge(str(bare)).list()) == 5
 
@@ -125,7 +127,7 @@ def test_locks_of_a_killed_writer_do_not_stop_the_next_one(bare: Path) -> None:
     (bare / "refs" / "pull" / "1").mkdir(parents=True)
     for name in ("head", "record"):
         (bare / "refs" / "pull" / "1" / f"{name}.lock").touch()
-    assert LocalForge(str(bare)).create(proposal("topic", sha)).number == 1
+    assert LocalForge(str(bare)).create(proposal("topic", sha)).pull_request.number == 1
 
 
 def test_what_was_not_pushed_or_has_no_base_is_refused(bare: Path) -> None:
@@ -149,12 +151,12 @@ def test_a_working_repository_can_be_the_origin(tmp_path: Path) -> None:
     here = tmp_path / "here"
     git(here, "commit", "-q", "--allow-empty", "-m", "first")
     sha = grow(here, "topic")
-    assert LocalForge(str(here)).create(proposal("topic", sha)).number == 1
+    assert LocalForge(str(here)).create(proposal("topic", sha)).pull_request.number == 1
 
 
 def test_only_local_origins_have_this_forge(bare: Path) -> None:
-    local: Forge | None = forge_for(str(bare))
+    local: Forge | None = Forges().forge(str(bare))
     assert isinstance(local, LocalForge)
-    assert isinstance(forge_for(f"file://{bare}"), LocalForge)
-    assert forge_for("https://github.com/me/durations") is None
-    assert forge_for("git@github.com:me/durations.git") is None
+    assert isinstance(Forges().forge(f"file://{bare}"), LocalForge)
+    assert Forges().forge("https://github.com/me/durations") is None
+    assert Forges().forge("git@github.com:me/durations.git") is None
