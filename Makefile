@@ -9,6 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 TESTS  ?=
 JOBS   ?= 4
 ARGS   ?=
+AGAIN  := $(if $(CI),|| $(BIN)/python -m tests.again)
 
 # One resolution for every platform Perdure runs on; wheels only; no index is named, each machine has its own.
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes \
@@ -27,12 +28,13 @@ $(READY): requirements.lock pyproject.toml deploy/venv.sh
 demo: $(READY) ## one request becomes one pull request while you kill the worker (ARGS: options of perdure demo)
 	@$(BIN)/perdure demo $(ARGS)
 
+# On a build server (CI=true) up to five failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them. Worker processes are measured too (tool.coverage.run, patch).
 test: $(READY) ## all tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=4)
 ifeq ($(strip $(TESTS)),)
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m coverage run -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m coverage run -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS) $(AGAIN)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }

@@ -7,10 +7,12 @@ import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Any
 
 from temporalio.worker import Worker
 
-from activities import anywhere, here
+from activities import anywhere, here, publishing
 from perdure.adapters.host.attempt import AttemptInterceptor
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
@@ -32,32 +34,31 @@ async def main() -> None:
     os.environ.pop("TEMPORAL_API_KEY", None)
     await host.check_search_attributes(client)
 
-    interceptors = [AttemptInterceptor(host)]
-    decisions = Worker(
-        client,
-        task_queue=TASK_QUEUE,
-        workflows=WORKFLOWS,
-        activities=anywhere(host),
-        interceptors=interceptors,
-        max_concurrent_activities=host.config.slots,
-        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
-        graceful_shutdown_timeout=DRAIN,
-    )
-    work = Worker(
-        client,
-        task_queue=home.queue(),
-        activities=here(host),
-        interceptors=interceptors,
-        max_concurrent_activities=host.config.slots,
-        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
-        graceful_shutdown_timeout=DRAIN,
-    )
-    undertaker = asyncio.create_task(host.inflight.report_the_dead(client))
-    async with decisions, work:
-        logging.info("working on %s and %s as %s", TASK_QUEUE, home.queue(), host.inflight.worker)
+    async with AsyncExitStack() as working:
+        for queue, doing in queues(host).items():
+            worker = Worker(
+                client,
+                task_queue=queue,
+                interceptors=[AttemptInterceptor(host)],
+                max_concurrent_activities=host.config.slots,
+                max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+                graceful_shutdown_timeout=DRAIN,
+                **doing,
+            )
+            await working.enter_async_context(worker)
+        undertaker = asyncio.create_task(host.inflight.report_the_dead(client))
+        logging.info("working on %s as %s", " and ".join(queues(host)), host.inflight.worker)
         await stop.wait()
     undertaker.cancel()
     await host.close()
+
+
+def queues(host: Host) -> dict[str, dict[str, Any]]:
+    """Queue → what is done there. A publisher only publishes: its worker alone holds the forge's token."""
+    if host.publishes_only:
+        return {host.publisher: {"activities": publishing(host)}}
+    decisions = {"workflows": WORKFLOWS, "activities": anywhere(host)}
+    return {TASK_QUEUE: decisions, host.home.queue(): {"activities": here(host)}}
 
 
 if __name__ == "__main__":

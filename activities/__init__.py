@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from activities.check_access import Access
 from activities.close import Closing
 from activities.commit import Commits
 from activities.open_pull_request import PullRequests
@@ -22,10 +23,16 @@ def anywhere(host: Host) -> Activities:
     return [Preparation(host).prepare, Closing(host).close]
 
 
+def publishing(host: Host) -> Activities:
+    """What needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
+    return [Access(host).check_access, PullRequests(host).open_pull_request]
+
+
 def here(host: Host) -> Activities:
     """What needs the delivery's workspace: this host's own queue."""
     turns = Turns(host)
     return [
+        *([] if host.publisher else publishing(host)),
         turns.classify,
         turns.plan,
         turns.implement,
@@ -34,7 +41,6 @@ def here(host: Host) -> Activities:
         turns.fix_review,
         Commits(host).commit,
         Testing(host).run_tests,
-        PullRequests(host).open_pull_request,
         Closing(host).close,
         Reading(host).read,
     ]

@@ -11,7 +11,6 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.ports import release
 from perdure.models.errors import WorkspaceLost
-from perdure.models.result import Receipt
 from perdure.models.work import Closed, CloseInput
 
 log = logging.getLogger(__name__)
@@ -40,13 +39,4 @@ class Closing:
         return "; ".join(part for part in (message, *sweep(self._host.home)) if part)
 
     def _closed(self, delivery: str, message: str) -> Closed:
-        spend = self._host.spend(delivery)
-        twice, cut = spend.repeats()
-        survived = self._host.journal(delivery).receipt()
-        receipt = Receipt(
-            worker_deaths=survived.worker_deaths,
-            turns_redone=survived.turns_redone,
-            replies_paid_twice=twice,
-            replies_cut=cut,
-        )
-        return Closed(receipt=receipt, spend=spend.total(), message=message)
+        return Closed(receipt=self._host.receipt(delivery), spend=self._host.spend(delivery).total(), message=message)

@@ -10,7 +10,6 @@ from temporalio import activity
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.body import body, title
-from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
@@ -18,11 +17,11 @@ from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread, to_the_end
+from perdure.adapters.turn.written import read_plan, read_review
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import Diverged, ForgeRefused
 from perdure.models.phases import Step
-from perdure.models.report import Plan, Review
 from perdure.models.work import ShipInput, Shipped
 
 
@@ -39,7 +38,7 @@ class PullRequests:
             await in_thread(_push, workspace.vault, contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
-            return await to_the_end(_open, self._host.forges, workspace.vault, contract, work)
+            return await to_the_end(_open, self._host, workspace.vault, contract, work)
 
 
 def _push(vault: Vault, contract: Contract, work: ShipInput) -> None:
@@ -65,34 +64,30 @@ def _ours(vault: Vault, contract: Contract, work: ShipInput, tip: str) -> bool:
     return f"Perdure-Delivery: {work.delivery}" in vault.git.text("log", "-1", "--format=%B", "--end-of-options", tip)
 
 
-def _open(forges: Forges, vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
-    forge = forges.forge(contract.repository)
+def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
+    forge = host.forges.forge(contract.repository)
     if forge is None:
         message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
         return Shipped(message=message, summary=f"pushed {work.branch}")
-    plan, review = _read(vault, work)
+    plan = read_plan(vault, work.delivery, work.plan)
+    review = read_review(vault, work.delivery, work.review)
+    written = body(work, contract, plan, review)
     proposal = Proposal(
         delivery=work.delivery,
         title=title(work),
-        body=body(work, contract, plan, review),
+        body=written,
         head=work.branch,
         head_sha=work.head,
         base=work.base,
         draft=work.draft,
+        labels=contract.config.ship.labels,
+        reviewers=contract.config.ship.reviewers,
     )
-    opened = forge.create(proposal).pull_request
+    opened = forge.create(proposal)
     crash_point(CrashPoint.AFTER_PULL_REQUEST)
-    return Shipped(pull_request=opened, summary=f"pull request #{opened.number}" + (" (draft)" if opened.draft else ""))
-
-
-def _read(vault: Vault, work: ShipInput) -> tuple[Plan | None, Review | None]:
-    """The plan and the review as they were written; a plan in the submitter's own words has no sections to show."""
-    plan = review = None
-    if work.plan:
-        try:
-            plan = Plan.model_validate_json(vault.get_artifact(work.delivery, work.plan))
-        except ValueError:
-            plan = None
-    if work.review:
-        review = Review.model_validate_json(vault.get_artifact(work.delivery, work.review))
-    return plan, review
+    pull = opened.pull_request
+    return Shipped(
+        pull_request=pull,
+        message="; ".join(opened.notes),
+        summary=f"pull request #{pull.number}" + (" (draft)" if pull.draft else ""),
+    )

@@ -17,7 +17,8 @@ from temporalio.exceptions import ApplicationError, CancelledError, TerminatedEr
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
-from perdure.models.ids import delivery_id, delivery_key
+from perdure.models.ids import delivery_id, delivery_key, issue_delivery_id
+from perdure.models.issue import IssueName, same_repository
 from perdure.models.policy import TASK_QUEUE
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
@@ -172,15 +173,20 @@ class Perdure:
         """Start a delivery, or attach to the one of that id.
 
         Running, or closed as delivered: attached, nothing new is started. Closed otherwise: BadInput that names
-        `perdure retry`. The default id is `<repo>-<slug>-<4 hex>`, new for every call.
+        `perdure retry`. The default id is `<repo>-issue-<n>` for an issue, so that a second submission of it attaches,
+        and otherwise `<repo>-<slug>-<4 hex>`, new for every call.
         """
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
+        if id is None and sent.issue_number is not None:
+            id = issue_delivery_id(sent.repository, sent.issue_number)
         id = id or delivery_id(sent.repository, sent.request, uuid.uuid4().hex)
         raw = sent.model_dump(mode="json", exclude_defaults=True)
         delivery = Delivery(self._client, id)
         try:
             await _start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
+            if sent.issue_number is not None:
+                _check_same(id, await delivery.request(), sent)
             described = await delivery.describe()
             if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
                 raise BadInput(
@@ -201,8 +207,25 @@ class Perdure:
         return list(found.values())
 
 
+def _check_same(id: str, found: dict[str, Any], sent: DeliveryRequest) -> None:
+    """BadInput when the delivery that is there already is about something else: `me/calc` and `you/calc` share ids."""
+    try:
+        there = parse_request(found)
+    except InvalidRequest:  # started by somebody else's program: it has failed for that, and is said to have
+        return
+    if not same_repository(there.repository, sent.repository):
+        taken = f"another repository, {there.repository[:200]}"
+    elif there.issue_number != sent.issue_number:
+        taken = f"another request there: {there.caption[:80]}"
+    else:
+        return
+    raise BadInput(
+        f"the id {id} is taken by {taken}", where=id, fix=f"--id NAME gives this delivery another one: --id {id}-2"
+    )
+
+
 async def _start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy) -> None:
-    words = " ".join(str(raw.get("request", "")).split())
+    caption, details = _told(raw)
     await client.start_workflow(
         WORKFLOW,
         raw,
@@ -210,9 +233,21 @@ async def _start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowID
         task_queue=TASK_QUEUE,
         id_reuse_policy=reuse,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        static_summary=words[:100],
-        static_details=f"**Request**\n\n{str(raw.get('request', ''))[:4000]}",
+        static_summary=caption[:100],
+        static_details=details,
     )
+
+
+def _told(raw: dict[str, Any]) -> tuple[str, str]:
+    """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid."""
+    words, issue = str(raw.get("request") or ""), raw.get("issue")
+    try:
+        number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
+    except ValueError:
+        number = ""
+    parts = [f"**Issue** {number}"] if number else []
+    parts += [f"**Request**\n\n{words[:4000]}"] if words.strip() else []
+    return " ".join([*([number] if number else []), *words.split()]), "\n\n".join(parts)
 
 
 __all__ = ["SUCCESSES", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

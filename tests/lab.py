@@ -286,6 +286,14 @@ def children_of(pid: int) -> list[psutil.Process]:
         return []
 
 
+def name_of(process: psutil.Process) -> str:
+    """Its name; empty when it has ended since it was listed."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
 def _family(pid: int) -> list[psutil.Process]:
     try:
         parent = psutil.Process(pid)

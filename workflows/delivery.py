@@ -22,11 +22,11 @@ from perdure.models.work import (
     Prepared,
     PrepareInput,
     ShipInput,
-    Shipped,
     TestInput,
     TestVerdict,
 )
-from workflows.endings import Stopped, invalid, not_delivered
+from workflows.endings import Stopped, doubts, invalid, not_delivered
+from workflows.publishing import Publishing
 from workflows.stage import Stage, heed_cancellation
 
 
@@ -72,10 +72,11 @@ class Delivery:
             self.state.status = Status.COMPLETED
 
     async def prepare(self) -> None:
-        """A workspace with setup and preflight behind it, before a cent is spent."""
+        """Before a cent is spent: a workspace, setup and preflight behind it; a forge that would take the result."""
         previous = self.state.prepared
         if previous is not None and self.request.resume and self.request.resume.continued:
             self.prepared = previous
+            self.forge = Publishing(self.stage, previous, begun=True)
             return
         work = PrepareInput(
             delivery=self.stage.delivery,
@@ -87,6 +88,10 @@ class Delivery:
         self.prepared = await self.stage.once(Step.PREPARE, work, Prepared, queue="perdure")
         self.state.begin(self.prepared)
         self.state.head = self.state.head or (self.prepared.head if self.request.branch else "")
+        self.forge = Publishing(self.stage, self.prepared)
+        if self.selected(Phase.SHIP):
+            await self.forge.check_access()
+            await self.forge.tell(workflow.info().workflow_id)
 
     async def classify(self) -> None:
         """Bug, feature or chore: anything else is an error, not a guess."""
@@ -139,8 +144,7 @@ class Delivery:
     async def open_pull_request(self) -> None:
         """Exactly one: for a tree tested green and free of blockers, or as a draft that says what is missing."""
         self.enter(Phase.SHIP)
-        doubts = self._doubts()
-        await self._ship("; ".join(doubts))
+        await self._ship("; ".join(doubts(self.state, self.prepared)))
         if self.state.pull_request is None:
             self.state.status = Status.COMPLETED  # pushed, where no forge is spoken to yet: the message says so
         else:
@@ -212,23 +216,6 @@ class Delivery:
     def selected(self, phase: Phase) -> bool:
         return phase in self.prepared.phases
 
-    def _doubts(self) -> list[str]:
-        """Why this can only be a draft; empty when it was tested green and reviewed, or the repository allows less."""
-        doubts = []
-        tests, review = self.state.tests, self.state.review_result
-        if not self.prepared.allow_untested:
-            if tests is None:
-                doubts.append("not tested: the test phase was not selected")
-            elif tests.status is TestsStatus.NONE:
-                doubts.append("not tested: the repository has no test command")
-            if review.status is ReviewStatus.SKIPPED:
-                doubts.append("not reviewed: the review phase was not selected")
-        if tests is not None and tests.status is TestsStatus.RED:
-            doubts.append("tests are red")
-        if review.status is ReviewStatus.BLOCKED:
-            doubts.append("the review found blockers")
-        return doubts
-
     async def _undeliverable(self, reason: Reason, message: str) -> None:
         """Red tests or blockers that remain: no pull request, or a draft with the report where that is asked for."""
         if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP):
@@ -239,6 +226,8 @@ class Delivery:
 
     async def _ship(self, doubt: str) -> None:
         state, prepared = self.state, self.prepared
+        report = state.tests.report if state.tests else ""
+        links = await self.forge.show_artifacts(state.plan, report, state.review)
         work = ShipInput(
             delivery=self.stage.delivery,
             policy=prepared.policy,
@@ -246,7 +235,7 @@ class Delivery:
             base=prepared.base,
             branch=prepared.branch,
             head=state.head,
-            title=state.title or " ".join(self.request.request.split())[:60],
+            title=state.title or prepared.title or " ".join(self.request.request.split())[:60],
             kind=state.kind,
             draft=prepared.draft or bool(doubt),
             draft_reason=doubt,
@@ -255,8 +244,9 @@ class Delivery:
             review=state.review,
             review_result=state.review_result,
             spend=state.spend,
+            artifacts=links,
         )
-        shipped = await self.stage.once(Step.OPEN_PULL_REQUEST, work, Shipped)
+        shipped = await self.forge.open_pull_request(work)
         state.pull_request, state.message = shipped.pull_request, shipped.message
 
     def _materials(self) -> dict[str, str]:
@@ -278,6 +268,8 @@ class Delivery:
     async def _end(self) -> DeliveryResult:
         """Tidy up, write the receipt, and end the workflow the way the delivery ended."""
         state, info = self.state, workflow.info()
+        if state.prepared and self.selected(Phase.SHIP):
+            await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
         state.receipt, state.spend = closed.receipt, closed.spend
         self.stage.show()

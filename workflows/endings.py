@@ -6,8 +6,10 @@ import asyncio
 
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
-from perdure.models.result import Reason, Status
+from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
+from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending
+from perdure.models.work import Prepared
 
 REASONS = {
     "SetupFailed": Reason.SETUP_FAILED,
@@ -41,6 +43,24 @@ class Stopped(Exception):
 
 def not_delivered(reason: Reason, message: str) -> Stopped:
     return Stopped(Status.NOT_DELIVERED, reason, message)
+
+
+def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
+    """Why this can only be a draft; empty when it was tested green and reviewed, or the repository allows less."""
+    found = []
+    tests, review = state.tests, state.review_result
+    if not prepared.allow_untested:
+        if tests is None:
+            found.append("not tested: the test phase was not selected")
+        elif tests.status is TestsStatus.NONE:
+            found.append("not tested: the repository has no test command")
+        if review.status is ReviewStatus.SKIPPED:
+            found.append("not reviewed: the review phase was not selected")
+    if tests is not None and tests.status is TestsStatus.RED:
+        found.append("tests are red")
+    if review.status is ReviewStatus.BLOCKED:
+        found.append("the review found blockers")
+    return found
 
 
 def interpret(error: ActivityError) -> BaseException:

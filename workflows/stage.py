@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -60,10 +61,9 @@ class Stage:
         self._started = state.started
 
     async def once(self, step: Step, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
-        """Carry out a step that is one activity. Its result's `summary`, when it has one, becomes the record's."""
-        heed_cancellation()
-        self._begin(step, attempt)
-        try:
+        """Carry out a step that is one activity, within the time that is left."""
+
+        async def doing() -> T:
             done: T = await workflow.execute_activity(
                 step,
                 work,
@@ -75,6 +75,23 @@ class Stage:
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=captions.of_step(step, attempt, self.state, getattr(work, "subject", "")),
             )
+            return done
+
+        return await self.recorded(step, attempt, doing())
+
+    async def recorded(self, step: Step, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
+        """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""
+        try:
+            heed_cancellation()
+        except asyncio.CancelledError:
+            doing.close()
+            raise
+        self._begin(step, attempt)
+        try:
+            done = await doing
+        except asyncio.CancelledError:
+            self._end("cancelled")
+            raise
         except ActivityError as error:
             raise self._broken_off(error) from error
         self._end("done", summary=getattr(done, "summary", ""))
@@ -193,13 +210,19 @@ class Stage:
         values = {
             "PerdureRepository": self.request.repository,
             "PerdurePhase": state.phase or "",
-            "PerdureStatus": state.status or "running",
+            "PerdureStatus": state.status or ("waiting" if state.waiting else "running"),
             "PerdureBranch": state.prepared.branch,
             "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
         }
         updates = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
         cost = [COST.value_set(round(state.spend.usd, 4))] if state.spend.usd is not None else []
         workflow.upsert_search_attributes([*updates, *cost])
+
+    async def wait(self, reason: str, pause: timedelta) -> None:
+        """Let time pass, and say what for: in the Web UI's details, in its list, and to whoever watches."""
+        self.state.waiting = reason
+        self.show()
+        await workflow.sleep(pause, summary=reason[:100])
 
     def fail(self, summary: str = "") -> None:
         """The newest step ran to its end and its verdict is no: red tests, blockers."""

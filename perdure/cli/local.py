@@ -53,7 +53,14 @@ def down() -> None:
     asyncio.run(run(_home(), Screen().say))
 
 
-def worker() -> None:
+def worker(
+    publisher: Annotated[
+        bool,
+        typer.Option(
+            "--publisher", help="Only publish: the worker of PERDURE_PUBLISHER_QUEUE, with the forge's token."
+        ),
+    ] = False,
+) -> None:
     """Run one worker in the foreground, for service managers and containers; SIGTERM lets it finish its turns."""
     import os
     import sys
@@ -65,7 +72,8 @@ def worker() -> None:
     check_home(home.root)
     command = worker_command()
     sys.stdout.flush()
-    os.execve(command[0], command, worker_environment(home, os.environ))  # noqa: S606 - this process becomes it
+    role = {"PERDURE_WORKER_ROLE": "publisher"} if publisher else {}
+    os.execve(command[0], command, worker_environment(home, {**os.environ, **role}))  # noqa: S606 - this process becomes it
 
 
 @server.command()

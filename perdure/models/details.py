@@ -26,6 +26,7 @@ def details(state: DeliveryState, request: DeliveryRequest) -> str:
         )
         lines.append(f"- branch `{_code(prepared.branch)}`" + (f" at `{state.head[:7]}`" if state.head else ""))
     lines.append(f"- spent {dollars(state.spend.usd)}" + _risk(state))
+    lines += [f"- {cell(note, 200)}" for note in state.notes]
     if state.pull_request:
         lines.append(_pull_request(state.pull_request))
     if state.steps:

@@ -29,6 +29,11 @@ def delivery_id(repository: str, request: str, entropy: str) -> str:
     return f"{repository_name(repository)}-{slug(request)}-{digest[:4]}"
 
 
+def issue_delivery_id(repository: str, number: int) -> str:
+    """`<repo>-issue-<n>`: the same for every submission of one issue, so that the second one finds the first."""
+    return f"{repository_name(repository)}-issue-{number}"
+
+
 def delivery_key(workflow_id: str) -> str:
     """The delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
 

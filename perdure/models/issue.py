@@ -7,8 +7,15 @@ from dataclasses import dataclass
 
 from perdure.models.base import Recorded
 
-_URL = re.compile(r"(?P<repository>https?://[^/\s]+/[^/\s]+/[^/\s]+)/issues/(?P<number>[1-9]\d*)(?:[/?#].*)?")
-_NUMBER = re.compile(r"#?(?P<number>[1-9]\d{0,9})")
+_URL = re.compile(
+    r"(?P<repository>https?://[^/\s]+/[^/\s]+/[^/\s]+)/issues/(?P<number>[1-9][0-9]{0,9})(?:[/?#].*)?", re.IGNORECASE
+)
+_NUMBER = re.compile(r"#?(?P<number>[1-9][0-9]{0,9})")
+_MENTION = re.compile(r"(?<![\w#/&])#([1-9][0-9]{0,9})(?![\w#]|-\w)")
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>https?|ssh|git)://)?(?:[^/@\s]*@)?(?P<host>[\w.-]+|\[[\w.:]+\])(?P<port>:[0-9]+)?(?P<path>[:/].+)"
+)
+_SHORT = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class IssueComment(Recorded):
@@ -45,3 +52,45 @@ class IssueName:
         if found is None:
             raise ValueError(f"{str(text)[:200]!r} names no issue: write 12, #12 or https://…/issues/12")
         return cls(int(found["number"]), found.groupdict().get("repository"))
+
+    def belongs_to(self, repository: str) -> bool:
+        """Whether this can be an issue of that repository: always so for a number, and where only a path is known."""
+        mine, theirs = (address(name) if name else None for name in (self.repository, repository))
+        if mine is None or theirs is None:
+            return True
+        return mine[1] == theirs[1] and (mine[0] == theirs[0] or not theirs[0])
+
+
+def mentioned(text: str) -> tuple[int, ...]:
+    """The issues a text names as `#12`, each once, in order; `other/repo#12`, `&#39;` and `#12ab` are none."""
+    return tuple(dict.fromkeys(int(number) for number in _MENTION.findall(text)))
+
+
+def address(repository: str) -> tuple[str, str] | None:
+    """Server and `owner/name` in lower case, the same for https, ssh and scp-like addresses; None for a local path.
+
+    The server is empty for a bare `owner/name`. Ports do not count: of one server, https and ssh have different ones.
+    """
+    repository = repository.strip()
+    if repository.startswith((".", "/", "~", "file:")):
+        return None
+    if _SHORT.fullmatch(repository):
+        return "", _name(repository)
+    found = _ADDRESS.fullmatch(repository)
+    if found is None or (not found["scheme"] and found["path"][0] != ":"):
+        return None
+    host = found["host"].lower()
+    host = "github.com" if host == "ssh.github.com" else host  # its ssh behind a firewall's port 443
+    return host, _name(found["path"])
+
+
+def same_repository(one: str, other: str) -> bool:
+    """Whether two addresses name one repository, as far as their words tell."""
+    known = address(one), address(other)
+    if None in known:
+        return one.rstrip("/").removesuffix(".git") == other.rstrip("/").removesuffix(".git")
+    return known[0] == known[1]
+
+
+def _name(path: str) -> str:
+    return path.strip(":/").lower().removesuffix(".git")

@@ -225,5 +225,25 @@ DEMO_KILLS_MOST = 4
 KNIFE_LOOK_S = 0.02
 """How often the demo looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
 
+FORGE_PAUSE = timedelta(seconds=5)
+FORGE_PAUSE_MAX = timedelta(minutes=5)
+"""Until a forge that is away is tried again, doubling: a hiccup costs seconds, an outage of a day 300 attempts."""
+
+FORGE_PATIENCE = timedelta(days=7)
+"""How long a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
+
+FORGE_ATTEMPT = timedelta(minutes=15)
+"""One attempt at a forge: a push of a large repository over a slow line, and a dozen small requests."""
+
+QUEUE_PATIENCE = timedelta(seconds=20)
+"""For somebody to take work meant for one worker, who takes it in milliseconds unless all slots are full; then the
+delivery says whom it waits for."""
+
+TELL_TIMEOUT = (timedelta(minutes=1), timedelta(minutes=10))
+"""To comment on an issue, at the start and for good at the end: the delivery's own result waits for it."""
+
 UNEXPECTED_FAILURES = 10
 """Attempts at one piece of work that fail for a reason nobody foresaw: a passing one is over by then."""
+
+CREDENTIAL_ANSWERS = 4
+"""How often one git command is told a token: it asks once, and again after each redirect; more is a loop."""

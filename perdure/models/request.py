@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
+from perdure.models.issue import IssueName
 from perdure.models.phases import Phase
 
 REQUEST_BYTES = 64 * 1024
@@ -29,14 +30,15 @@ class ResumePoint(Recorded):
 
 
 class DeliveryRequest(Written):
-    """One request that shall become one pull request. Only `repository` and `request` are required.
+    """One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required.
 
     repository          path, file://, https://, ssh:// or scp-like address of the target
-    request             what is wanted, in words; at most 64 KiB
+    request             what is wanted, in words; at most 64 KiB; may be left out when an issue says it all
     base                branch to start from and to merge into; default: the target's default branch
     phases              which of plan, build, test, review, ship; default: the repository's setting, else all
     gates               before which of plan, pull_request a person decides (not built yet: must be empty)
     budget_usd          may lower the configured budget, and raise it up to the host's limit
+    issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
     allow_test_changes  the request itself is about tests
@@ -47,7 +49,7 @@ class DeliveryRequest(Written):
     """
 
     repository: str = Field(min_length=1, max_length=2048)
-    request: str = Field(min_length=1)
+    request: str = ""
     base: str | None = None
     phases: tuple[Phase, ...] | None = None
     gates: tuple[str, ...] = ()
@@ -63,11 +65,24 @@ class DeliveryRequest(Written):
     source: str | None = None
     resume: ResumePoint | None = None
 
+    @property
+    def issue_number(self) -> int | None:
+        return IssueName.parse(self.issue).number if self.issue is not None else None
+
+    @property
+    def caption(self) -> str:
+        """What is wanted, in one line: the first words, and the issue's number before them."""
+        number = self.issue_number
+        return " ".join([*([f"#{number}"] if number else []), *self.request.split()])
+
+    @field_validator("request", mode="before")
+    @classmethod
+    def _left_out(cls, text: Any) -> Any:
+        return "" if text is None else text
+
     @field_validator("request")
     @classmethod
     def _bounded(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("is empty: say what you want")
         if len(text.encode()) > REQUEST_BYTES:
             raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit: shorten it")
         return text
@@ -79,12 +94,27 @@ class DeliveryRequest(Written):
             raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit")
         return text
 
+    @field_validator("issue", mode="before")
+    @classmethod
+    def _issue_named(cls, issue: Any) -> Any:
+        if issue is not None:
+            if isinstance(issue, bool) or not isinstance(issue, int | str):
+                raise ValueError(f"is {type(issue).__name__}: write 12, #12 or https://…/issues/12")
+            IssueName.parse(issue)
+        return issue
+
     @model_validator(mode="after")
-    def _not_yet(self) -> DeliveryRequest:
+    def _whole(self) -> DeliveryRequest:
+        """What no field alone can tell."""
+        if self.issue is not None:
+            if not IssueName.parse(self.issue).belongs_to(self.repository):
+                raise ValueError(f"issue: {str(self.issue)[:200]} is not an issue of {self.repository[:200]}")
+        elif "request" not in self.model_fields_set:
+            raise ValueError("request: required field is missing (or name an issue)")
+        elif not self.request.strip():
+            raise ValueError("request: is empty: say what you want")
         if self.gates:
             raise ValueError("gates: approvals are not built yet; leave it empty")
-        if self.issue is not None:
-            raise ValueError("issue: taking a request from an issue is not built yet; put its text in `request`")
         return self
 
 

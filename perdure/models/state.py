@@ -24,6 +24,7 @@ class DeliveryState(BaseModel):
     built       whether implement and its commit are behind us
     at          (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
     waiting     what it waits for, in one line, while it waits
+    notes       what a person should know about the forge, one sentence each
     started     when its time limit began to run
     """
 
@@ -55,6 +56,7 @@ class DeliveryState(BaseModel):
     spend: Spend = Spend()
     receipt: Receipt = Receipt()
     waiting: str = ""
+    notes: tuple[str, ...] = ()
     started: datetime | None = None
 
     def again(self) -> DeliveryState:

@@ -121,7 +121,10 @@ class TestVerdict(Recorded):
 
 
 class ShipInput(Recorded):
-    """Push `head` as `branch` and open one pull request into `base`."""
+    """Push `head` as `branch` and open one pull request into `base`.
+
+    `artifacts`: name → address of what the body links to, such as `plan` and `review`.
+    """
 
     delivery: str
     policy: str
@@ -138,6 +141,7 @@ class ShipInput(Recorded):
     review: str = ""
     review_result: ReviewResult = ReviewResult()
     spend: Spend = Spend()
+    artifacts: dict[str, str] = {}
 
 
 class Shipped(Recorded):
@@ -159,6 +163,23 @@ class Checked(Recorded):
     """`notes`: what a person should know, one sentence each."""
 
     notes: tuple[str, ...] = ()
+
+
+class ArtifactsInput(Recorded):
+    """What the pull request will link to: artifacts of the vault by hash, empty where there is none."""
+
+    delivery: str
+    policy: str
+    plan: str = ""
+    report: str = ""
+    review: str = ""
+
+
+class Artifacts(Recorded):
+    """`links`: name → address. `message` says why there are none where there should be."""
+
+    links: dict[str, str] = {}
+    message: str = ""
 
 
 class CommentInput(Recorded):

@@ -96,8 +96,11 @@ class Show:
         """To the demo itself, not to what was put before it."""
         family = [psutil.Process(self._process.pid)]
         family += family[0].children(recursive=True)
-        (demo,) = [p for p in family if p.cmdline()[1:4] == ["-m", "perdure.cli", "demo"]]
-        demo.send_signal(number)
+        for process in family:
+            with contextlib.suppress(psutil.Error):  # gone since it was listed
+                if process.cmdline()[1:4] == ["-m", "perdure.cli", "demo"]:
+                    return process.send_signal(number)
+        raise AssertionError("there is no demo")
 
     def close(self) -> None:
         if self._process.poll() is None:

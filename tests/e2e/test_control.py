@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from tests.lab import HAPPY, Lab, alive, check_shipped, children_of, finished, heads, make_target, until
+from tests.lab import HAPPY, Lab, alive, check_shipped, children_of, finished, heads, make_target, name_of, until
 
 SLEEPY = HAPPY.replace("sleep 0.5", "touch started && sleep 100")
 
@@ -22,7 +22,7 @@ async def test_cancel_reaches_a_running_tool_long_before_the_heartbeat_timeout_a
         worker = lab.worker()
         submitted = await lab.submit(origin)
         await until(lambda: (lab.home.tree("calc-sub") / "started").exists())
-        tools = [process for process in children_of(worker.pid) if process.name() == "bwrap"]
+        tools = [process for process in children_of(worker.pid) if name_of(process) == "bwrap"]
         assert tools
         asked = time.monotonic()
         await submitted.delivery.cancel()

@@ -13,7 +13,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from tests.e2e.test_cancel import holding, pending
-from tests.lab import CALC, HAPPY, Lab, check_shipped, children_of, finished, make_target, until
+from tests.lab import CALC, HAPPY, Lab, check_shipped, children_of, finished, make_target, name_of, until
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2 && rm started")
@@ -21,7 +21,7 @@ SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2 && rm started")
 
 def _working(workers: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes] | None:
     """The worker whose sandbox runs a command."""
-    return next((w for w in workers if any(c.name() == "bwrap" for c in children_of(w.pid))), None)
+    return next((w for w in workers if any(name_of(c) == "bwrap" for c in children_of(w.pid))), None)
 
 
 @pytest.mark.timeout(120)

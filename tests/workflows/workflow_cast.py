@@ -18,8 +18,24 @@ from perdure.client import Perdure
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.policy import TASK_QUEUE
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Closed, CloseInput, Prepared, PrepareInput
+from perdure.models.result import PullRequest
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.work import (
+    Artifacts,
+    ArtifactsInput,
+    Checked,
+    CheckInput,
+    Closed,
+    CloseInput,
+    Commented,
+    CommentInput,
+    CommitInput,
+    Committed,
+    Prepared,
+    PrepareInput,
+    ShipInput,
+    Shipped,
+)
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
 
@@ -34,6 +50,19 @@ class Cast:
         self.closes = True
         self.seen: list[TurnInput] = []
         self.turn: Callable[[TurnInput], Awaitable[TurnResult]] = self.endless
+        self.told: list[CommentInput] = []
+        self.shipped: list[ShipInput] = []
+        self.troubles: dict[str, list[ApplicationError]] = {}
+
+    async def builds(self, work: TurnInput) -> TurnResult:
+        """A step that is done in one turn."""
+        outcome = Outcome(ending=Ending.DONE, summary="built")
+        return TurnResult(checkpoint="c1", summary="turn 1", usage=Usage(), spend=Spend(usd=0.0), outcome=outcome)
+
+    def trouble(self, name: str) -> None:
+        """What this activity has to go through before it succeeds, one failure after the other."""
+        if waiting := self.troubles.get(name):
+            raise waiting.pop(0)
 
     async def endless(self, work: TurnInput) -> TurnResult:
         """A step that never says it is finished; each turn costs $0.10."""
@@ -64,7 +93,35 @@ class Cast:
                 raise ApplicationError("the disk is gone", non_retryable=True)
             return Closed(spend=self.spend)
 
-        return [prepare, implement, close]
+        @activity.defn(name=Step.COMMIT)
+        async def commit(work: CommitInput) -> Committed:
+            return Committed(commit="h1", tree="t1", files=1, added=1, summary="+1 in 1 file")
+
+        @activity.defn
+        async def check_access(work: CheckInput) -> Checked:
+            self.trouble("check_access")
+            return Checked(notes=("the repository is called me/new now",))
+
+        @activity.defn
+        async def comment(work: CommentInput) -> Commented:
+            self.told.append(work)
+            self.trouble("comment")
+            return Commented(url="http://forge/1#c1")
+
+        @activity.defn
+        async def publish_artifacts(work: ArtifactsInput) -> Artifacts:
+            self.trouble("publish_artifacts")
+            return Artifacts(links={"plan.md": "http://forge/plan"})
+
+        @activity.defn(name=Step.OPEN_PULL_REQUEST)
+        async def open_pull_request(work: ShipInput) -> Shipped:
+            self.shipped.append(work)
+            self.trouble(Step.OPEN_PULL_REQUEST)
+            pull = PullRequest(number=7, url="http://forge/me/calc/pull/7", title=work.title, draft=work.draft)
+            return Shipped(pull_request=pull, summary="pull request #7")
+
+        at_the_forge = [check_access, comment, publish_artifacts, open_pull_request]
+        return [prepare, implement, commit, close, *at_the_forge]
 
 
 @pytest.fixture

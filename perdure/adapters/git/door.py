@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import git
 
+from perdure.adapters.git.credentials import Credential, offered
 from perdure.models import policy
 from perdure.models.errors import PerdureError
 
@@ -50,20 +51,24 @@ _OWNER_NAMES = _LOCAL_NAMES | {
     *("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GNUPGHOME"),
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "KRB5CCNAME", "KRB5_CONFIG"),
     *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "GH_TOKEN", "GH_HOST", "GITHUB_TOKEN", "GITLAB_TOKEN"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 }
-"""What credential helpers and ssh need; the model's key is not among it."""
+"""What credential helpers and ssh need; no token and no key is among it: a forge's goes through `credential`."""
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@']*@")
 _TOKEN = re.compile(r"(?i)\b((?:access_|private_|job_)?token|password)=[^&\s']+")
+_KNOWN_TOKEN = re.compile(r"\b(?:gh[pousr]_|github_pat_|glpat-)[\w-]+")
 _STDERR_LINES = 20
 
 
 def redact(text: str) -> str:
-    """A text without the credentials that URLs in it carry. `ssh://git@host` keeps its well-known name."""
+    """A text without the credentials that URLs in it carry, and without tokens that look like one.
+
+    `ssh://git@host` keeps its well-known name.
+    """
     text = _USERINFO.sub(lambda found: found[0] if found[0] == "git@" else "***@", text)
-    return _TOKEN.sub(r"\1=***", text)
+    return _KNOWN_TOKEN.sub("***", _TOKEN.sub(r"\1=***", text))
 
 
 class GitError(PerdureError):
@@ -133,31 +138,17 @@ class Git:
         env: Mapping[str, str] | None = None,
         hold: Sequence[int] = (),
         timeout_s: float = policy.GIT_TIMEOUT_S,
+        credential: Credential | None = None,
     ) -> Output:
         """Run one git command to its end.
 
         `hold`: descriptors of locks the child shares, so that they stay taken while it lives, even when we do not.
+        `credential`: shown to its server when that asks; the owner's own helpers are then not asked.
         Raises GitError for an exit code outside `ok` and after `timeout_s`, when its whole process group is killed.
         """
-        pinned = self._environment() | dict(env or {})
-        allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES
-        # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, secrets included.
-        surplus = os.environ.keys() - allowed - pinned.keys()
-        unset = [f"--unset={name}" for name in sorted(surplus) if "=" not in name]
-        settings = [part for setting in (*SETTINGS, *self.settings) for part in ("-c", setting)]
-        directory = self.cwd or self.work_tree or self.git_dir or Path("/")
-        if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
-            raise GitError(args, 128, f"fatal: cannot work in {directory}")
-        started = git.Git(directory).execute(
-            ["env", *unset, "git", *settings, *args],
-            istream=cast("Any", subprocess.DEVNULL if stdin is None else subprocess.PIPE),
-            as_process=True,
-            env=pinned,
-            start_new_session=True,  # a process group of its own to kill, and no terminal to ask questions on
-            umask=0o022,  # what git checks out has the same modes on every host
-            pass_fds=tuple(hold),
-        )
-        process = cast("subprocess.Popen[bytes]", cast("Any", started).proc)
+        with offered(credential) as offer:
+            variables = {**(env or {}), **offer.env}
+            process = self._start(args, offer.settings, variables, (*hold, *offer.descriptors), stdin is not None)
         try:
             out, err = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -167,9 +158,34 @@ class Git:
             _kill(process)
             raise
         stderr = err.decode(errors="replace")
+        if credential is not None:  # a server may repeat what it was told
+            stderr = credential.hide(stderr)
         if process.returncode not in ok:
             raise GitError(args, process.returncode, stderr)
         return Output(process.returncode, out, stderr)
+
+    def _start(
+        self, args: Sequence[str], extra: Sequence[str], env: Mapping[str, str], inherit: Sequence[int], fed: bool
+    ) -> subprocess.Popen[bytes]:
+        pinned = self._environment() | dict(env)
+        allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES
+        # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, secrets included.
+        surplus = os.environ.keys() - allowed - pinned.keys()
+        unset = [f"--unset={name}" for name in sorted(surplus) if "=" not in name]
+        settings = [part for setting in (*SETTINGS, *self.settings, *extra) for part in ("-c", setting)]
+        directory = self.cwd or self.work_tree or self.git_dir or Path("/")
+        if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
+            raise GitError(args, 128, f"fatal: cannot work in {directory}")
+        started = git.Git(directory).execute(
+            ["env", *unset, "git", *settings, *args],
+            istream=cast("Any", subprocess.PIPE if fed else subprocess.DEVNULL),
+            as_process=True,
+            env=pinned,
+            start_new_session=True,  # a process group of its own to kill, and no terminal to ask questions on
+            umask=0o022,  # what git checks out has the same modes on every host
+            pass_fds=tuple(inherit),
+        )
+        return cast("subprocess.Popen[bytes]", cast("Any", started).proc)
 
     def _environment(self) -> dict[str, str]:
         pinned = IDENTITY | {

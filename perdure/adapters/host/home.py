@@ -68,9 +68,9 @@ class Home:
                 write_whole(path, f"{name} {machine}\n".encode(), mode=0o644)
         return name
 
-    def queue(self) -> str:
-        """The task queue of everything that touches worktrees on this host."""
-        return f"perdure-{self.host_id()}"
+    def queue(self, name: str = "perdure") -> str:
+        """The task queue of everything that touches worktrees on this host; another `name` for one of its own."""
+        return f"{name}-{self.host_id()}"
 
 
 def _named(path: Path, machine: str) -> str:

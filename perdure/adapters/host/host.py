@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -33,18 +34,28 @@ from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import HostConfig, SandboxGrade
 from perdure.models.contract import Contract
-from perdure.models.errors import ModelRefusesUs
+from perdure.models.errors import BadInput, ModelRefusesUs
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.result import Receipt
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 
 log = logging.getLogger(__name__)
 
+PUBLISHER_QUEUE = "PERDURE_PUBLISHER_QUEUE"
+ROLE = "PERDURE_WORKER_ROLE"
+
 
 class Host:
-    """This worker's home, configuration, model, leases and journals."""
+    """This worker's home, configuration, model, forges, leases and journals.
+
+    `publisher`: the queue of the worker that alone publishes for this home; empty when every worker does.
+    `publishes_only`: this worker is the one.
+    """
 
     def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
         self.home, self.config, self.model = home, config, model
         self.forges = forges or Forges()
+        self.publisher, self.publishes_only = "", False
         self.inflight = InFlight(home)
         self.leases = Leases(home)
         self.attributes = False
@@ -53,7 +64,9 @@ class Host:
     def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
         """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
         config = load_host_config(environ)
-        return cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
+        host = cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
+        host.publisher, host.publishes_only = _publishing(home, environ)
+        return host
 
     async def close(self) -> None:
         """An orderly end of the worker."""
@@ -66,6 +79,17 @@ class Host:
 
     def spend(self, delivery: str) -> SpendLog:
         return SpendLog(self.home.workspace(delivery))
+
+    def receipt(self, delivery: str) -> Receipt:
+        """What the delivery has survived so far."""
+        twice, cut = self.spend(delivery).repeats()
+        survived = self.journal(delivery).receipt()
+        return Receipt(
+            worker_deaths=survived.worker_deaths,
+            turns_redone=survived.turns_redone,
+            replies_paid_twice=twice,
+            replies_cut=cut,
+        )
 
     def model_or_refuse(self) -> Model:
         if self.model is None:
@@ -167,6 +191,20 @@ class Host:
             log.warning("search attributes are not available, going on without them: %s", error.message)
             return
         self.attributes = True
+
+
+def _publishing(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """The publisher's queue and whether we are it. BadInput for a role or a queue that cannot be."""
+    name, role = environ.get(PUBLISHER_QUEUE, "").strip(), environ.get(ROLE, "").strip() or "all"
+    if role not in ("all", "publisher"):
+        raise BadInput(f"there is no role {role!r}", where=ROLE, fix="set it to publisher, or unset it")
+    if role == "publisher" and not name:
+        raise BadInput("a publisher needs a queue of its own", where=PUBLISHER_QUEUE, fix="set it for all workers here")
+    if name and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise BadInput(f"{name!r} cannot be a queue's name", where=PUBLISHER_QUEUE, fix="use letters, digits, . _ -")
+    if name == TASK_QUEUE:
+        raise BadInput(f"{name!r} is the queue of all workers", where=PUBLISHER_QUEUE, fix="choose another name")
+    return (home.queue(name) if name else ""), role == "publisher"
 
 
 _KINDS: Mapping[str, IndexedValueType.ValueType] = {

@@ -35,6 +35,8 @@ OTHER_VARIABLES = (
     "PERDURE_MODEL_SILENCE_S",
     "PERDURE_SQLITE_SYNCHRONOUS",
     "PERDURE_UI_URL",
+    "PERDURE_PUBLISHER_QUEUE",
+    "PERDURE_WORKER_ROLE",
 )
 """Variables that mean something but are no settings: where things are, where tests crash, how much is told."""
 

@@ -12,6 +12,7 @@ from tool_calls import called, mistake, ok, run
 from perdure.adapters.agents.tools import Toolbox, searching
 from perdure.adapters.agents.tools.search import translate
 from perdure.models.policy import SEARCH_FILE_BYTES, SEARCH_RESULTS
+from tests.lab import alive
 
 
 @pytest.fixture
@@ -167,9 +168,9 @@ asyncio.run(run_calls({{"role": "assistant", "content": [call]}}, box, Step.IMPL
     worker.kill()
     await worker.wait()
     deadline = time.monotonic() + 10
-    while search.is_running() and search.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+    while alive(search) and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
-    assert not search.is_running() or search.status() == psutil.STATUS_ZOMBIE
+    assert not alive(search)
 
 
 async def _busy_child(worker: psutil.Process) -> psutil.Process:

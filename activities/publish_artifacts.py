@@ -1,0 +1,47 @@
+"""Publish artifacts: plan, test report and review go where the pull request can link to them.
+
+Effect: one commit on the artifact branch. Looks first: files that are there already are adopted. Key: the delivery.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.forges.artifacts import artifact_files, permalink, publish
+from perdure.adapters.forges.base import HostedForge
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import to_the_end
+from perdure.adapters.turn.written import read_plan, read_report, read_review
+from perdure.models.work import Artifacts, ArtifactsInput
+
+
+class Publications:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn
+    async def publish_artifacts(self, work: ArtifactsInput) -> Artifacts:
+        """Raises ForgeRefused (a branch of that name that is not ours), ForgeUnavailable, Superseded."""
+        async with self._host.lease(work.delivery) as (workspace, lease):
+            now_doing(doing="publishing plan, tests and review")
+            lease.check()
+            return await to_the_end(self._publish, workspace.vault.with_keys(self._host.forges), work)
+
+    def _publish(self, vault: Vault, work: ArtifactsInput) -> Artifacts:
+        contract = self._host.contract(vault, work.delivery, work.policy)
+        branch = contract.config.artifacts.branch
+        forge = self._host.forges.forge(contract.repository)
+        if not branch or not isinstance(forge, HostedForge):
+            return Artifacts()
+        receipt = self._host.receipt(work.delivery)
+        files = artifact_files(
+            read_plan(vault, work.delivery, work.plan),
+            read_review(vault, work.delivery, work.review),
+            read_report(vault, work.delivery, work.report),
+            receipt,
+        )
+        commit = publish(vault, contract.repository, branch, work.delivery, files)
+        links = {name: permalink(forge.web, commit, work.delivery, name) for name in files}
+        return Artifacts(links=links)

@@ -1,0 +1,117 @@
+"""What the delivery does at its forge: it looks first, tells the issue, waits for a forge that is away, and says so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from workflow_cast import Cast, playing
+
+from perdure.client import Perdure
+from perdure.models.phases import Phase
+from perdure.models.policy import QUEUE_PATIENCE
+from perdure.models.result import DeliveryResult, Status
+from tests.lab import until
+
+AWAY = timedelta(seconds=1)
+
+
+def away(pause: timedelta | None = timedelta(milliseconds=50)) -> ApplicationError:
+    return ApplicationError("GitHub answers 502\n  where: pulls", type="ForgeUnavailable", next_retry_delay=pause)
+
+
+@pytest.fixture
+def hosted(cast: Cast) -> Cast:
+    """A delivery of issue 12, at a forge with accounts, that only builds and ships."""
+    cast.phases = (Phase.BUILD, Phase.SHIP)
+    cast.settings = {"hosted": True, "issue": 12, "title": "Add sub", "allow_untested": True}
+    cast.turn = cast.builds
+    return cast
+
+
+async def deliver(client: Client, cast: Cast, fresh: str) -> DeliveryResult:
+    async with playing(client, cast):
+        submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
+        return await submitted.delivery.result()
+
+
+async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hosted: Cast, fresh: str) -> None:
+    result = await deliver(client, hosted, fresh)
+    assert result.status is Status.DELIVERED
+    assert [told.status for told in hosted.told] == ["running", "delivered"]
+    assert hosted.told[1].pull_request == result.pull_request
+    (shipped,) = hosted.shipped
+    assert (shipped.title, shipped.artifacts) == ("Add sub", {"plan.md": "http://forge/plan"})
+
+
+async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
+    client: Client, hosted: Cast, fresh: str
+) -> None:
+    hosted.troubles = {"open_pull_request": [away(), away(AWAY), away()]}
+    async with playing(client, hosted):
+        submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
+        handle = client.get_workflow_handle(fresh)
+
+        async def waiting() -> str:
+            return str((await handle.query("progress"))["waiting"])
+
+        words = await until(waiting, 20)
+        assert words.startswith("GitHub answers 502 (since ")
+        assert "tried again at" in words
+        assert "**Waiting:** GitHub answers 502" in str(await handle.query("__temporal_workflow_metadata"))
+        result = await submitted.delivery.result()
+    assert result.status is Status.DELIVERED
+    assert len(hosted.shipped) == 4
+    assert [step.step for step in result.steps].count("open_pull_request") == 1
+    assert result.message == ""
+
+
+async def test_a_forge_that_says_no_before_the_start_costs_nothing(client: Client, hosted: Cast, fresh: str) -> None:
+    refusal = ApplicationError("the token lacks repo", type="ForgeRefused", non_retryable=True)
+    hosted.troubles = {"check_access": [away(), refusal]}
+    result = await deliver(client, hosted, fresh)
+    assert (result.status, result.reason) == (Status.NOT_DELIVERED, "forge_refused")
+    assert result.message == "the token lacks repo"
+    assert hosted.seen == []
+
+
+async def test_an_issue_or_a_branch_that_cannot_be_written_to_keeps_nothing_from_being_delivered(
+    client: Client, hosted: Cast, fresh: str
+) -> None:
+    no = [ApplicationError("no permission", type="ForgeRefused", non_retryable=True) for _ in range(3)]
+    hosted.troubles = {"comment": no[:2], "publish_artifacts": no[2:]}
+    result = await deliver(client, hosted, fresh)
+    assert result.status is Status.DELIVERED
+    assert len(hosted.told) == 2
+    assert hosted.shipped[0].artifacts == {}
+
+
+async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Cast, fresh: str) -> None:
+    hosted.troubles = {"open_pull_request": [away(timedelta(hours=1))]}
+    async with playing(client, hosted):
+        submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
+        await until(lambda: hosted.shipped, 20)
+        await submitted.delivery.cancel()
+        result = await submitted.delivery.result()
+    assert result.status is Status.CANCELLED
+    assert [told.status for told in hosted.told] == ["running", "cancelled"]
+    assert result.steps[-1].status == "cancelled"
+
+
+@pytest.mark.slow
+async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Cast, fresh: str) -> None:
+    hosted.settings |= {"publisher": "publish-h1"}
+    async with playing(client, hosted):
+        submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
+        handle = client.get_workflow_handle(fresh)
+
+        async def waiting() -> str:
+            return str((await handle.query("progress"))["waiting"])
+
+        words = await until(waiting, QUEUE_PATIENCE.total_seconds() + 20)
+        assert words.startswith("the publisher is not there: nobody takes work from queue publish-h1")
+        assert hosted.seen == []
+        await submitted.delivery.cancel()
+        assert (await submitted.delivery.result()).status is Status.CANCELLED

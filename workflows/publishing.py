@@ -1,0 +1,171 @@
+"""What happens at the forge, in the order it happens: looked at, told, published.
+
+It runs where the forge's token is. A forge that is away is waited for, visibly: by then the work is done and paid for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+
+from perdure.models.errors import ForgeUnavailable
+from perdure.models.phases import Step
+from perdure.models.policy import (
+    FORGE_ATTEMPT,
+    FORGE_PATIENCE,
+    FORGE_PAUSE,
+    FORGE_PAUSE_MAX,
+    HEARTBEAT_TIMEOUT,
+    QUEUE_PATIENCE,
+    RETRY_PAUSE,
+    TELL_TIMEOUT,
+)
+from perdure.models.result import SUCCESSES, ReviewResult, Status
+from perdure.models.work import (
+    Artifacts,
+    ArtifactsInput,
+    Checked,
+    CheckInput,
+    Commented,
+    CommentInput,
+    Prepared,
+    ShipInput,
+    Shipped,
+)
+from workflows.endings import interpret
+from workflows.stage import Stage, heed_cancellation
+
+T = TypeVar("T")
+
+AT_ONCE = RetryPolicy(
+    initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, non_retryable_error_types=[ForgeUnavailable.__name__]
+)
+"""A death is redone at once; a forge that is away is waited for here, where a person can see it."""
+
+
+class Publishing:
+    """One delivery's dealings with its forge; does nothing where the origin has none."""
+
+    def __init__(self, stage: Stage, prepared: Prepared, *, begun: bool = False) -> None:
+        """`begun`: another run of this delivery has told the issue that it is being worked on."""
+        self._stage, self._prepared, self._begun = stage, prepared, begun
+        self._queue = prepared.publisher or prepared.queue
+
+    async def check_access(self) -> None:
+        """Whether it could be published at all, before a cent is spent. Raises Stopped."""
+        if not self._prepared.hosted:
+            return
+        work = CheckInput(delivery=self._stage.delivery, policy=self._prepared.policy)
+        try:
+            checked = await self._patiently("check_access", work, Checked, "may we publish there?", FORGE_PATIENCE)
+        except ActivityError as error:
+            raise interpret(error) from error
+        self._stage.state.notes = checked.notes
+
+    async def tell(self, workflow_id: str) -> None:
+        """Bring the one comment on the issue up to date. Nothing depends on it: a forge that refuses it is noted.
+
+        A cancellation that comes now, or came before, does not keep the issue from being told.
+        """
+        state, prepared = self._stage.state, self._prepared
+        ended = state.status is not None
+        if not (prepared.hosted and prepared.issue) or (ended and not self._begun):
+            return
+        self._begun = True
+        work = CommentInput(
+            delivery=self._stage.delivery,
+            policy=prepared.policy,
+            workflow_id=workflow_id,
+            status=state.status or "running",
+            reason=state.reason or "",
+            message=state.message[:500],
+            pull_request=state.pull_request,
+            tests=state.tests if state.status in SUCCESSES else None,
+            review_result=state.review_result if ended else ReviewResult(),
+        )
+        telling = workflow.start_activity(
+            "comment",
+            work,
+            result_type=Commented,
+            task_queue=self._queue,
+            schedule_to_start_timeout=QUEUE_PATIENCE,
+            schedule_to_close_timeout=TELL_TIMEOUT[1 if ended and state.status is not Status.CANCELLED else 0],
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=2.0),
+            summary=f"issue #{prepared.issue}: {work.status.replace('_', ' ')}",
+        )
+        with suppress(asyncio.CancelledError):
+            await workflow.wait([telling])
+        try:
+            await telling
+        except ActivityError as error:
+            workflow.logger.warning("issue #%s was not told: %s", prepared.issue, error.cause)
+
+    async def show_artifacts(self, plan: str, report: str, review: str) -> dict[str, str]:
+        """Put plan, test report and review where the pull request can link to them; without links when that fails."""
+        if not self._prepared.hosted:
+            return {}
+        work = ArtifactsInput(
+            delivery=self._stage.delivery, policy=self._prepared.policy, plan=plan, report=report, review=review
+        )
+        try:
+            shown = await self._patiently("publish_artifacts", work, Artifacts, "plan, tests, review", FORGE_PATIENCE)
+        except ActivityError as error:
+            if isinstance(meaning := interpret(error), asyncio.CancelledError):
+                raise meaning from error
+            workflow.logger.warning("artifacts were not published: %s", error.cause)
+            return {}
+        return shown.links
+
+    async def open_pull_request(self, work: ShipInput) -> Shipped:
+        """Exactly one. Raises Stopped where the forge says no."""
+        caption = f"{work.branch} → {work.base}"
+        doing = self._patiently(Step.OPEN_PULL_REQUEST, work, Shipped, caption, FORGE_PATIENCE)
+        return await self._stage.recorded(Step.OPEN_PULL_REQUEST, 1, doing)
+
+    async def _patiently(self, activity: str, work: Any, result: type[T], summary: str, patience: timedelta) -> T:
+        """An attempt at a time; between them the delivery says what it waits for and when it tries again."""
+        since, pause, state = workflow.now(), FORGE_PAUSE, self._stage.state
+        while True:
+            heed_cancellation()
+            try:
+                done: T = await workflow.execute_activity(
+                    activity,
+                    work,
+                    result_type=result,
+                    task_queue=self._queue,
+                    schedule_to_start_timeout=QUEUE_PATIENCE,
+                    start_to_close_timeout=FORGE_ATTEMPT,
+                    heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                    retry_policy=AT_ONCE,
+                    cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                    summary=summary,
+                )
+                return done
+            except ActivityError as error:
+                words = self._away(error)
+                if not words or workflow.now() - since > patience:
+                    raise
+                asked = getattr(error.cause, "next_retry_delay", None)
+                wait = asked or pause
+                again = (workflow.now() + wait).strftime("%H:%M:%S UTC")
+                await self._stage.wait(f"{words} (since {since:%H:%M:%S} UTC; tried again at {again})", wait)
+            finally:
+                state.waiting = ""
+            pause = min(2 * pause, FORGE_PAUSE_MAX)
+
+    def _away(self, error: ActivityError) -> str:
+        """What is not there, when waiting for it may help; empty otherwise."""
+        cause = error.cause
+        if isinstance(cause, ApplicationError) and cause.type == ForgeUnavailable.__name__:
+            return cause.message.partition("\n")[0]
+        if isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_START:
+            whose = "the publisher" if self._prepared.publisher else "the worker of this delivery's host"
+            return f"{whose} is not there: nobody takes work from queue {self._queue}"
+        return ""
