@@ -16,7 +16,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt replay bench-recovery lock clean
+.PHONY: help demo test check fmt replay chaos-github bench-recovery lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ fmt: $(READY) ## format the code and fix what can be fixed
 
 replay: $(READY) ## replay the kept histories against today's workflows
 	@$(PYTEST) -q tests/replay $(ARGS)
+
+chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (GITHUB_KILLS=1-25: the seeds)
+	@GITHUB_KILLS=$(or $(GITHUB_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)
 
 bench-recovery: $(READY) ## from SIGKILL of the worker to the redone turn, and to the next
 	@$(BIN)/python benchmarks/recovery.py $(ARGS)

@@ -35,7 +35,7 @@ class PullRequests:
         async with self._host.lease(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.policy)
             now_doing(doing="pushing")
-            await in_thread(_push, workspace.vault, contract, work)
+            await in_thread(_push, workspace.vault.with_keys(self._host.forges), contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
             return await to_the_end(_open, self._host, workspace.vault, contract, work)
@@ -45,7 +45,7 @@ def _push(vault: Vault, contract: Contract, work: ShipInput) -> None:
     """With a lease on what the remote has: absent, or something this delivery pushed before, never others' work."""
     if work.tests is not None and work.tests.tree != vault.tree_of(work.head):
         raise Diverged(f"tests ran on tree {work.tests.tree[:12]}, which is not what {work.head[:12]} holds")
-    tip = remote_tip(contract.repository, work.branch)
+    tip = remote_tip(contract.repository, work.branch, vault.keys)
     if tip is not None and tip != work.head and not _ours(vault, contract, work, tip):
         raise ForgeRefused(
             f"branch {work.branch} on the remote holds commits that are not this delivery's ({tip[:12]})",

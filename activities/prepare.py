@@ -12,6 +12,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.run_tests import test_commit
+from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.source import resolve
 from perdure.adapters.git.vault import Vault
@@ -24,14 +25,15 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.config import Effective, effective, load_repository_config, with_detected
 from perdure.adapters.project.detect import detect
+from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
+from perdure.adapters.project.terms import branch_of
 from perdure.adapters.project.verdict import not_started, verdict
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.config import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import InvalidRequest, WorkspaceLost
-from perdure.models.ids import slug
 from perdure.models.phases import AGENTIC, Phase, Step, why_not
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
@@ -70,11 +72,14 @@ class Preparation:
             checkpoint = await in_thread(_newest_whole, desk.vault, asked_for, previous.checkpoint)
             await in_thread(desk.restore, checkpoint)
             at = await in_thread(turn_of, desk.vault, checkpoint)
+            hosted = self._hosted(desk.contract)
         damaged = checkpoint != asked_for
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
         now = {
             "queue": self._host.home.queue(),
             "attributes": self._host.attributes,
+            "hosted": hosted,
+            "publisher": self._host.publisher,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
             "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
             "fallback": checkpoint if damaged else "",
@@ -83,9 +88,11 @@ class Preparation:
         return previous.model_copy(update=now)
 
     def _terms(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, Effective]:
-        """Fetch, and read the base branch's settings; what the files themselves say comes with the worktree."""
-        target = resolve(request.repository, Path.cwd())
-        vault = Vault.open(self._host.home, target.url)
+        """Read the issue, fetch, and read the base branch's settings; what the files say comes with the worktree."""
+        keys = self._host.forges
+        target = resolve(request.repository, Path.cwd(), keys)
+        issue = read_issue(keys.forge(target.url), request.issue, target.url) if request.issue is not None else None
+        vault = Vault.open(self._host.home, target.url, keys)
         base, base_sha = vault.fetch(request.base)
         head = base_sha
         if request.branch is not None:
@@ -103,15 +110,19 @@ class Preparation:
             base=base,
             base_sha=base_sha,
             head=head,
-            branch=request.branch or _branch(settings.config.git.branch, delivery, request.request),
+            branch=request.branch or branch_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE),
             config=settings.config,
             source=request.source or "",
             origins=settings.origins,
             grade=self._host.config.sandbox,
             allow_test_changes=request.allow_test_changes,
             prompts=_prompts(vault, base_sha),
+            issue=issue,
         )
         return vault, contract, settings
+
+    def _hosted(self, contract: Contract) -> bool:
+        return isinstance(self._host.forges.forge(contract.repository), HostedForge)
 
     def _settings(self, vault: Vault, base: str, base_sha: str, request: DeliveryRequest) -> Effective:
         written = vault.show(base_sha, CONFIG_FILE)
@@ -184,6 +195,10 @@ class Preparation:
             has_tests=bool(config.test),
             attributes=self._host.attributes,
             models={str(step): getattr(config.steps, step).model for step in AGENTIC},
+            hosted=self._hosted(contract),
+            publisher=self._host.publisher,
+            issue=contract.issue.number if contract.issue else 0,
+            title=contract.issue.title if contract.issue else "",
             summary=_summary(contract, baseline),
         )
 
@@ -212,18 +227,6 @@ def _complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
     settings = with_detected(settings, detect(tree))
     notes = read_notes(tree, settings.config.delivery.notes)
     return contract.model_copy(update={"config": settings.config, "origins": settings.origins, "notes": notes})
-
-
-def _branch(template: str, delivery: str, request: str) -> str:
-    """`[git] branch`: {id} is the delivery, {slug} the first words of the request. InvalidRequest for any other."""
-    try:
-        return template.format(id=delivery, slug=slug(request))
-    except (KeyError, IndexError, ValueError):
-        raise InvalidRequest(
-            f"git.branch: {template!r} has a place that is not known here",
-            where=CONFIG_FILE,
-            fix="use {id} and {slug}",
-        ) from None
 
 
 def _first_checkpoint(desk: Desk) -> str:

@@ -64,6 +64,7 @@ def show(
 def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
     import os
 
+    from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import resolve
     from perdure.adapters.project.config import effective, load_repository_config, with_detected
     from perdure.adapters.project.detect import detect
@@ -73,7 +74,7 @@ def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
 
     host = load_host_config(os.environ)
     given = load_repository_config(read_config(file), str(file)) if file else None
-    target = resolve(repo, Path.cwd())
+    target = resolve(repo, Path.cwd(), Forges.from_environment(dict(os.environ)))
     name, sha = target.base(base)
     place = place_of(target, sha)
     text = file_at(place, sha) if place is not None else None

@@ -26,9 +26,16 @@ def deliver(
     request: Annotated[
         str | None, typer.Option("--request", metavar="TEXT|-", help="The same; - reads it from standard input.")
     ] = None,
+    issue: Annotated[
+        str | None,
+        typer.Option("--issue", metavar="N|URL", help="An open issue says what you want; #12 in TEXT names it too."),
+    ] = None,
     repo: Annotated[
-        str, typer.Option("--repo", metavar="PATH|URL", help="A path with an origin means that origin.")
-    ] = ".",
+        str | None,
+        typer.Option(
+            "--repo", metavar="PATH|URL", help="A path with an origin means that origin; default: the one you are in."
+        ),
+    ] = None,
     base: Annotated[
         str | None,
         typer.Option("--base", metavar="BRANCH", help="To start from and merge into; default: the default branch."),
@@ -60,7 +67,7 @@ def deliver(
 ) -> None:
     """Turn one request into one tested, reviewed pull request.
 
-    Ctrl-C leaves, the work goes on. The same --id again comes back to it.
+    Ctrl-C leaves, the work goes on. The same --id, or the same issue, again comes back to it.
     """
     import asyncio
 
@@ -68,7 +75,7 @@ def deliver(
     from perdure.cli.screen import Screen
     from perdure.cli.watch import detached
 
-    asked = Asked(text, request, repo, base, branch, phases, id, budget, model, config, allow_test_changes)
+    asked = Asked(text, request, issue, repo, base, branch, phases, id, budget, model, config, allow_test_changes)
     screen = Screen(json=json)
     submitted: list[Submitted] = []
     try:
@@ -138,6 +145,7 @@ def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
         checkout=tilde(checkout) if checkout is not None and has_origin else "",
         target=f"origin {target}" if has_origin else target,
         base=f"{taken.base} at {short(taken.base_sha)}, asked just now",
+        issue=taken.meant.shown,
         not_included=not_included(checkout, taken.base) if checkout is not None else (),
         settings=settings,
         watching=watching,

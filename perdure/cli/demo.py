@@ -7,15 +7,15 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure import __version__
 from perdure.cli import playbill
 from perdure.cli.keys import ENTER, Keys, at_a_terminal
 from perdure.cli.knife import STRIKES, Knife, paced
+from perdure.cli.scene import Scene, scene
 from perdure.cli.screen import Screen
 from perdure.cli.stage import PACKAGE, Stage, best_grade, environment, stage, supervised
 from perdure.cli.story import Teller, closing
@@ -40,6 +40,7 @@ class Cast:
 
     screen: Screen
     stage: Stage
+    scene: Scene
     delivery: Delivery
     knife: Knife
     cutting: asyncio.Task[None]
@@ -48,16 +49,29 @@ class Cast:
     page: str
 
 
-def demo(*, keep: Path | None, fast: bool, kills: int, yes: bool) -> int:
+@dataclass(frozen=True)
+class Wanted:
+    """How it shall be played; see `perdure demo --help`."""
+
+    keep: Path | None = None
+    github: bool = False
+    fast: bool = False
+    kills: int = 0
+    yes: bool = False
+    json: bool = False
+
+
+def demo(wanted: Wanted) -> int:
     """Play it, and return the exit code: 0 when exactly one pull request came out of it.
 
     On a terminal a person may kill too, and it waits for Enter in the end. Ctrl-C and SIGTERM end it and leave nothing.
     """
-    return asyncio.run(_until_interrupted(keep, fast, kills, yes))
+    return asyncio.run(_until_interrupted(wanted))
 
 
-async def _until_interrupted(keep: Path | None, fast: bool, kills: int, yes: bool) -> int:
-    screen, signals, loop, ours = Screen(), list[int](), asyncio.get_running_loop(), asyncio.current_task()
+async def _until_interrupted(wanted: Wanted) -> int:
+    signals, loop, ours = list[int](), asyncio.get_running_loop(), asyncio.current_task()
+    screen, keep = Screen(json=wanted.json), wanted.keep
     assert ours is not None
 
     def interrupt(number: int) -> None:
@@ -67,11 +81,11 @@ async def _until_interrupted(keep: Path | None, fast: bool, kills: int, yes: boo
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, interrupt, number)
-    person = not yes and screen.terminal and at_a_terminal()
+    person = not wanted.yes and screen.terminal and at_a_terminal()
     try:
         async with AsyncExitStack() as stack:
             keys = await stack.enter_async_context(Keys.of_terminal()) if person else None
-            cast = await stack.enter_async_context(_cast(screen, keys, keep, fast, kills))
+            cast = await stack.enter_async_context(_cast(screen, keys, wanted))
             async with asyncio.timeout(None if person else DEMO_S):
                 return await _perform(cast)
     except TimeoutError:
@@ -79,34 +93,36 @@ async def _until_interrupted(keep: Path | None, fast: bool, kills: int, yes: boo
     except asyncio.CancelledError:
         if not signals:
             raise
-        screen.line("stopped; " + (f"what there is stays in {keep}" if keep else "nothing of it is left"))
+        screen.say("stopped; " + (f"what there is stays in {keep}" if keep else "nothing of it is left"))
         return 128 + signals[0]
 
 
 @asynccontextmanager
-async def _cast(screen: Screen, keys: Keys | None, keep: Path | None, fast: bool, kills: int) -> AsyncIterator[Cast]:
-    """Home, repository, model, server and worker, all fresh, with the delivery under way."""
-    strikes = STRIKES[:kills]
+async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIterator[Cast]:
+    """Home, repository, forge, model, server and worker, all fresh, with the delivery under way."""
+    strikes = STRIKES[: wanted.kills]
     screenplay = Screenplay.load(examples() / f"{PACKAGE}.toml")
     async with AsyncExitStack() as stack:
-        screen.line(f"perdure {__version__} · demo: one request, one pull request, and workers that get killed")
-        place = stack.enter_context(stage(keep))
-        rehearsal = await stack.enter_async_context(Rehearsal(paced(screenplay, strikes) if fast else screenplay))
+        place = stack.enter_context(stage(wanted.keep))
+        played = await stack.enter_async_context(scene(place, github=wanted.github))
+        screen.say(playbill.title(played))
+        rehearsal = await stack.enter_async_context(
+            Rehearsal(paced(screenplay, strikes) if wanted.fast else screenplay)
+        )
         grade, why = await asyncio.to_thread(best_grade)
-        stack.enter_context(_within(environment(place, rehearsal.url, grade, os.environ)))
+        world = environment(place, rehearsal.url, grade, os.environ) | dict(played.variables)
+        stack.enter_context(_within(world))
         stack.push_async_callback(stop_server, place.home)
         client = await connect(place.home, start=True, say=lambda _: None)
         supervisor, worker = await stack.enter_async_context(supervised(place.home))
-        found = await Perdure(client).submit(
-            {"repository": str(place.origin), "request": place.request()}, id=playbill.ID
-        )
-        page = await web_page(place.home, playbill.ID)
-        screen.lines(playbill.opening(place, page, grade, why))
-        screen.lines(["", playbill.worker(worker, keys is not None), ""])
-        knife = Knife(place.home, worker, rehearsal, strikes, screen.line)
+        found = await Perdure(client).submit(dict(played.submission), id=played.id)
+        page = await web_page(place.home, played.id)
+        _say(screen, playbill.opening(place, played, page, grade, why))
+        _say(screen, ["", playbill.worker(worker, keys is not None), ""])
+        knife = Knife(place.home, worker, rehearsal, strikes, screen.say)
         cutting = asyncio.create_task(knife.run())
         try:
-            yield Cast(screen, place, found.delivery, knife, cutting, supervisor, keys, page)
+            yield Cast(screen, place, played, found.delivery, knife, cutting, supervisor, keys, page)
         finally:
             cutting.cancel()
 
@@ -130,20 +146,28 @@ async def _perform(cast: Cast) -> int:
     while True:
         watcher = Watcher(cast.delivery, screen, teller=teller, through=cast.knife.saw)
         result = await _watched(cast, watcher)
-        screen.lines(["", *closing(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
+        _say(screen, ["", *closing(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
         if result.reason != Reason.LIMITS:
             break
-        screen.line(playbill.THIRD_DEATH)
+        screen.say(playbill.THIRD_DEATH)
         if cast.keys is None or not await _goes_on(screen, cast.keys):
             break
         await cast.delivery.retry()
-        screen.lines([playbill.RETRIED, ""])
-    pulls = await asyncio.to_thread(playbill.pull_requests, cast.stage)
-    screen.lines([*pulls.lines, "", *playbill.ending(cast.stage)])
+        _say(screen, [playbill.RETRIED, ""])
+    outcome = await asyncio.to_thread(cast.scene.outcome)
+    _say(screen, [*outcome.lines, "", *playbill.ending(cast.stage, cast.scene)])
+    if screen.json:
+        screen.data(result.model_dump_json(indent=2))
     if cast.keys is not None:
-        screen.lines(["", f"The Web UI stays until you press Enter: {cast.page}"])
+        _say(screen, ["", *playbill.until_enter(outcome, cast.page)])
         await cast.keys.wait(*ENTER)
-    return 0 if result.status == Status.DELIVERED and pulls.count == 1 else 1
+    return 0 if result.status == Status.DELIVERED and outcome.whole else 1
+
+
+def _say(screen: Screen, lines: Iterable[str]) -> None:
+    """The story is said besides: with --json the answer is the result alone."""
+    for line in lines:
+        screen.say(line)
 
 
 async def _goes_on(screen: Screen, keys: Keys) -> bool:

@@ -19,6 +19,9 @@ def demo(
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="DIR", help="Play in this new directory, and leave it.")
     ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own on this machine.")
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
     kills: Annotated[
         int,
@@ -26,8 +29,10 @@ def demo(
     ] = DEMO_KILLS,
     no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: the knife is all yours.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, wait for nobody.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and the story besides it.")] = False,
 ) -> None:
     """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
+    from perdure.cli.demo import Wanted
     from perdure.cli.demo import demo as run
 
-    raise typer.Exit(run(keep=keep, fast=fast, kills=0 if no_kill else kills, yes=yes))
+    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json)))

@@ -156,10 +156,11 @@ def check_repository() -> list[Finding]:
     from perdure.models.errors import BadInput
 
     try:
-        target = resolve(".", Path.cwd())
+        forges = Forges.from_environment(dict(os.environ))
+        target = resolve(".", Path.cwd(), forges)
     except BadInput as error:
         return [Finding("repository", NOTE, f"here: {error.what}", error.fix)]
-    if Forges.from_environment(dict(os.environ)).forge(target.url) is None:
+    if forges.forge(target.url) is None:
         text = f"{redact(target.url)}: its forge is not spoken yet, the branch is pushed without a pull request"
         return [Finding("repository", NOTE, text)]
     return [Finding("repository", OK, f"{redact(target.url)}, pull requests are kept in it")]

@@ -15,6 +15,7 @@ from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
 
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target
+    from perdure.cli.issue import Meant
     from perdure.models.config import HostConfig, RepositoryConfig
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -26,7 +27,8 @@ class Asked:
 
     text: str | None = None
     request: str | None = None
-    repo: str = "."
+    issue: str | None = None
+    repo: str | None = None
     base: str | None = None
     branch: str | None = None
     phases: str | None = None
@@ -43,10 +45,12 @@ class Taken:
 
     elsewhere          a Temporal server is configured: its workers hold the key, their hosts decide sandbox and limits
     file               the perdure.toml that counts, as people name it
+    meant              the submitter's words and the issue
     repository_config  what it says; None where there is none, or the base commit is not on this machine yet
     """
 
     request: DeliveryRequest
+    meant: Meant
     elsewhere: bool
     target: Target
     base: str
@@ -61,13 +65,17 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
 
     Blocks on git and the network.
     """
-    text = request_text(asked)
+    from perdure.cli.issue import check_token, meant, named_issue, repository_for
+
+    named = named_issue(asked.issue, asked.text if asked.text is not None else asked.request)
+    text = request_text(asked, needed=named is None)
     phases = parse_phases(asked.phases) if asked.phases is not None else None
     if phases is not None and (problem := why_not(phases, asked.branch)):
         raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
     check_id(asked.id)
     given = read_config(asked.config) if asked.config else None
 
+    from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import resolve
     from perdure.adapters.project.config import load_repository_config
     from perdure.adapters.project.host import load_host_config
@@ -77,7 +85,8 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     own = load_repository_config(given, str(asked.config)) if given is not None else None
     if not (elsewhere := workers_elsewhere()):
         check_key(env)
-    target = resolve(asked.repo, Path.cwd())
+    forges = Forges.from_environment(dict(env))  # of a copy: the worker that is started inherits the tokens
+    target = resolve(repository_for(asked.repo, named, Path.cwd()), Path.cwd(), forges)
     base, base_sha = target.base(asked.base)
     if asked.branch is not None and asked.branch not in target.heads.branches:
         raise BadInput(
@@ -100,9 +109,14 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
             file += ", not the one in your working tree" if mine is not None else ", which your working tree has not"
     if config is not None and phases is None and (problem := why_not(config.delivery.phases, asked.branch)):
         raise BadInput(problem, where=f"{file}: [delivery] phases", fix="--phases selects others")
+    ships = Phase.SHIP in (phases or (config.delivery.phases if config is not None else tuple(Phase)))
+    if ships and not elsewhere:
+        check_token(target.url, forges, env)
+    wanted = meant(named, text, target.url, forges, elsewhere=elsewhere)
     raw = {
         "repository": target.url,
-        "request": text,
+        "request": wanted.words,
+        "issue": wanted.number,
         "base": asked.base,
         "branch": asked.branch,
         "phases": phases,
@@ -112,19 +126,21 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
         "allow_test_changes": asked.allow_test_changes,
         "source": str(target.checkout) if target.checkout else None,
     }
-    return Taken(parse_request(raw), elsewhere, target, base, base_sha, host, file, config)
+    return Taken(parse_request(raw), wanted, elsewhere, target, base, base_sha, host, file, config)
 
 
-def request_text(asked: Asked) -> str:
-    """The request's words: the argument, `--request`, or standard input for `-`."""
+def request_text(asked: Asked, *, needed: bool = True) -> str:
+    """The request's words: the argument, `--request`, or standard input for `-`; `needed` where no issue says it."""
     if asked.text is not None and asked.request is not None:
         raise BadInput("the request was given twice", where="TEXT and --request", fix="give one of them")
     text = asked.text if asked.text is not None else asked.request
-    if text is None:
-        raise BadInput("no request was given", fix='perdure deliver "what you want", or --request - to read it')
+    if text is None and needed:
+        fix = 'perdure deliver "what you want", --request - to read it, or --issue 12'
+        raise BadInput("no request was given", fix=fix)
     if text == "-":
         text = sys.stdin.buffer.read(REQUEST_BYTES + 1).decode(errors="replace")
-    if not text.strip():
+    text = text or ""
+    if not text.strip() and needed:
         raise BadInput("the request is empty", where="TEXT", fix='say what you want: perdure deliver "…"')
     if len(text.encode()) > REQUEST_BYTES:
         fix = "shorten it; put long material into the repository and name its path"

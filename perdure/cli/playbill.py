@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from perdure import __version__
-from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.door import Git
 from perdure.cli.chapters import STOPS
-from perdure.cli.stage import PACKAGE, Stage
+from perdure.cli.scene import Outcome, Scene
+from perdure.cli.stage import Stage
 from perdure.cli.story import AGAIN, Header
-from perdure.cli.words import clean, one_line, short
+from perdure.cli.words import one_line, short
 from perdure.models.config import SandboxGrade
 
-ID = "durations-1h30m"
-
-_BODY_LINES = 6
 _SANDBOXES = {
     SandboxGrade.FULL: "sandbox bubblewrap",
     SandboxGrade.REDUCED: "sandbox REDUCED (Landlock)",
@@ -30,31 +25,25 @@ THIRD_DEATH = (
 RETRIED = f"{AGAIN} it goes on from its last checkpoint"
 
 
-@dataclass(frozen=True)
-class Pulls:
-    """How many pull requests there are, and what is to be said about them."""
-
-    count: int
-    lines: list[str]
+def title(scene: Scene) -> str:
+    return f"perdure {__version__} · demo: one {scene.wanted}, one pull request, and workers that get killed"
 
 
-def opening(stage: Stage, page: str, grade: SandboxGrade, why: str) -> list[str]:
+def opening(stage: Stage, scene: Scene, page: str, grade: SandboxGrade, why: str) -> list[str]:
     """The header of `deliver`, and what is special here. `why`: the reason for a sandbox weaker than full."""
     head = short(Git(git_dir=stage.origin).text("rev-parse", "main"))
-    request, *_ = stage.request().splitlines()
     header = Header(
         version=__version__,
         delivery_id="",
         checkout="",
-        target=f"{PACKAGE}, a small Python package, fresh in {stage.origin}",
+        target=scene.repository,
         base=f"main at {head}",
         settings=["perdure.toml on main", _SANDBOXES[grade]],
         watching=[page] if page else [],
     ).lines()[1:]
     lines = [
         *header,
-        f"  {'request':<13} {request}",
-        f"  {'model':<13} {_SCRIPTED}",
+        *(f"  {name:<13} {one_line(text)}" for name, text in (*scene.facts, ("model", _SCRIPTED))),
     ]
     if why:
         lines.append(f"{STOPS} {one_line(why)}; the demo goes on, for it only runs commands of its own")
@@ -67,31 +56,15 @@ def worker(pid: int, person: bool) -> str:
     return f"Worker {pid}: it gets killed on the way"
 
 
-def pull_requests(stage: Stage) -> Pulls:
-    """Blocks on git."""
-    forge, git = LocalForge(str(stage.origin)), Git(git_dir=stage.origin)
-    found = forge.list()
-    lines = ["No pull request was opened"] if not found else []
-    for pull, _ in found:
-        details = forge.show(pull.number)
-        stat = git.text("diff", "--stat=72", f"main...{details.head_sha}")
-        body = [line for line in clean(details.body).splitlines() if line.strip()][:_BODY_LINES]
-        lines += [
-            f"Pull request #{pull.number}  {one_line(pull.title)}",
-            f"  take it  {clean(details.take)}",
-            *(f"  {line}" for line in clean(stat).splitlines()),
-            *(f"  │ {one_line(line, 100)}" for line in [*body, "…"]),
-        ]
-    return Pulls(len(found), lines)
-
-
-def ending(stage: Stage) -> list[str]:
+def ending(stage: Stage, scene: Scene) -> list[str]:
     """What was real, and how to have the rest."""
-    kept = [f"Kept in {stage.root}: PERDURE_HOME={stage.home.root} perdure show {ID}"] if stage.kept else []
-    return [
-        "The model was scripted: its replies came from examples/durations.toml. Everything else was real: Temporal,",
-        "HTTP, git, the sandbox, the tests, the kills. The same with a real model, in a repository of yours:",
-        "  export ANTHROPIC_API_KEY=…",
-        '  perdure deliver "what you want" --repo PATH',
-        *kept,
-    ]
+    kept = [f"Kept in {stage.root}: PERDURE_HOME={stage.home.root} perdure show {scene.id}"] if stage.kept else []
+    return [*scene.twins, *(f"  {line}" for line in scene.typed), *kept]
+
+
+def until_enter(outcome: Outcome, page: str) -> list[str]:
+    """What can still be opened, on a terminal, until a person has seen enough."""
+    if not outcome.pages:
+        return [f"The Web UI stays until you press Enter: {page}"]
+    rows = {**outcome.pages, "Web UI": page}
+    return ["These pages stay until you press Enter:", *(f"  {name:<16} {address}" for name, address in rows.items())]

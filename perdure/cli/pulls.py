@@ -75,8 +75,9 @@ def _forge(repo: str) -> LocalForge:
     from perdure.adapters.git.source import resolve
     from perdure.models.errors import BadInput
 
-    target = resolve(repo, Path.cwd())
-    forge = Forges.from_environment(dict(os.environ)).forge(target.url)
+    forges = Forges.from_environment(dict(os.environ))
+    target = resolve(repo, Path.cwd(), forges)
+    forge = forges.forge(target.url)
     if not isinstance(forge, LocalForge):
         raise BadInput(
             "the pull requests of this repository are not kept in a directory",

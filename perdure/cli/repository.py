@@ -40,3 +40,11 @@ def in_working_tree(checkout: Path) -> str | None:
         return (checkout / NAME).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def origin_of(cwd: Path) -> str | None:
+    """The origin of the checkout that a directory is in, without asking it; None where there is none."""
+    from perdure.adapters.git.door import Git
+
+    found = Git(cwd=cwd, as_owner=True).run("remote", "get-url", "origin", ok=(0, 2, 128))
+    return found.text if found.returncode == 0 else None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.forges.github.access import SECRET_VARIABLES
 from perdure.adapters.git.door import Git
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.probe import probe, probe_landlock
@@ -74,12 +75,12 @@ def stage(keep: Path | None) -> Iterator[Stage]:
 
 
 def environment(stage: Stage, rehearsal: str, grade: SandboxGrade, env: Mapping[str, str]) -> dict[str, str]:
-    """`env` with nothing in it that leads out of the demo: no other Temporal, key, model, home, setting or proxy."""
+    """`env` with nothing in it that leads out of the demo: no Temporal, key, token, model, home or proxy of yours."""
     theirs = ("PERDURE_", "ANTHROPIC_")
     kept = {
         name: value
         for name, value in embedded_environment(env).items()
-        if not name.startswith(theirs) and not name.lower().endswith("_proxy")
+        if not name.startswith(theirs) and name not in SECRET_VARIABLES and not name.lower().endswith("_proxy")
     }
     first = _free_ports(2 * _PAIRS)
     if shutil.which("python3", path=kept.get("PATH")) is None:  # the example's tests are Python

@@ -41,11 +41,13 @@ class Header:
     not_included: Sequence[str] = ()
     settings: Sequence[str] = ()
     watching: Sequence[str] = ()
+    issue: str = ""
 
     def lines(self) -> list[str]:
         target = f"{self.checkout} → {self.target}" if self.checkout else self.target
         rows = [
             ("repository", f"{target} ({self.base})" if self.base else target),
+            ("issue", self.issue),
             ("not included", ", ".join(self.not_included)),
             ("settings", " · ".join(self.settings)),
             ("watching", " · ".join(self.watching)),

@@ -19,6 +19,9 @@ def details(state: DeliveryState, request: DeliveryRequest) -> str:
         lines += [f"{cell(state.message, 400)}", ""]
     if state.waiting:
         lines += [f"**Waiting:** {cell(state.waiting, 200)}", ""]
+    if number := request.issue_number:
+        title = cell(state.prepared.title, 200) if state.prepared else ""
+        lines.append(f"- issue #{number}" + (f": {title}" if title else ""))
     if state.prepared:
         prepared = state.prepared
         lines.append(

@@ -225,7 +225,7 @@ DEMO_KILLS_MOST = 4
 KNIFE_LOOK_S = 0.02
 """How often the demo looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
 
-FORGE_PAUSE = timedelta(seconds=5)
+FORGE_PAUSE = timedelta(seconds=2)
 FORGE_PAUSE_MAX = timedelta(minutes=5)
 """Until a forge that is away is tried again, doubling: a hiccup costs seconds, an outage of a day 300 attempts."""
 
@@ -247,3 +247,31 @@ UNEXPECTED_FAILURES = 10
 
 CREDENTIAL_ANSWERS = 4
 """How often one git command is told a token: it asks once, and again after each redirect; more is a loop."""
+
+ISSUE_BYTES = 64 * 1024
+"""Of an issue's text and comments together, as much as a request may have: some 20,000 tokens in every step."""
+
+ISSUE_COMMENT_BYTES = 16 * 1024
+"""Of one comment: a pasted log must not push out what people said."""
+
+ISSUE_TITLE_CHARS = 300
+"""Of an issue's title, which goes into history: GitHub allows 256, others more."""
+
+FORGE_SILENCE_S = 30
+"""How long a forge may say nothing to one small request; GitHub itself gives up after ten seconds."""
+
+FORGE_RETRY_AFTER_CAP_S = 3600.0
+"""A forge's budget of requests is new every hour: what asks for more is a mistake, and costs one request to see."""
+
+FORGE_SECONDARY_PAUSE_S = 60.0
+"""After a rate limit that did not say until when: GitHub asks for at least a minute."""
+
+FORGE_TOKEN_MARGIN_S = 300.0
+"""An App's token lives for an hour; one this close to its end could end within a push."""
+
+FORGE_COMMENTS = 200
+FORGE_COMMENTS_BYTES = 200_000
+"""Of one issue's comments, the newest: longer discussions have lost their subject, and would fill a prompt."""
+
+FORGE_TEXT_CHARS = 65_536
+"""GitHub refuses a body or comment that is longer."""

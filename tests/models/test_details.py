@@ -55,6 +55,15 @@ def test_the_table_keeps_its_columns_whatever_a_model_said(summary: str, message
     assert sum(line.startswith("- branch `") for line in text.splitlines()) == 1
 
 
+def test_details_name_the_issue_and_its_title_once_it_is_known() -> None:
+    request = DeliveryRequest(repository="/r", issue="#12")
+    state = DeliveryState()
+    assert "\n- issue #12\n" in details(state, request)
+    state.prepared = PREPARED.model_copy(update={"issue": 12, "title": "Accept | <b>1h30m</b>\n- branch `main`"})
+    assert "\n- issue #12: Accept \\| \\<b\\>1h30m\\</b\\> - branch \\`main\\`\n" in details(state, request)
+    assert "- issue" not in details(state, REQUEST)
+
+
 def test_details_say_where_it_stands_and_what_it_cost() -> None:
     state = DeliveryState()
     assert details(state, REQUEST).startswith("### Preparing")

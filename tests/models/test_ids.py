@@ -53,6 +53,18 @@ def test_a_repository_is_called_as_its_last_component(repository: str, name: str
     assert ids.repository_name(repository) == name
 
 
+def test_an_issue_has_one_id_however_its_repository_is_addressed() -> None:
+    addresses = ("https://github.com/me/Calc.git", "git@github.com:me/Calc", "ssh://git@github.com/me/Calc/", "me/Calc")
+    assert {ids.issue_delivery_id(address, 12) for address in addresses} == {"calc-issue-12"}
+
+
+@given(st.text(), st.integers(1, 10**10 - 1))
+def test_the_id_of_any_issue_is_safe_and_its_own_key(repository: str, number: int) -> None:
+    made = ids.issue_delivery_id(repository, number)
+    assert ids.DELIVERY_ID.fullmatch(made)
+    assert ids.delivery_key(made) == made
+
+
 def test_refs_and_branches_are_named_after_the_delivery() -> None:
     assert ids.branch_name("d") == "perdure/d"
     assert ids.run_ref("d", "r") == "refs/perdure/d/r"

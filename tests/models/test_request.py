@@ -46,7 +46,20 @@ def test_any_json_is_a_request_or_an_invalid_one(raw: Any) -> None:
         ({**GOOD, "budget_usd": float("nan")}, "budget_usd: "),
         ({**GOOD, "spec_version": 2}, "spec_version: "),
         ({**GOOD, "gates": ["plan"]}, "gates: approvals are not built yet"),
-        ({**GOOD, "issue": 7}, "issue: taking a request from an issue is not built yet"),
+        ({**GOOD, "request": None}, "request: is empty: say what you want"),
+        ({"repository": "/r", "issue": 0}, "issue: '0' names no issue: write 12, #12 or https://"),
+        ({"repository": "/r", "issue": -3}, "issue: '-3' names no issue"),
+        ({"repository": "/r", "issue": True}, "issue: is bool: write 12"),
+        ({"repository": "/r", "issue": 1.5}, "issue: is float: write 12"),
+        ({"repository": "/r", "issue": "next"}, "issue: 'next' names no issue"),
+        (
+            {"repository": "/r", "issue": "https://github.com/me/calc/pull/12"},
+            "issue: 'https://github.com/me/calc/pull",
+        ),
+        (
+            {"repository": "git@github.com:you/calc", "issue": "https://github.com/me/calc/issues/12"},
+            "issue: https://github.com/me/calc/issues/12 is not an issue of git@github.com:you/calc",
+        ),
         ({**GOOD, "phases": ["ship", "it"]}, "phases.1: "),
         ([], "expected one JSON object, got list"),
         (None, "expected one JSON object, got NoneType"),
@@ -56,6 +69,30 @@ def test_the_field_that_is_wrong_is_named(raw: Any, words: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse_request(raw)
     assert refused.value.what.startswith(words)
+
+
+@pytest.mark.parametrize("issue", [12, "12", "#12", " #12 ", "https://GitHub.com/Me/Calc/issues/12#issuecomment-3"])
+@pytest.mark.parametrize("words", [{}, {"request": ""}, {"request": None}, {"request": "  only the parser\n"}])
+def test_an_issue_is_a_request_with_or_without_words(issue: int | str, words: dict[str, str]) -> None:
+    sent = parse_request({"repository": "https://github.com/me/calc.git", "issue": issue, **words})
+    assert sent.issue_number == 12
+    assert sent.caption == ("#12 only the parser" if words.get("request") else "#12")
+    assert parse_request(sent.model_dump(mode="json", exclude_defaults=True)) == sent
+    assert parse_request(sent.model_dump(mode="json")) == sent
+
+
+@pytest.mark.parametrize(
+    "repository",
+    ["https://github.com/me/calc", "ssh://git@ssh.github.com:443/ME/calc.git", "me/calc", "/srv/calc", "../calc"],
+)
+def test_an_issues_address_fits_every_way_to_name_its_repository(repository: str) -> None:
+    sent = parse_request({"repository": repository, "issue": "https://github.com/me/calc/issues/12"})
+    assert sent.issue_number == 12
+
+
+def test_what_was_sent_before_there_were_issues_is_sent_the_same_way() -> None:
+    assert parse_request(GOOD).model_dump(mode="json", exclude_defaults=True) == GOOD
+    assert parse_request(GOOD).caption == "Add sub"
 
 
 def test_a_field_of_any_length_is_named_in_a_line() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import perdure
+from perdure.adapters.agents.issue import framed_issue
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
@@ -37,11 +38,14 @@ def system_prompt(step: Step, override: str | None = None) -> str:
 
 
 def opening(step: Step, contract: Contract, materials: dict[str, str]) -> dict[str, Any]:
-    """The first user message: request, notes, materials (texts by name, such as plan or diff) and facts.
+    """The first user message: request, issue, notes, materials (texts by name, such as plan or diff) and facts.
 
     Everything others wrote is framed as data; what is too long loses its middle.
     """
-    parts = [framed("request", contract.request)]
+    words = contract.request
+    parts = [framed("request", words)] if words.strip() or contract.issue is None else []
+    if contract.issue is not None:
+        parts += framed_issue(contract.issue, alone=not parts)
     if step in NOTED:
         parts += [framed(f"note {note.path}", _bounded(note.text)) for note in contract.notes]
     known = [name for name in _ORDER if name in materials]

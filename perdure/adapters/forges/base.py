@@ -60,6 +60,11 @@ class Forge(Protocol):
 class HostedForge(Forge, Protocol):
     """A forge with issues and accounts. The same rules, the same errors."""
 
+    @property
+    def web(self) -> str:
+        """The page of the repository, such as https://github.com/me/durations."""
+        ...
+
     def check(self, base: str) -> Access:
         """Whether a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing."""
         ...

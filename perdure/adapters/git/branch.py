@@ -9,12 +9,13 @@ from pathlib import Path
 
 from perdure.adapters.git.checkpoint import is_at, restore, worktree_tree
 from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.refusals import push_fix, told
 from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.crash import crash_point
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import ForgeRefused
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 
 def commit_tree(workspace: Workspace, *, checkpoint: str, parent: str, message: str) -> tuple[str, str]:
@@ -88,18 +89,32 @@ def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) ->
     """
     target = f"refs/heads/{branch}"
     lease = f"--force-with-lease={target}:{expected or ''}"
+    credential = vault.keys.credential(url)
+    command = ("push", "--porcelain", "--no-verify", lease, "--", url, f"{sha}:{target}")
     try:
-        vault.git.owner().run("push", "--porcelain", "--no-verify", lease, "--", url, f"{sha}:{target}")
+        done = vault.git.owner().run(*command, ok=(0, 1), credential=credential)
     except GitError as error:
-        if error.returncode != 1:
-            raise remote_failure(url, error) from error
-        heads = remote_heads(url).branches  # git could talk to the remote: it said no
-        if heads.get(branch) == sha:
-            return
-        raise _refusal(url, branch, expected, heads, error) from error
+        raise remote_failure(url, error, credential) from error
+    if done.returncode == 0:
+        return
+    heads = remote_heads(url, vault.keys).branches
+    if heads.get(branch) == sha:  # a line that broke after the push: git, or its curl, may have tried again in vain
+        return
+    no = [
+        line.rpartition("\t")[2]
+        for line in redact(done.stdout.decode(errors="replace")).splitlines()
+        if line[:1] == "!"
+    ]
+    if not no or no[0].startswith("[remote failure]"):  # cut in the middle: nobody said no
+        said = told(done.stderr) or "it ended without an answer"
+        raise ForgeUnavailable(f"the remote broke off: {said}", where=redact(url))
+    raise _refusal(url, branch, expected, heads, no[0], done.stderr)
 
 
-def _refusal(url: str, branch: str, expected: str | None, heads: Mapping[str, str], error: GitError) -> ForgeRefused:
+def _refusal(
+    url: str, branch: str, expected: str | None, heads: Mapping[str, str], reason: str, stderr: str
+) -> ForgeRefused:
+    """`reason` is git's own: `[remote rejected] (hook declined)`."""
     where = f"{redact(url)} {branch}"
     in_the_way = next((head for head in heads if f"{branch}/".startswith(f"{head}/") and head != branch), None)
     in_the_way = in_the_way or next((head for head in heads if head.startswith(f"{branch}/")), None)
@@ -115,7 +130,7 @@ def _refusal(url: str, branch: str, expected: str | None, heads: Mapping[str, st
             where=where,
             fix="rename or delete that branch, or set [git] branch to another name",
         )
-    said = [line.removeprefix("remote: ") for line in error.stderr.splitlines() if line.startswith("remote: ")]
-    return ForgeRefused(
-        f"the remote does not take the branch {branch}: {said[0].strip() if said else error.what}", where=where
-    )
+    words = [line for line in redact(stderr).splitlines() if line.startswith("remote: ")]
+    said = told("\n".join(words)) or reason
+    fix = push_fix("\n".join([*words, reason]))
+    return ForgeRefused(f"the remote does not take the branch {branch}: {said}", where=where, fix=fix)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -46,7 +47,9 @@ class Credential:
     def hide(self, text: str) -> str:
         """A text without the secret, as it is and as Basic authentication has it."""
         packed = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-        return text.replace(self.password, "***").replace(packed.rstrip("="), "***")
+        return reduce(
+            lambda told, secret: told.replace(secret, "***"), (self.password, packed, packed.rstrip("=")), text
+        )
 
 
 class Keyring(Protocol):
@@ -94,13 +97,14 @@ def offered(credential: Credential | None) -> Iterator[Offer]:
     reading, writing = os.pipe()
     try:
         try:
-            answer = f"username={credential.username}\npassword={credential.password}\n"
+            answer = f"{credential.username}\n{credential.password}\n"
             os.write(writing, answer.encode() * CREDENTIAL_ANSWERS)
         finally:
             os.close(writing)
-        # `read` takes no byte beyond its line from a pipe, and `echo` of a line is a builtin: no argv has the secret.
-        helper = f'!f() {{ test "$1" = get || exit 0; read -r n <&{reading} && read -r p <&{reading} || exit 0;'
-        helper += ' printf "%s\\n%s\\n" "$n" "$p"; }; f'
+        # `read` takes no byte beyond its line from a pipe, and `printf` is a builtin: no argv has the secret. By path,
+        # because a plain sh knows descriptors of one digit only.
+        helper = f'!f() {{ test "$1" = get && {{ read -r n && read -r p; }} </dev/fd/{reading} &&'
+        helper += ' printf "username=%s\\npassword=%s\\n" "$n" "$p"; }; f'
         settings = (
             "credential.helper=",
             f"credential.{credential.server}.helper={helper}",

@@ -148,7 +148,8 @@ class Git:
         """
         with offered(credential) as offer:
             variables = {**(env or {}), **offer.env}
-            process = self._start(args, offer.settings, variables, (*hold, *offer.descriptors), stdin is not None)
+            started = self._start(args, offer.settings, variables, (*hold, *offer.descriptors), stdin is not None)
+        process = cast("subprocess.Popen[bytes]", started.proc)
         try:
             out, err = process.communicate(stdin, timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -166,7 +167,8 @@ class Git:
 
     def _start(
         self, args: Sequence[str], extra: Sequence[str], env: Mapping[str, str], inherit: Sequence[int], fed: bool
-    ) -> subprocess.Popen[bytes]:
+    ) -> Any:
+        """GitPython's wrapper of the process, which ends it when nobody holds the wrapper any more."""
         pinned = self._environment() | dict(env)
         allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES
         # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, secrets included.
@@ -176,7 +178,7 @@ class Git:
         directory = self.cwd or self.work_tree or self.git_dir or Path("/")
         if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
             raise GitError(args, 128, f"fatal: cannot work in {directory}")
-        started = git.Git(directory).execute(
+        return git.Git(directory).execute(
             ["env", *unset, "git", *settings, *args],
             istream=cast("Any", subprocess.PIPE if fed else subprocess.DEVNULL),
             as_process=True,
@@ -185,7 +187,6 @@ class Git:
             umask=0o022,  # what git checks out has the same modes on every host
             pass_fds=tuple(inherit),
         )
-        return cast("subprocess.Popen[bytes]", cast("Any", started).proc)
 
     def _environment(self) -> dict[str, str]:
         pinned = IDENTITY | {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.refusals import access_fix, told
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
 
 _LOOK_TIMEOUT_S = 60.0  # ls-remote answers in seconds or not at all
@@ -18,23 +20,32 @@ _FINAL = re.compile(
 )
 """Answers that the next try would get again."""
 
+_AWAY = re.compile(r"error: (408|429|5\d\d)|rate limit|abuse detection", re.IGNORECASE)
+"""Answers of a server that is not well or wants us to wait, whatever words its page holds."""
+
+_REDIRECT = re.compile(r"^warning: redirecting to (\S+)", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Heads:
-    """A remote's branches with their commits; `default` is the branch its HEAD names, None when it names none."""
+    """A remote's branches with their commits; `default` is the branch its HEAD names, None when it names none.
+
+    moved_to  where the remote lives now, when it answered with a redirect (a renamed repository): worth telling once
+    """
 
     default: str | None
     branches: dict[str, str] = field(default_factory=dict)
+    moved_to: str | None = None
 
 
-def remote_heads(url: str) -> Heads:
+def remote_heads(url: str, keys: Keyring = NO_KEYS) -> Heads:
     """Ask a remote for its branches. Raises ForgeRefused or ForgeUnavailable."""
+    credential = keys.credential(url)
+    asked = ("ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*")
     try:
-        listed = Git(as_owner=True).run(
-            "ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*", timeout_s=_LOOK_TIMEOUT_S
-        )
+        listed = Git(as_owner=True).run(*asked, timeout_s=_LOOK_TIMEOUT_S, credential=credential)
     except GitError as error:
-        raise remote_failure(url, error) from error
+        raise remote_failure(url, error, credential) from error
     default, branches = None, {}
     for line in listed.text.splitlines():
         value, _, name = line.partition("\t")
@@ -42,23 +53,36 @@ def remote_heads(url: str) -> Heads:
             default = value.removeprefix("ref: refs/heads/")
         elif name.startswith("refs/heads/"):
             branches[name.removeprefix("refs/heads/")] = value
-    return Heads(default if default in branches else None, branches)
+    return Heads(default if default in branches else None, branches, _moved(url, listed.stderr))
 
 
-def remote_tip(url: str, branch: str) -> str | None:
+def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
     """Where a branch is on the remote, None when it does not exist there."""
-    return remote_heads(url).branches.get(branch)
+    return remote_heads(url, keys).branches.get(branch)
 
 
-def default_branch(url: str) -> str | None:
+def default_branch(url: str, keys: Keyring = NO_KEYS) -> str | None:
     """The branch the remote's HEAD names (asked, never assumed), None when it names none that exists."""
-    return remote_heads(url).default
+    return remote_heads(url, keys).default
 
 
-def remote_failure(url: str, error: GitError) -> StepError:
+def remote_failure(url: str, error: GitError, credential: Credential | None = None) -> StepError:
     """What a failed network command means: ForgeRefused when it would fail again, else ForgeUnavailable."""
-    last = error.stderr.splitlines()[0] if error.stderr else error.what
+    away = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
+    said = next(iter(away), told(error.stderr)) or error.what
     where = redact(url)
-    if error.returncode is not None and _FINAL.search(error.stderr):
-        return ForgeRefused(f"the remote refuses: {last}", where=where, fix=f"make this work: git ls-remote {where}")
-    return ForgeUnavailable(f"the remote cannot be reached: {last}", where=where)
+    if error.returncode is not None and _FINAL.search(error.stderr) and not away:
+        fix = access_fix(where, error.stderr, credential)
+        return ForgeRefused(f"the remote refuses: {said}", where=where, fix=fix)
+    return ForgeUnavailable(f"the remote cannot be reached: {said}", where=where)
+
+
+def _moved(url: str, stderr: str) -> str | None:
+    """The address a redirect named, written as `url` is: with `.git` or without."""
+    found = _REDIRECT.search(stderr)
+    if found is None:
+        return None
+    address = redact(found[1]).rstrip("/")
+    if not url.rstrip("/").endswith(".git"):
+        address = address.removesuffix(".git")
+    return address if address != url.rstrip("/") else None

@@ -8,12 +8,14 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
 from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.models import ids
 from perdure.models.errors import BadInput, StepError
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
+_OWNER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}$)[\w.-]+")
 _SCP_LIKE = re.compile(r"(?:[\w.+~-]+@)?\[?[\w.:-]+\]?:(?!//).+")
 _SECRET = re.compile(r"://(?:[^/@\s]*:[^/@\s]+|(?:gh[pousr]_|github_pat_|glpat-)[^/@\s]*)@")
 
@@ -46,15 +48,19 @@ class Target:
         return name, self.heads.branches[name]
 
 
-def resolve(repository: str, cwd: Path) -> Target:
-    """Find what is meant by a path (relative to `cwd`), `file://`, `http(s)://`, `ssh://` or `user@host:path`.
+def resolve(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
+    """Find what is meant by a path (relative to `cwd`), `file://`, `http(s)://`, `ssh://`, `user@host:path`.
 
+    `owner/name` that is no path means a repository on the keys' home server: github.com unless configured.
     Raises BadInput: not a repository, unreachable, empty, a remote helper (`ext::`), a leading dash, a password.
     """
     _check_form(repository)
     if _is_url(repository, cwd):
-        return _reach(repository, None)
-    return _from_path(Path(cwd, repository).expanduser(), repository)
+        return _reach(repository, None, keys)
+    path = Path(cwd, repository).expanduser()
+    if _OWNER_NAME.fullmatch(repository) and not path.exists():
+        return _reach(f"{keys.home_server()}/{repository.removesuffix('.git')}", None, keys, named=repository)
+    return _from_path(path, repository, keys)
 
 
 def not_included(checkout: Path, base: str) -> list[str]:
@@ -117,7 +123,7 @@ def _is_url(repository: str, cwd: Path) -> bool:
     return True
 
 
-def _from_path(path: Path, named: str) -> Target:
+def _from_path(path: Path, named: str, keys: Keyring) -> Target:
     if not path.exists():
         raise BadInput(f"there is no {named}", where=str(path), fix="name a git repository: --repo PATH or URL")
     git = Git(cwd=path if path.is_dir() else path.parent, as_owner=True)
@@ -138,20 +144,18 @@ def _from_path(path: Path, named: str) -> Target:
             url = os.path.normpath(root / Path(url).expanduser())
     else:
         url = str(root)
-    return _reach(url, None if bare else root)
+    return _reach(url, None if bare else root, keys)
 
 
-def _reach(url: str, checkout: Path | None) -> Target:
+def _reach(url: str, checkout: Path | None, keys: Keyring, named: str = "") -> Target:
     try:
-        heads = remote_heads(url)
+        heads = remote_heads(url, keys)
     except StepError as error:
-        what = (
-            "the repository cannot be reached"
-            if checkout is None
-            else "the origin of this repository cannot be reached"
-        )
-        fix = f"make this work first: git ls-remote {redact(url)}"
-        raise BadInput(f"{what}: {error.what.partition(': ')[2]}", where=redact(url), fix=fix) from error
+        what = "the origin of this repository" if checkout is not None else "the repository"
+        what = f"there is no directory {named}, and {url}" if named else what
+        fix = error.fix or f"make this work first: git ls-remote {redact(url)}"
+        said = error.what.partition(": ")[2] or error.what
+        raise BadInput(f"{what} cannot be reached: {said}", where=redact(url), fix=fix) from error
     if not heads.branches:
         fix = "commit something and push it: git commit --allow-empty -m first && git push -u origin HEAD"
         raise BadInput("the repository has no commits yet", where=redact(url), fix=fix)

@@ -8,9 +8,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.objects import ObjectStore
@@ -49,16 +50,17 @@ _ONLY_THE_BRANCH = (
 
 @dataclass(frozen=True)
 class Vault(Repository):
-    """`path` is the bare repository, `url` where the target repository lives."""
+    """`path` is the bare repository, `url` where the target repository lives, `keys` what opens it there."""
 
     url: str
+    keys: Keyring = field(default=NO_KEYS, repr=False, compare=False)
 
     @classmethod
-    def open(cls, home: Home, url: str) -> Vault:
+    def open(cls, home: Home, url: str, keys: Keyring = NO_KEYS) -> Vault:
         """The vault of a repository, created when it is not there yet; any number of openers at once are fine."""
         plain = redact(url)
         name = f"{ids.repository_name(plain)}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
-        vault = cls(home.vaults / f"{name}.git", url)
+        vault = cls(home.vaults / f"{name}.git", url, keys)
         if not vault.path.exists():
             with locked(home.vaults / f"{name}.lock"):
                 if not vault.path.exists():
@@ -72,6 +74,10 @@ class Vault(Repository):
             return cls(path, (path / "description").read_text().strip())
         except OSError as error:
             raise WorkspaceLost("the vault is not on this host", where=str(path)) from error
+
+    def with_keys(self, keys: Keyring) -> Vault:
+        """The same vault, for talking to the remote with these keys; none of them is written down."""
+        return replace(self, keys=keys)
 
     @property
     def objects(self) -> ObjectStore:
@@ -93,7 +99,7 @@ class Vault(Repository):
 
         Raises InvalidRequest for a branch that is not there, ForgeRefused, ForgeUnavailable.
         """
-        heads = remote_heads(self.url)
+        heads = remote_heads(self.url, self.keys)
         name = branch or heads.default
         if name is None:
             raise InvalidRequest("base: the repository's HEAD names no branch", where=redact(self.url), fix="name one")
@@ -125,13 +131,14 @@ class Vault(Repository):
             except GitError as error:
                 if "couldn't find remote ref" in error.stderr:
                     return None
-                raise remote_failure(self.url, error) from error
+                raise remote_failure(self.url, error, self.keys.credential(self.url)) from error
             return self.read_ref(_tracking(name))
 
     def _fetch(self, name: str, *held: int) -> None:
         self.remove_stale_locks(_tracking(name))
         refspec = f"+refs/heads/{name}:{_tracking(name)}"
-        self.git.owner().run("fetch", *_ONLY_THE_BRANCH, "--", self.url, refspec, hold=held)
+        credential = self.keys.credential(self.url)
+        self.git.owner().run("fetch", *_ONLY_THE_BRANCH, "--", self.url, refspec, hold=held, credential=credential)
 
     def _make_room(self, name: str) -> None:
         """Forget remembered branches that cannot exist beside this one: `a` was deleted, `a/b` is new."""

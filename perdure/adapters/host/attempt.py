@@ -21,7 +21,15 @@ from perdure.adapters.host.disk import disk_full, is_disk_full
 from perdure.adapters.host.inflight import InFlight
 from perdure.adapters.host.journal import ADOPTED, DONE, Journal
 from perdure.adapters.host.lease import SUPERSEDED
-from perdure.models.errors import BadInput, DiskFull, ModelUnavailable, PerdureError, StepError, TurnKillsWorker
+from perdure.models.errors import (
+    BadInput,
+    DiskFull,
+    ForgeUnavailable,
+    ModelUnavailable,
+    PerdureError,
+    StepError,
+    TurnKillsWorker,
+)
 from perdure.models.ids import digest
 from perdure.models.phases import AGENTIC, Step
 from perdure.models.policy import (
@@ -194,6 +202,9 @@ def _translate(error: PerdureError, attempt: int) -> ApplicationError:
             error.retry_after if error.retry_after is not None else min(longest, first * 2 ** min(attempt - 1, 10))
         )
         pause = timedelta(seconds=backoff + random.uniform(0, 0.25 * backoff))  # noqa: S311  # jitter, not a secret
+    if isinstance(error, ForgeUnavailable) and error.retry_after is not None:
+        # never before it said; and not everybody at the same moment
+        pause = timedelta(seconds=error.retry_after + random.uniform(0, 0.1 * error.retry_after))  # noqa: S311
     return ApplicationError(
         _trim(str(error)), type=type(error).__name__, non_retryable=not retryable, next_retry_delay=pause
     )

@@ -1,0 +1,165 @@
+"""Who we are to a GitHub: somebody with a token, an App, or nobody."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from perdure.adapters.forges.github.errors import of_status, speaking
+from perdure.adapters.forges.github.wire import connect
+from perdure.models.errors import ForgeRefused
+from perdure.models.policy import FORGE_TOKEN_MARGIN_S
+
+if TYPE_CHECKING:
+    from github.Requester import Requester
+
+NEEDED = (
+    "a classic token needs the scope repo (public_repo for public repositories); a fine-grained token or an App needs"
+    " Contents, Pull requests and Issues: read and write"
+)
+
+
+class Account(Protocol):
+    """`variable` names what a person sets or mends. Safe to use from any thread."""
+
+    variable: str
+
+    def token(self, repository: str) -> str | None:
+        """What to show for `owner/name`; None: nothing. ForgeRefused, ForgeUnavailable when it cannot be had."""
+        ...
+
+    def login(self, repository: str) -> str:
+        """The name that stands under what we write. Errors as above."""
+        ...
+
+    def permissions(self, repository: str) -> dict[str, str] | None:
+        """What an App's installation may do, such as {"pull_requests": "write"}; None where GitHub does not say."""
+        ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Everything to keep out of what is stored or shown."""
+        ...
+
+
+class NoAccount:
+    """What is public can be read, nothing written."""
+
+    secrets: tuple[str, ...] = ()
+
+    def __init__(self, variable: str) -> None:
+        self.variable = variable
+
+    def token(self, repository: str) -> str | None:
+        return None
+
+    def login(self, repository: str) -> str:
+        raise no_token(self.variable)
+
+    def permissions(self, repository: str) -> dict[str, str] | None:
+        return None
+
+
+class TokenAccount:
+    """Somebody's token, classic or fine-grained, or one that a build server made."""
+
+    def __init__(self, api: str, token: str, variable: str) -> None:
+        self.variable = variable
+        self._api, self._token = api, token
+        self._login = ""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self._token,)
+
+    def token(self, repository: str) -> str | None:
+        return self._token
+
+    def login(self, repository: str) -> str:
+        if not self._login:
+            with speaking(self._api, self.variable), connect(self._api, self._token) as github:
+                self._login = _who(github.requester)
+        return self._login
+
+    def permissions(self, repository: str) -> dict[str, str] | None:
+        return None
+
+
+@dataclass(frozen=True)
+class _Installed:
+    token: str
+    ends: datetime
+    permissions: dict[str, str]
+
+
+class AppAccount:
+    """A GitHub App: for each repository a token of its installation, used until shortly before it ends."""
+
+    variable = "PERDURE_GITHUB_APP_KEY"
+
+    def __init__(self, api: str, app_id: str, key: str) -> None:
+        self._api, self._id, self._key = api, app_id, key
+        self._tokens: dict[str, _Installed] = {}
+        self._issued: list[str] = []
+        self._login = ""
+        self._alone = threading.Lock()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return (self._key, *tuple(self._issued))
+
+    def token(self, repository: str) -> str | None:
+        return self._installed(repository).token
+
+    def permissions(self, repository: str) -> dict[str, str] | None:
+        return self._installed(repository).permissions
+
+    def login(self, repository: str) -> str:
+        if not self._login:
+            with speaking(self._api, self.variable), connect(self._api, app=(self._id, self._key)) as github:
+                _, app = github.requester.requestJsonAndCheck("GET", "/app")
+                self._login = f"{app['slug']}[bot]"
+        return self._login
+
+    def _installed(self, repository: str) -> _Installed:
+        name = repository.lower()
+        with self._alone:
+            known = self._tokens.get(name)
+            if known is None or (known.ends - datetime.now(UTC)).total_seconds() < FORGE_TOKEN_MARGIN_S:
+                known = self._tokens[name] = self._issue(repository)
+                self._issued.append(known.token)
+            return known
+
+    def _issue(self, repository: str) -> _Installed:
+        missing = ForgeRefused(
+            f"the GitHub App is not installed on {repository}, or there is no such repository",
+            where="PERDURE_GITHUB_APP_ID",
+            fix=f"install the App on {repository} with Contents, Pull requests and Issues: read and write",
+        )
+        with speaking(self._api, self.variable, missing=missing):
+            with connect(self._api, app=(self._id, self._key)) as github:
+                ask = github.requester.requestJsonAndCheck
+                _, installation = ask("GET", f"/repos/{repository}/installation")
+                _, issued = ask("POST", f"/app/installations/{int(installation['id'])}/access_tokens", input={})
+            ends = datetime.fromisoformat(issued["expires_at"].replace("Z", "+00:00"))
+            return _Installed(str(issued["token"]), ends, dict(issued.get("permissions") or {}))
+
+
+def _who(requester: Requester) -> str:
+    """A person's token knows its owner; one that a build server made is only told over GraphQL."""
+    from github import GithubException
+
+    try:
+        _, user = requester.requestJsonAndCheck("GET", "/user")
+        return str(user["login"])
+    except GithubException as error:
+        if error.status != 403 or of_status(403, error.data, error.headers or {}, "", "").retryable:
+            raise
+        _, answer = requester.graphql_query("query { viewer { login } }", {})
+        return str(answer["data"]["viewer"]["login"])
+
+
+def no_token(variable: str) -> ForgeRefused:
+    return ForgeRefused("there is no token for GitHub", where=variable, fix=f"set {variable}: {NEEDED}")

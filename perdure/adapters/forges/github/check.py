@@ -1,0 +1,120 @@
+"""Whether a delivery can be published at all, asked before any money is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from perdure.adapters.forges.base import Access
+from perdure.adapters.forges.github.accounts import NEEDED
+from perdure.adapters.forges.github.errors import accepted, without_scope
+from perdure.adapters.forges.github.place import Place
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.models.policy import FORGE_SILENCE_S
+
+if TYPE_CHECKING:
+    from github.Repository import Repository
+
+PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: write"}
+"""What an App's installation must be allowed, by GitHub's name of it."""
+
+
+def check_access(place: Place, base: str) -> Access:
+    """Token, permissions, repository and base branch; ForgeRefused names the first thing that is missing."""
+    with place.opened() as repository:
+        _usable(place, repository)
+        notes = [*place.renamed(repository)]
+        installed = place.account.permissions(place.repository)
+        if installed is not None:
+            notes += _installed(place, installed)
+        elif "x-oauth-scopes" in (headers := _headers(repository)):
+            if lacking := without_scope(headers, private=repository.private):
+                raise _lacks(place, lacking)
+            _role(place, repository)
+        else:
+            _try_out(place, repository, base)
+        notes += _base(place, repository, base)
+        if not repository.has_issues:
+            notes.append(f"{repository.full_name} has its issues switched off")
+        return Access(repository.full_name, tuple(notes))
+
+
+def _usable(place: Place, repository: Repository) -> None:
+    if repository.archived:
+        fix = "unarchive it, or deliver to another repository"
+        raise ForgeRefused(f"{repository.full_name} is archived: nobody can change it", where=place.web, fix=fix)
+    if repository.raw_data.get("disabled"):
+        raise ForgeRefused(f"GitHub has disabled {repository.full_name}", where=place.web, fix="ask its owner")
+
+
+def _role(place: Place, repository: Repository) -> None:
+    may = repository.raw_data.get("permissions") or {}
+    if not may.get("push"):
+        variable = place.account.variable
+        raise ForgeRefused(
+            f"the account of {variable} may not push to {repository.full_name}",
+            where=place.web,
+            fix="give the account the role Write there, or use the token of one that has it",
+        )
+
+
+def _installed(place: Place, has: Mapping[str, str]) -> list[str]:
+    for name, words in PERMISSIONS.items():
+        if has.get(name) not in ("write", "admin"):
+            raise _lacks(place, f"the permission {words}")
+    if has.get("issues") not in ("write", "admin"):
+        return ["the App lacks the permission Issues: write: issues are not told how their delivery stands"]
+    return []
+
+
+def _try_out(place: Place, repository: Repository, base: str) -> None:
+    """A fine-grained token does not say what it may do: it is asked for what cannot have an effect.
+
+    git's hello before a push, which is not followed by one; and a pull request of the base branch into itself, which
+    GitHub has never opened: permissions are looked at first, and answered with the one that is missing.
+    """
+    from github import GithubException
+
+    if place.pushed_with_token and not _may_push(place, repository):
+        raise _lacks(place, "the permission Contents: write")
+    try:
+        repository.create_pull(base, base, title="May we?", body="")
+    except GithubException as error:
+        if error.status == 403 and (needed := accepted(error.headers or {})):
+            raise _lacks(place, f"the permission {needed}") from None
+        if error.status != 422:
+            raise
+
+
+def _may_push(place: Place, repository: Repository) -> bool:
+    import requests
+
+    token = place.account.token(place.repository) or ""
+    address = f"{place.server}/{repository.full_name}.git/info/refs?service=git-receive-pack"
+    with requests.get(
+        address, auth=("x-access-token", token), timeout=FORGE_SILENCE_S, stream=True, allow_redirects=False
+    ) as hello:
+        if hello.status_code == 429 or hello.status_code >= 500:
+            raise ForgeUnavailable(f"GitHub is not well ({hello.status_code})", where=place.web)
+        return hello.status_code == 200
+
+
+def _base(place: Place, repository: Repository, base: str) -> list[str]:
+    from github import GithubException
+
+    try:
+        branch = repository.get_branch(base)
+    except GithubException as error:
+        if error.status != 404:
+            raise
+        raise ForgeRefused(f"{repository.full_name} has no branch {base}", where=place.web, fix="name one") from None
+    return [f"{base} is protected: Perdure only proposes"] if branch.protected else []
+
+
+def _headers(repository: Repository) -> Mapping[str, object]:
+    return repository.raw_headers
+
+
+def _lacks(place: Place, what: str) -> ForgeRefused:
+    variable = place.account.variable
+    return ForgeRefused(f"the token lacks {what}", where=f"{variable}, for {place.web}", fix=f"add it: {NEEDED}")

@@ -1,0 +1,152 @@
+"""The one pull request of a head branch: found, adopted, or opened.
+
+GitHub allows one open pull request for a head and a base, and says 422 to a second one. What it does not do is answer
+for sure, or list at once what it has just created: so we look before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perdure.adapters.forges.base import Opened, Proposal
+from perdure.adapters.forges.github.errors import problems
+from perdure.adapters.forges.github.extras import add_labels, ask_reviewers
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.models.policy import FORGE_TEXT_CHARS
+from perdure.models.result import PullRequest
+
+if TYPE_CHECKING:
+    from github.GithubException import GithubException
+    from github.PullRequest import PullRequest as Pull
+    from github.Repository import Repository
+
+
+def marker(delivery: str) -> str:
+    """What the body of a pull request of ours ends with; Markdown does not show it."""
+    return f"<!-- perdure:delivery={delivery} -->"
+
+
+def published(pull: Pull) -> PullRequest:
+    return PullRequest(number=pull.number, url=pull.html_url, title=pull.title, draft=bool(pull.draft))
+
+
+def of_head(repository: Repository, head: str, state: str) -> list[Pull]:
+    """The pull requests of a branch of this very repository, oldest first: a fork may have one of the same name."""
+    listed = repository.get_pulls(state=state, head=f"{repository.owner.login}:{head}", sort="created", direction="asc")
+    return sorted((pull for pull in listed if _is_here(pull, repository, head)), key=lambda pull: pull.number)
+
+
+def open_one(repository: Repository, proposal: Proposal) -> Opened:
+    """Adopt what is there, or create it; never a second one. GitHub's errors leave as PyGithub raises them."""
+    adopted = _adopt(repository, proposal)
+    if adopted is None:
+        created = _create(repository, proposal)
+        adopted = _adopt(repository, proposal, created)
+    if adopted is None:
+        raise ForgeUnavailable(
+            "GitHub says that the pull request exists, and does not show it yet", where=repository.html_url
+        )
+    return adopted
+
+
+def _adopt(repository: Repository, proposal: Proposal, created: Pull | None = None) -> Opened | None:
+    """The pull request that is this delivery's, brought up to date: our open one, somebody else's open one, or ours
+    of this very commit that somebody has closed or merged."""
+    listed = of_head(repository, proposal.head, "all")
+    if created is not None and created.number not in {pull.number for pull in listed}:
+        listed.append(created)  # lists lag
+    ours = [pull for pull in listed if marker(proposal.delivery) in (pull.body or "")]
+    if open_ours := [pull for pull in ours if pull.state == "open"]:
+        first = open_ours[0]
+        notes = _close(open_ours[1:], first) + _bring_up_to_date(first, proposal)
+        return _dressed(first, proposal, notes)
+    others = [pull for pull in listed if pull.state == "open" and pull not in ours]
+    for pull in others:
+        if pull.base.ref == proposal.base:
+            said = (
+                f"pull request #{pull.number} for this branch is not Perdure's: its title and text are left as they are"
+            )
+            return Opened(published(pull), (said,))
+    for pull in ours:
+        if pull.head.sha == proposal.head_sha:
+            how = "merged" if pull.merged_at else "closed"
+            said = f"pull request #{pull.number} of this very commit has been {how} meanwhile: no second one is opened"
+            return Opened(published(pull), (said,))
+    return None
+
+
+def _create(repository: Repository, proposal: Proposal) -> Pull | None:
+    """None: GitHub says that there is one."""
+    from github import GithubException
+
+    try:
+        return repository.create_pull(
+            proposal.base, proposal.head, title=proposal.title, body=_bounded(proposal), draft=proposal.draft
+        )
+    except GithubException as error:
+        if error.status != 422:
+            raise
+        return _explained(error, repository, proposal)
+
+
+def _explained(error: GithubException, repository: Repository, proposal: Proposal) -> None:
+    """A 422 in words: returns when one exists already, raises otherwise."""
+    where = repository.html_url
+    for field, code, message in problems(error.data):
+        if "already exists" in message:
+            return
+        if message.startswith("No commits between"):
+            what = f"there is nothing to propose: {proposal.base} has everything that {proposal.head} has"
+            raise ForgeRefused(what, where=where, fix="look at the branch; was it merged already?")
+        if "draft" in message.lower():
+            fix = "set [ship] allow_untested = true, or on_failure = none, or use a plan that has drafts"
+            raise ForgeRefused("this repository does not support draft pull requests", where=where, fix=fix)
+        if field == "base" and code == "invalid":
+            raise ForgeRefused(f"the base branch {proposal.base} is not there", where=where)
+        if field == "head" and code == "invalid":
+            # It was pushed a moment ago: GitHub has not seen it yet, or it was deleted and is pushed again.
+            raise ForgeUnavailable(f"GitHub does not see the branch {proposal.head} yet", where=where)
+    raise error
+
+
+def _bring_up_to_date(pull: Pull, proposal: Proposal) -> tuple[str, ...]:
+    notes: tuple[str, ...] = ()
+    if pull.base.ref != proposal.base:
+        notes = (f"pull request #{pull.number} was into {pull.base.ref}: it is into {proposal.base} again",)
+        pull.edit(base=proposal.base)
+    if pull.title != proposal.title or _plain(pull.body) != _plain(_bounded(proposal)):
+        pull.edit(title=proposal.title, body=_bounded(proposal))
+    if bool(pull.draft) != proposal.draft:
+        fix = "mark it ready for review" if pull.draft else "convert it to a draft"
+        notes += (f"pull request #{pull.number} is {'still' if pull.draft else 'not'} a draft: {fix} yourself",)
+    return notes
+
+
+def _close(younger: Sequence[Pull], first: Pull) -> tuple[str, ...]:
+    for pull in younger:
+        pull.create_issue_comment(f"Opened twice by mistake; #{first.number} is the one. Closed by Perdure.")
+        pull.edit(state="closed")
+    return tuple(f"pull request #{pull.number} was a second one for this branch and is closed" for pull in younger)
+
+
+def _dressed(pull: Pull, proposal: Proposal, notes: tuple[str, ...]) -> Opened:
+    notes += add_labels(pull, proposal.labels) + ask_reviewers(pull, proposal.reviewers)
+    return Opened(published(pull), notes)
+
+
+def _is_here(pull: Pull, repository: Repository, head: str) -> bool:
+    """Looked at again here: a list that came unfiltered must not make somebody's pull request ours."""
+    return pull.head.ref == head and pull.head.repo is not None and pull.head.repo.id == repository.id
+
+
+def _bounded(proposal: Proposal) -> str:
+    """The body as long as GitHub takes it, with the marker that ends it."""
+    if len(proposal.body) <= FORGE_TEXT_CHARS:
+        return proposal.body
+    end = f"\n\n…\n\n{marker(proposal.delivery)}\n"
+    return proposal.body[: FORGE_TEXT_CHARS - len(end)] + end
+
+
+def _plain(text: str | None) -> str:
+    return (text or "").replace("\r\n", "\n").strip()

@@ -1,0 +1,80 @@
+"""What a remote's words mean, and what a person can do about them: git over https against GitHub, mostly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from perdure.adapters.git.credentials import Credential
+
+_WRITE = "a fine-grained token or App: Contents and Pull requests: read and write; a classic token: the repo scope"
+
+_ACCESS: Sequence[tuple[str, str]] = (
+    (
+        r"enforced SAML SSO|SAML single sign-on",
+        "authorize the token for the organization's single sign-on, where it was made",
+    ),
+    (r"archived", "unarchive the repository, or deliver to a fork"),
+    (r"IP allow list", "add this host's address to the organization's IP allow list"),
+    (
+        r"access .*(blocked|disabled)|is disabled|suspended",
+        "its owner has to make the account, App or repository usable again",
+    ),
+    (
+        r"write access .* not granted|permission to \S+ denied|error: 403",
+        f"give the token write access to it ({_WRITE})",
+    ),
+    (
+        r"invalid username or (token|password)|authentication failed|bad credentials|error: 401",
+        "the token is wrong, expired or revoked: make a new one, set PERDURE_GITHUB_TOKEN and restart the worker",
+    ),
+    (
+        r"repository .*not found|error: 404",
+        "check the name; if it is right, the token may not see this repository: add it to the token's repositories",
+    ),
+)
+"""What git says when the door stays closed → what opens it. The first that fits counts."""
+
+_PUSH: Sequence[tuple[str, str]] = (
+    (r"push protection|GH009", "take the secret out of the change, or allow it where the message says, then retry"),
+    (r"GH001|exceeds .*file size limit", "keep the large file out of the change, or use Git LFS"),
+    (
+        r"without `?workflows?`? (scope|permission)",
+        "give the token the workflow scope (fine-grained, App: Workflows: read and write), or keep .github/workflows "
+        "out of the change",
+    ),
+    (
+        r"GH006|GH013|protected branch|repository rule",
+        "set [git] branch in perdure.toml to a pattern that no rule covers, or let this account bypass the rule",
+    ),
+    (r"archived", "unarchive the repository, or deliver to a fork"),
+)
+"""What a remote says when it takes no commit for a branch → what would make it do so."""
+
+_REMOTE = "remote: "
+
+
+def access_fix(url: str, said: str, credential: Credential | None) -> str:
+    """What to do when a remote at `url` (shown to people) lets nobody in. `credential`: what it was shown."""
+    if credential is not None:
+        return _first(_ACCESS, said) or f"check what the token may do at {credential.server}"
+    plain = f"make this work: git ls-remote {url}"
+    return f"{plain}; for GitHub set PERDURE_GITHUB_TOKEN" if "could not read Username" in said else plain
+
+
+def push_fix(said: str) -> str:
+    """What to do when a remote does not take a branch; empty when its words are not known."""
+    return _first(_PUSH, said)
+
+
+def told(stderr: str) -> str:
+    """The line of git's stderr that says most: the remote's own words, else git's verdict, else the first line."""
+    lines = [line.strip() for line in stderr.splitlines() if not line.startswith("warning: ")]
+    remote = [line.removeprefix(_REMOTE).strip(" -") for line in lines if line.startswith(_REMOTE)]
+    said = [re.sub(r"^error: ", "", line) for line in remote if line not in ("error:", "")]
+    verdict = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    return next(iter([*said, *verdict, *filter(None, lines)]), "")
+
+
+def _first(known: Sequence[tuple[str, str]], said: str) -> str:
+    return next((fix for words, fix in known if re.search(words, said, re.IGNORECASE)), "")

@@ -1,0 +1,118 @@
+"""An issue on GitHub becomes one pull request that closes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.models.result import Reason, Status
+from tests.github_lab import BUILD, ID, TOKEN, github_lab
+from tests.lab import HAPPY, finished, git, heads, until
+
+
+@pytest.mark.timeout(120)
+async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_carries_the_receipt(
+    tmp_path: Path, ports: int
+) -> None:
+    async with github_lab(tmp_path, HAPPY, ports=ports) as world:
+        worker = world.lab.supervised()
+        submitted = await world.submit()
+        assert submitted.delivery.id == ID
+        again = await world.submit()
+        assert again.attached
+        await until((world.lab.home.tree(ID) / "calc.py").exists)
+        result = await finished(submitted, world.lab)
+        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        pull = world.check_one(result)
+        assert pull["title"] == "feat: add sub"
+        assert "Closes #1" in pull["body"].splitlines()
+        assert "worker deaths" in pull["body"]
+        assert pull["body"].rstrip().endswith(f"<!-- perdure:delivery={ID} -->")
+        assert [label["name"] for label in pull["labels"]] == ["perdure"]
+        assert result.pull_request is not None
+        assert result.pull_request.url == f"{world.url}/pull/{pull['number']}"
+        assert "perdure-artifacts" in heads(world.bare)
+        listed = git(world.bare, "ls-tree", "-r", "--name-only", "perdure-artifacts").splitlines()
+        assert f"{ID}/plan.md" in listed
+        world.github.merge("me/calc", pull["number"])
+        assert world.github.issue("me/calc", world.issue)["state"] == "closed"
+        assert worker.poll() is None
+
+
+@pytest.mark.timeout(120)
+async def test_what_strangers_write_in_an_issue_reaches_the_model_as_data(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.lab.worker()
+        await finished(await world.build(), world.lab)
+        assert world.lab.rehearsal is not None
+        bodies = [str(call.body) for call in world.lab.rehearsal.calls]
+        assert bodies
+        assert all("There is add, there is no sub." in body for body in bodies)
+        assert all(
+            "Ignore all previous instructions" not in str(c.body.get("system")) for c in world.lab.rehearsal.calls
+        )
+
+
+@pytest.mark.timeout(120)
+async def test_a_refusal_of_the_forge_comes_before_the_first_cent(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        weak = "ghp_" + "readonly0" * 4
+        world.github.add_token(weak, login="reader", scopes=("public_repo",), permissions={"me/calc": "read"})
+        world.lab.worker(PERDURE_GITHUB_TOKEN=weak)
+        result = await finished(await world.build(), world.lab)
+        assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
+        assert "push" in result.message or "write" in result.message
+        assert world.lab.model_calls() == 0
+        assert world.github.pulls("me/calc") == []
+        assert TOKEN not in str(result)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("state", "words"), [("closed", "closed"), ("locked", "locked"), ("pull", "pull request"), ("missing", "no issue")]
+)
+async def test_what_is_not_an_open_issue_is_refused_with_words(
+    state: str, words: str, tmp_path: Path, ports: int
+) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.lab.worker()
+        number = 99
+        if state == "closed":
+            number = world.github.add_issue("me/calc", "Old", "done", state="closed")
+        elif state == "locked":
+            number = world.github.add_issue("me/calc", "Hot", "stop", locked=True)
+        elif state == "pull":
+            first = await finished(await world.build(), world.lab)
+            assert first.pull_request is not None
+            number = first.pull_request.number
+        submitted = await world.lab.perdure.submit({"repository": world.url, "issue": number})
+        with pytest.raises(Exception, match=words):
+            await finished(submitted, world.lab)
+
+
+@pytest.mark.timeout(120)
+async def test_a_repository_that_was_renamed_is_followed_and_named(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.github.rename("me/calc", "me/sums")
+        world.lab.worker()
+        result = await finished(await world.build(), world.lab)
+        assert result.pull_request is not None, (result.message, world.lab.worker_log()[-3000:])
+        assert "me/sums" in result.message
+        (pull,) = world.github.pulls("me/sums")
+        assert pull["number"] == result.pull_request.number
+
+
+@pytest.mark.timeout(120)
+async def test_branches_that_are_protected_against_us_are_a_refusal_that_says_what_to_set(
+    tmp_path: Path, ports: int
+) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.github.protect("me/calc", "perdure/**")
+        world.lab.worker()
+        result = await finished(await world.build(), world.lab)
+        assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
+        assert "[git] branch" in result.message
+        assert world.github.pulls("me/calc") == []
+        (comment,) = world.github.comments("me/calc", world.issue)[-1:]
+        assert "not delivered" in comment["body"].lower()

@@ -1,0 +1,93 @@
+"""SIGKILL inside `open_pull_request`, beside faults of GitHub: one pull request, one comment, nobody else's branch.
+
+A few fixed seeds in the suite; `make chaos-github` does a hundred kills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from perdure.local.supervisor import read_supervisor
+from perdure.models.result import Status
+from tests.github_lab import BUILD, ID, GitHubLab, github_lab
+from tests.lab import finished, git, heads, until
+
+KILLS = 4
+"""In one delivery, each while an attempt at the pull request runs."""
+
+WITHIN_S = 1.2
+"""Longest time from an attempt's beginning to its end by SIGKILL: about what an undisturbed one takes."""
+
+OPERATIONS = ("pulls/list", "pulls/create", "pulls/update", "issues/add-labels", "git/push", "git/fetch", "*")
+FAULTS = ("bad_gateway", "bad_gateway_after", "cut", "cut_after", "slow", "secondary", "rate_limit")
+
+
+def _seeds() -> list[int]:
+    first, _, last = os.environ.get("GITHUB_KILLS", "1-2").partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def _attempts(world: GitHubLab) -> int:
+    """How often an attempt at the pull request has begun."""
+    journal = world.lab.home.workspace(ID) / "journal.jsonl"
+    lines = journal.read_text().splitlines() if journal.exists() else []
+    return sum('"open_pull_request"' in line for line in lines if _whole(line))
+
+
+def _whole(line: str) -> bool:
+    try:
+        return bool(json.loads(line))
+    except ValueError:
+        return False
+
+
+async def _kill(world: GitHubLab, rng: random.Random) -> int:
+    killed, seen = 0, 0
+    while killed < KILLS:
+        await until(lambda: _attempts(world) > seen, timeout=120, every=0.01)  # noqa: B023
+        seen = _attempts(world)
+        for _ in range(rng.randint(0, 2)):
+            pause = 1.0 if rng.random() < 0.5 else None
+            world.github.faults.add(rng.choice(OPERATIONS), rng.choice(FAULTS), times=1, retry_after=pause)
+        await asyncio.sleep(rng.uniform(0.0, WITHIN_S))
+        record = read_supervisor(world.lab.home)
+        if record is not None:
+            with suppress(ProcessLookupError):
+                os.kill(record.worker_pid, signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", _seeds())
+async def test_a_worker_killed_while_it_opens_the_pull_request_opens_exactly_one(
+    seed: int, tmp_path: Path, ports: int
+) -> None:
+    rng = random.Random(seed)
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        git(world.bare, "branch", "somebody/else", "main")
+        git(world.bare, "branch", "perdure/calc-issue-10", "main")
+        before = heads(world.bare)
+        world.lab.supervised()
+        submitted = await world.build()
+        killing = asyncio.create_task(_kill(world, rng))
+        try:
+            result = await finished(submitted, world.lab, timeout=240)
+        finally:
+            killing.cancel()
+        print(f"seed {seed}: {result.receipt}")
+        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        after = heads(world.bare)
+        assert {name: after[name] for name in before} == before
+        for name in ("somebody/else", "perdure/calc-issue-10"):
+            git(world.bare, "branch", "-D", name)
+        world.check_one(result)

@@ -1,0 +1,67 @@
+"""GitHub is away when everything is done: the delivery waits, says so, and finishes. An hour passes in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.testing import TimeSkipper, WorkflowEnvironment
+
+from perdure.client import Perdure
+from perdure.local.binary import temporal_binary
+from perdure.models.result import Status
+from perdure.plugin import perdure_plugin
+from tests.github_lab import BUILD, ID, GitHubLab, github_lab
+from tests.lab import finished, until
+
+
+@asynccontextmanager
+async def skipping(world: GitHubLab) -> AsyncIterator[TimeSkipper]:
+    """A real server on which a running workflow's clock can be moved on, in place of the laboratory's own."""
+    flag = ["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"]
+    start = WorkflowEnvironment.start_time_skipping_v2
+    async with await start(dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=flag) as server:
+        address = server.client.service_client.config.target_host
+        world.lab.env |= {"TEMPORAL_ADDRESS": address}
+        world.lab.client = await Client.connect(address, plugins=[perdure_plugin()])
+        world.lab.perdure = Perdure(world.lab.client)
+        try:
+            yield TimeSkipper(world.lab.client)
+        finally:
+            world.lab.end_workers()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
+        world.lab.worker()
+        submitted = await world.build()
+        handle = world.lab.handle(ID)
+        await until(lambda: world.lab.model_calls() >= 2)  # paid for; what is left is the forge's
+        world.github.down = True
+
+        async def waiting() -> str:
+            return str((await handle.query("progress"))["waiting"])
+
+        await until(waiting)
+        for _ in range(6):
+            await clock.fast_forward(handle, timedelta(minutes=10))
+            words = await until(waiting)
+            assert "tried again at" in words
+        shown = str(await handle.query("__temporal_workflow_metadata"))
+        assert "**Waiting:**" in shown
+        described = await handle.describe()
+        assert described.typed_search_attributes
+        assert "waiting" in str(described.search_attributes.get("PerdureStatus"))
+        assert world.github.pulls("me/calc") == []
+        world.github.down = False
+        await clock.fast_forward(handle, timedelta(minutes=10))
+        result = await finished(submitted, world.lab)
+        assert result.status is Status.DELIVERED, result.message
+        world.check_one(result)
+        assert world.lab.model_calls() == 2

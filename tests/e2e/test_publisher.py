@@ -1,0 +1,49 @@
+"""A publisher of its own: only its worker holds the token that can write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from perdure.models.result import Status
+from tests.github_lab import BUILD, TOKEN, github_lab
+from tests.lab import finished, until
+
+QUEUE = {"PERDURE_PUBLISHER_QUEUE": "publish"}
+
+
+@pytest.mark.timeout(120)
+async def test_only_the_publisher_needs_the_token(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        agent = world.lab.worker(**QUEUE, PERDURE_GITHUB_TOKEN="")
+        submitted = await world.build()
+
+        async def waiting() -> str:
+            return str((await world.lab.handle(submitted.delivery.id).query("progress"))["waiting"])
+
+        assert "the publisher is not there" in await until(waiting, 60)
+        assert world.lab.model_calls() == 0
+        publisher = world.lab.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        result = await finished(submitted, world.lab, timeout=90)
+        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        world.check_one(result)
+        assert TOKEN not in psutil.Process(agent.pid).environ().values()
+        assert publisher.poll() is None
+
+
+@pytest.mark.timeout(120)
+async def test_a_publisher_that_dies_is_buried_by_the_worker_beside_it(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.lab.worker(**QUEUE, PERDURE_GITHUB_TOKEN="")
+        first = world.lab.worker(
+            **QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="", PERDURE_CRASH_AT="after-push"
+        )
+        submitted = await world.build()
+        await until(lambda: first.poll() is not None)
+        world.lab.worker(**QUEUE, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        result = await finished(submitted, world.lab)
+        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        assert result.receipt.worker_deaths == 1
+        world.check_one(result)
