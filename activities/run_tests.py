@@ -5,16 +5,23 @@ Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+
 from temporalio import activity
 
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.host import Host
+from perdure.adapters.host.setting_up import read_binds
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project import tests
-from perdure.adapters.project.verdict import verdict
+from perdure.adapters.project.baseline import environment_key, recall, remember
+from perdure.adapters.project.verdict import not_started, verdict
+from perdure.adapters.turn.written import read_report
 from perdure.models.crash import CrashPoint
+from perdure.models.errors import WorkspaceLost
 from perdure.models.phases import Step
 from perdure.models.report import TestReport
 from perdure.models.result import TestsStatus
@@ -32,12 +39,75 @@ class Testing:
             tree = await in_thread(desk.vault.tree_of, work.commit)
             if not desk.contract.config.test:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
-            report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}")
+            baseline = await in_thread(_baseline, desk, work.baseline)
+            report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline)
             artifact = await in_thread(desk.vault.put_artifact, work.delivery, report.model_dump_json().encode())
             return verdict(report).model_copy(update={"report": artifact})
 
 
-async def test_commit(desk: Desk, commit: str, tree: str, label: str) -> TestReport:
+@dataclass(frozen=True)
+class Base:
+    """What the test commands said about the base commit.
+
+    report    the whole of it; None where there is no test command
+    artifact  its address
+    known     whether an earlier delivery had found it out
+    """
+
+    report: TestReport | None = None
+    artifact: str = ""
+    known: bool = False
+
+    @property
+    def verdict(self) -> TestVerdict | None:
+        return verdict(self.report) if self.report is not None else None
+
+
+async def test_base(desk: Desk, where: str) -> Base:
+    """The test commands on the base commit, once for all deliveries that begin on it in the same environment.
+
+    A delivery on a branch that exists already is compared with the base it wants to be merged into, too: what its
+    own commits broke is not excused. Raises SetupFailed when a required command cannot start; `where` it is written.
+    """
+    contract = desk.contract
+    tree = await in_thread(desk.vault.tree_of, contract.base_sha)
+    key = await in_thread(_environment, desk, tree)
+    report = await in_thread(recall, desk.vault, key)
+    known = report is not None
+    if report is None:
+        report = await test_commit(desk, contract.base_sha, tree, "preflight")
+        await in_thread(remember, desk.vault, key, report)
+    missing = not_started(report)
+    if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
+        head = await in_thread(desk.vault.tree_of, contract.head)
+        missing = not_started(await test_commit(desk, contract.head, head, "preflight-head"))
+    if missing is not None:
+        raise missing.error(contract.base, f'{where} [[test]] "{missing.name}"')
+    data = report.model_dump_json().encode()
+    return Base(report, await in_thread(desk.vault.put_artifact, contract.delivery, data), known)
+
+
+def _environment(desk: Desk, tree: str) -> str:
+    """Ports differ between deliveries and do not count; files that setup copied from a checkout do."""
+    setup = desk.contract.config.setup
+    copied = [desk.workspace.path / name for name in setup.copy_files]
+    contents = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in copied]
+    said = (setup.model_dump_json(), read_binds(desk.directory).model_dump_json(), str(desk.sandbox.grade))
+    return environment_key(tree, desk.contract.config.test or (), *said, *contents)
+
+
+def _baseline(desk: Desk, artifact: str) -> tests.Baseline | None:
+    """None for a delivery that began under an older release, and when the report is lost: then all failures count."""
+    try:
+        report = read_report(desk.vault, desk.contract.delivery, artifact)
+    except (WorkspaceLost, ValueError):
+        return None
+    return tests.Baseline(report, desk.contract.base) if report is not None else None
+
+
+async def test_commit(
+    desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None = None
+) -> TestReport:
     """All test commands on a clean checkout of a commit, shown at the worktree's own path (DESIGN §7).
 
     Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
@@ -62,7 +132,10 @@ async def test_commit(desk: Desk, commit: str, tree: str, label: str) -> TestRep
         commit=commit,
         tree=tree,
         on_progress=progress,
+        baseline=baseline,
+        renew=lambda: desk.checkout(commit),
     )
 
 
-test_commit.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest
+for _helper in (test_commit, test_base):
+    _helper.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest

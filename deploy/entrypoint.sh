@@ -4,7 +4,7 @@
 # A secret may come as NAME, or as NAME_FILE naming a file that holds it (Docker and Kubernetes secrets).
 set -eu
 
-for name in ANTHROPIC_API_KEY TEMPORAL_API_KEY; do
+for name in ANTHROPIC_API_KEY PERDURE_GITHUB_TOKEN TEMPORAL_API_KEY; do
     eval "file=\${${name}_FILE:-}"
     [ -n "$file" ] || continue
     [ -r "$file" ] || {

@@ -46,7 +46,7 @@ class SecretWatch:
 
     secrets: Collection[str]
     roots: Collection[int] = field(default_factory=lambda: (os.getpid(),))
-    leave_out: set[int] = field(default_factory=set)
+    leave_out: Collection[int] = ()
     carriers: tuple[str, ...] = ()
     found: list[Hit] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -58,6 +58,7 @@ class SecretWatch:
         self._thread = threading.Thread(target=self._look, name="secret-watch", daemon=True)
         self._known: set[tuple[int, str]] = set()
         self._sessions: set[int] = set()
+        self._carriers: set[bytes] = {b""}  # and what is dying: it has no environment either
 
     def __enter__(self) -> SecretWatch:
         self._thread.start()
@@ -105,13 +106,19 @@ class SecretWatch:
     def _look(self) -> None:
         while not self._end.is_set():
             for pid, name in self._processes():
-                self.seen.add(name)
                 with contextlib.suppress(OSError):  # it has ended, or is somebody else's
-                    environ, line = (Path(f"/proc/{pid}/{what}").read_bytes() for what in ("environ", "cmdline"))
-                    self.scan_bytes(f"command line of {name}", line)
-                    if pid not in self.leave_out and not any(word.encode() in line for word in self.carriers):
-                        self.scan_bytes(f"environment of {name}", environ)
+                    self._look_at(pid, name)
             time.sleep(_EVERY_S)
+
+    def _look_at(self, pid: int, name: str) -> None:
+        self.seen.add(name)
+        line = _read(pid, "cmdline")  # first: a process that has not begun its own program shows its parent's secrets
+        self.scan_bytes(f"command line of {name}", line)
+        for left_out in self.leave_out:
+            with contextlib.suppress(OSError):
+                self._carriers.add(_read(left_out, "cmdline"))
+        if line not in self._carriers and not any(word.encode() in line for word in self.carriers):
+            self.scan_bytes(f"environment of {name}", _read(pid, "environ"))
 
     def _processes(self) -> Iterator[tuple[int, str]]:
         """Descendants, and what descends from none any more but was known as one or shares a session with one."""
@@ -130,6 +137,10 @@ class SecretWatch:
                         self._sessions.add(session)
         for pid in wanted - set(self.roots):
             yield pid, stats[pid][0]
+
+
+def _read(pid: int, what: str) -> bytes:
+    return Path(f"/proc/{pid}/{what}").read_bytes()
 
 
 def _stats() -> Iterator[tuple[int, tuple[str, int, int, str]]]:

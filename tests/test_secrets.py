@@ -130,3 +130,17 @@ def test_a_grandchild_whose_parent_is_gone_is_still_looked_at(tmp_path: Path) ->
         found = until(lambda: watch.found)
     os.kill(int((tmp_path / "pid").read_text()), 9)
     assert found
+
+
+def test_a_child_that_has_not_begun_its_own_program_is_not_taken_for_a_leak() -> None:
+    code = "import os, sys; (os.fork() or True) and print('ready', flush=True); sys.stdin.read()"
+    env = {"PATH": os.environ["PATH"], "TOKEN": SECRET}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, **pipes) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"ready\n"
+        watch = SecretWatch([SECRET], roots=(worker.pid,), leave_out={worker.pid})
+        with watch:
+            assert until(lambda: watch.seen)
+            time.sleep(0.1)
+    assert watch.found == []

@@ -96,6 +96,7 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
 
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.adapters.host.home import Home
+    from perdure.cli.issue import is_there
     from perdure.cli.watch import follow
     from perdure.cli.web import web_page
     from perdure.client import Perdure
@@ -103,6 +104,8 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
     from perdure.local.up import ensure_running
 
     home = Home.find()
+    if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
+        raise refusal
     if not taken.elsewhere:
         await ensure_running(home, screen.say)
     perdure = Perdure(await connect(home, start=False, say=screen.say))

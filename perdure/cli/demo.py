@@ -157,7 +157,8 @@ async def _perform(cast: Cast) -> int:
     outcome = await asyncio.to_thread(cast.scene.outcome)
     _say(screen, [*outcome.lines, "", *playbill.ending(cast.stage, cast.scene)])
     if screen.json:
-        screen.data(result.model_dump_json(indent=2))
+        shown = result if cast.stage.kept else result.model_copy(update={"next": ()})  # nothing to look at is left
+        screen.data(shown.model_dump_json(indent=2))
     if cast.keys is not None:
         _say(screen, ["", *playbill.until_enter(outcome, cast.page)])
         await cast.keys.wait(*ENTER)

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.cli.panels import HOST
 
-GIT_NEEDED = (2, 30)
-"""`git worktree` with repairs, `--porcelain=v2` and safe ref transactions as the vault uses them."""
-
-OK, NOTE, MISSING = "✓", "!", "✗"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several lines."""
-
-    name: str
-    mark: str
-    text: str
-    fix: str = ""
+if TYPE_CHECKING:
+    from perdure.cli.checkups import Finding
 
 
 def register(app: typer.Typer) -> None:
@@ -35,10 +21,14 @@ def doctor(
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Only run one command in the sandbox.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check this host: every line says what to do. Exit code 1 when something needed is missing."""
+    """Check this host, and the repository you are in: every line says what to do. Exit code 1 when something needed
+    is missing."""
+    from dataclasses import asdict
+
+    from perdure.cli import checkups
     from perdure.cli.screen import Screen
 
-    checks = (check_sandbox,) if sandbox else CHECKS
+    checks = (checkups.check_sandbox,) if sandbox else _all()
     findings = [finding for check in checks for finding in _findings(check)]
     screen = Screen(json=json)
     if json:
@@ -47,160 +37,30 @@ def doctor(
         for finding in findings:
             screen.line(f"{finding.mark} {finding.name:<10} {finding.text}")
             screen.lines(f"  {'':<10} {line}" for line in finding.fix.splitlines())
-    raise typer.Exit(1 if any(finding.mark == MISSING for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.mark == checkups.MISSING for finding in findings) else 0)
 
 
-def check_git() -> list[Finding]:
-    import re
-    import subprocess
+def _all() -> tuple[Callable[[], list[Finding]], ...]:
+    from perdure.cli import checkups
+    from perdure.cli.origin import check_repository
 
-    try:
-        said = subprocess.run(["git", "--version"], capture_output=True, text=True, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return [Finding("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
-    found = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
-    if found is None or (int(found[1]), int(found[2])) < GIT_NEEDED:
-        return [Finding("git", MISSING, f"{said.strip()} is too old, 2.30 is needed", "install a newer git")]
-    return [Finding("git", OK, found[0])]
-
-
-def check_home() -> list[Finding]:
-    import shutil
-
-    from perdure.adapters.host.home import Home
-    from perdure.cli.words import tilde
-    from perdure.local import checks
-
-    root = Home.find().root
-    fresh = not root.exists()
-    checks.check_home(root)
-    free = shutil.disk_usage(root).free // 1024**3
-    if fresh:
-        root.rmdir()
-    return [Finding("home", OK, f"{tilde(root)}, {free} GiB free")]
-
-
-def check_sandbox() -> list[Finding]:
-    import os
-
-    from perdure.adapters.project.host import load_host_config
-    from perdure.adapters.sandbox.probe import probe, probe_landlock
-    from perdure.models.config import SandboxGrade
-
-    grade = load_host_config(os.environ).sandbox
-    if grade is SandboxGrade.OFF:
-        text = "grade off: what the agent runs can read and change everything you can"
-        return [Finding("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
-    if grade is SandboxGrade.REDUCED:
-        error = probe_landlock()
-        found = Finding("sandbox", NOTE, "grade reduced (Landlock): weaker than bubblewrap")
-        return [found if error is None else _failed("sandbox", error)]
-    seen = probe()
-    if seen.error is not None:
-        return [_failed("sandbox", seen.error)]
-    return [Finding("sandbox", OK, f"grade full, bubblewrap {seen.version}")]
-
-
-def check_key() -> list[Finding]:
-    import os
-
-    from perdure.cli.intake import KEYS
-
-    names = [name for name in (*KEYS, "ANTHROPIC_BASE_URL") if os.environ.get(name, "").strip()]
-    if names:
-        return [Finding("key", OK, f"{', '.join(names)} set")]
-    fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
-    return [Finding("key", MISSING, "there is no key for the model", fix)]
-
-
-def check_temporal() -> list[Finding]:
-    import asyncio
-
-    from perdure.adapters.host.home import Home
-    from perdure.local.binary import temporal_binary, temporal_version
-    from perdure.local.connect import configured, connect
-    from perdure.local.server import find_server
-
-    home, config = Home.find(), configured()
-    if config is not None:
-        client = asyncio.run(connect(home, start=False, say=lambda line: None))
-        return [Finding("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
-    version = temporal_version(temporal_binary())
-    info = asyncio.run(find_server(home)) if home.root.is_dir() else None
-    if info is None:
-        return [Finding("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
-    return [Finding("Temporal", OK, f"embedded {version} at {info.address} (pid {info.pid}), Web UI {info.ui_url}")]
-
-
-def check_worker() -> list[Finding]:
-    from perdure.adapters.host.home import Home
-    from perdure.cli.words import count
-    from perdure.local.application import worker_script
-    from perdure.local.supervisor import read_supervisor
-
-    worker_script()
-    home = Home.find()
-    running = read_supervisor(home) if home.root.is_dir() else None
-    if running is None:
-        return [Finding("worker", OK, "not running: the next deliver starts one")]
-    again = f", started again {count(running.restarts, 'time')}" if running.restarts else ""
-    return [Finding("worker", OK, f"runs (pid {running.worker_pid}){again}")]
-
-
-def check_repository() -> list[Finding]:
-    import os
-
-    from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.door import redact
-    from perdure.adapters.git.source import resolve
-    from perdure.models.errors import BadInput
-
-    try:
-        forges = Forges.from_environment(dict(os.environ))
-        target = resolve(".", Path.cwd(), forges)
-    except BadInput as error:
-        return [Finding("repository", NOTE, f"here: {error.what}", error.fix)]
-    if forges.forge(target.url) is None:
-        text = f"{redact(target.url)}: its forge is not spoken yet, the branch is pushed without a pull request"
-        return [Finding("repository", NOTE, text)]
-    return [Finding("repository", OK, f"{redact(target.url)}, pull requests are kept in it")]
-
-
-def check_variables() -> list[Finding]:
-    import os
-
-    from perdure.adapters.project.host import unknown_variables
-
-    return [
-        Finding("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
-        for name in unknown_variables(os.environ)
-    ]
-
-
-CHECKS: tuple[Callable[[], list[Finding]], ...] = (
-    check_git,
-    check_home,
-    check_sandbox,
-    check_key,
-    check_temporal,
-    check_worker,
-    check_repository,
-    check_variables,
-)
+    return (
+        checkups.check_git,
+        checkups.check_home,
+        checkups.check_sandbox,
+        checkups.check_key,
+        checkups.check_temporal,
+        checkups.check_worker,
+        check_repository,
+        checkups.check_variables,
+    )
 
 
 def _findings(check: Callable[[], list[Finding]]) -> list[Finding]:
+    from perdure.cli.checkups import failed
     from perdure.models.errors import PerdureError
 
     try:
         return check()
     except PerdureError as error:
-        return [_failed(check.__name__.removeprefix("check_"), error)]
-
-
-def _failed(name: str, error: Exception) -> Finding:
-    from perdure.models.errors import PerdureError
-
-    assert isinstance(error, PerdureError)
-    text = f"{error.what} ({error.where})" if error.where else error.what
-    return Finding(name, MISSING, text, error.fix)
+        return [failed(check.__name__.removeprefix("check_"), error)]

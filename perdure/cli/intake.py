@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.models.errors import BadInput
+from perdure.models.ids import issue_delivery_id
 from perdure.models.phases import Phase, why_not
 from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
 
@@ -58,6 +59,11 @@ class Taken:
     host: HostConfig
     file: str
     repository_config: RepositoryConfig | None
+
+    @property
+    def issue_id(self) -> str:
+        """The id that a delivery of the issue has when nobody gives it another."""
+        return issue_delivery_id(self.request.repository, self.meant.number or 0)
 
 
 def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:

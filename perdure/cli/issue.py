@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.words import one_line
-from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
+from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
 from perdure.models.issue import IssueName, address, mentioned, same_repository
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge
     from perdure.adapters.forges.select import Forges
+    from perdure.adapters.host.home import Home
 
 PUBLISHER_QUEUE = "PERDURE_PUBLISHER_QUEUE"
 TOKENS = ("PERDURE_GITHUB_TOKEN", "GH_TOKEN")
@@ -24,12 +25,14 @@ _TITLE_SHOWN = 80
 class Meant:
     """What shall be done: `words` of the submitter, an issue, or both.
 
-    title  of the issue, empty when it could not be read from here: then the worker reads it
+    title    of the issue, empty when it could not be read from here: then the worker reads it
+    refusal  why nothing can be started for this issue; a delivery of it that is there can still be come back to
     """
 
     words: str
     number: int | None = None
     title: str = ""
+    refusal: InvalidRequest | None = None
 
     @property
     def shown(self) -> str:
@@ -68,11 +71,11 @@ def repository_for(repo: str | None, named: IssueName | None, cwd: Path) -> str:
 
 
 def meant(named: IssueName | None, text: str, url: str, forges: Forges, *, elsewhere: bool) -> Meant:
-    """Find the issue and look at it; `url` is the target's. BadInput, or InvalidRequest in the forge's words.
+    """Find the issue and look at it; `url` is the target's. Raises BadInput.
 
     elsewhere  the workers have tokens of their own: what cannot be read here is left to them
     """
-    forge = hosted(forges, url)
+    forge, in_text = hosted(forges, url), named is None
     if named is None:
         numbers = mentioned(text) if forge is not None else ()
         if not numbers:
@@ -88,10 +91,25 @@ def meant(named: IssueName | None, text: str, url: str, forges: Forges, *, elsew
     if forge is None and (address(url) is None or not elsewhere):
         fix = "put its text into the request; issues are read on GitHub (another server of it: PERDURE_GITHUB_URL)"
         raise BadInput("this repository has no issues that Perdure can read", where=url, fix=fix)
-    title = ""
+    title, refusal = "", None
     if forge is not None and token(forges, url, elsewhere=elsewhere):
-        title = _title(forge, named.number, elsewhere=elsewhere)
-    return Meant("" if _only_names(text, named) else text, named.number, title)
+        try:
+            title = _title(forge, named.number, elsewhere=elsewhere)
+        except InvalidRequest as error:
+            refusal = _of_text(error, named.number) if in_text else error
+    return Meant("" if _only_names(text, named) else text, named.number, title, refusal)
+
+
+async def is_there(home: Home, id: str) -> bool:
+    """Whether a delivery has been started for the issue already: its own pull request may have closed it since."""
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+
+    try:
+        await Perdure(await connect(home, start=False, say=lambda _: None)).delivery(id).describe()
+    except (BadInput, TemporalUnreachable):
+        return False
+    return True
 
 
 def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
@@ -145,6 +163,11 @@ def _title(forge: HostedForge, number: int, *, elsewhere: bool) -> str:
         if elsewhere:
             return ""
         raise BadInput(error.what, where=error.where, fix=error.fix) from error
+
+
+def _of_text(error: InvalidRequest, number: int) -> InvalidRequest:
+    where = f"#{number} in TEXT, which is taken for the issue to deliver"
+    return InvalidRequest(error.what, where=where, fix=f"name the issue, --issue N, or write {number} without the #")
 
 
 def _only_names(text: str, named: IssueName) -> bool:

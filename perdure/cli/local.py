@@ -122,10 +122,12 @@ def ui(
 ) -> None:
     """Open the Web UI with all deliveries."""
     import asyncio
+    import os
     import sys
     import webbrowser
 
     from perdure.cli.web import UI_VARIABLE, web_page
+    from perdure.local.access import without_secrets
     from perdure.local.connect import configured
     from perdure.models.errors import PerdureError, TemporalUnreachable
 
@@ -139,6 +141,8 @@ def ui(
         raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
     print(page, flush=True)
     if not show and sys.stdout.isatty():
+        for secret in os.environ.keys() - without_secrets(os.environ).keys():
+            del os.environ[secret]  # a browser outlives us, with what it inherits
         webbrowser.open(page)
 
 
@@ -148,12 +152,13 @@ def temporal(context: typer.Context) -> None:
     import os
     import sys
 
+    from perdure.local.access import without_secrets
     from perdure.local.binary import temporal_binary
     from perdure.local.connect import configured, embedded_environment
     from perdure.local.server import find_server
     from perdure.models.errors import TemporalUnreachable
 
-    binary, env = str(temporal_binary()), dict(os.environ)
+    binary, env = str(temporal_binary()), without_secrets(os.environ)
     needs_server = bool(context.args) and not {"--help", "-h", "--version", "-v"} & set(context.args)
     if needs_server and configured() is None:
         home = _home()

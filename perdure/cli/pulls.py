@@ -1,4 +1,4 @@
-"""`perdure pulls`: the pull requests of a local forge, and how to take one."""
+"""`perdure pulls`: the pull requests of a local forge, and how to take one; of another, where they are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from perdure.cli.commands import Commands
 from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
+    from perdure.adapters.forges.base import Forge
     from perdure.adapters.forges.local import LocalForge
 
 pulls = Commands(no_args_is_help=True, help="Pull requests of a repository that is a directory.")
@@ -31,7 +32,7 @@ def list_(repo: Repo = ".", json: Json = False) -> None:
     from perdure.cli.table import columns
 
     screen = Screen(json=json)
-    found = _forge(repo).list()
+    found = _forge(repo, "pulls").list()
     if json:
         screen.data([pull.model_dump() | {"state": state} for pull, state in found])
     elif found:
@@ -52,7 +53,7 @@ def show(
     from perdure.cli.words import clean, one_line, short
 
     screen = Screen(json=json)
-    found = _forge(repo).show(number)
+    found = _forge(repo, f"pull/{number}").show(number)
     if json:
         screen.data(asdict(found) | {"pull": found.pull.model_dump()})
         return
@@ -68,20 +69,40 @@ def show(
     )
 
 
-def _forge(repo: str) -> LocalForge:
+def _forge(repo: str, page: str) -> LocalForge:
+    """`page`: what is asked for, as a hosted forge calls it. BadInput where pull requests have a web page of their own.
+
+    A forge that can be told by the origin's address is not asked whether we may see it.
+    """
+    from perdure.adapters.forges.github.forge import GitHub
     from perdure.adapters.forges.local import LocalForge
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import resolve
     from perdure.models.errors import BadInput
 
-    forges = Forges.from_environment(dict(os.environ))
-    target = resolve(repo, Path.cwd(), forges)
-    forge = forges.forge(target.url)
+    forges, path = Forges.from_environment(dict(os.environ)), Path(repo).expanduser()
+    named = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
+    known = [_origin(path) or ""] if path.exists() else [repo, named]
+    forge: Forge | None = next((f for f in map(forges.forge, known) if isinstance(f, GitHub)), None)
+    url = ""
+    if forge is None:
+        url = resolve(repo, Path.cwd(), forges).url
+        forge = forges.forge(url)
+    if isinstance(forge, GitHub):
+        where = f"{forge.web}/{page}"
+        raise BadInput("the pull requests of this repository are on GitHub", where=where, fix="open that page")
     if not isinstance(forge, LocalForge):
-        raise BadInput(
-            "the pull requests of this repository are not kept in a directory",
-            where=redact(target.url),
-            fix="look at them where the repository lives",
-        )
+        what = "the pull requests of this repository are not kept in a directory"
+        raise BadInput(what, where=redact(url), fix="look at them where the repository lives")
     return forge
+
+
+def _origin(path: Path) -> str | None:
+    """The origin of a working tree; a bare repository is where people push to, and is meant itself."""
+    from perdure.adapters.git.door import Git
+    from perdure.cli.repository import origin_of
+
+    place = path if path.is_dir() else path.parent
+    bare = Git(cwd=place, as_owner=True).run("rev-parse", "--is-bare-repository", ok=(0, 128))
+    return origin_of(place) if bare.text == "false" else None

@@ -81,8 +81,8 @@ def _local(stage: Stage) -> Scene:
         repository=f"{PACKAGE}, a small Python package, fresh in {stage.origin}",
         facts=(("request", stage.request().partition("\n")[0]),),
         twins=(
-            "The model was scripted: its replies came from examples/durations.toml. Everything else was real: Temporal,",
-            "HTTP, git, the sandbox, the tests, the kills. The same with a real model, in a repository of yours:",
+            "The model was scripted: its replies came from examples/durations.toml. Everything else was real:",
+            "Temporal, HTTP, git, the sandbox, the tests, the kills. The same with a real model, in your repository:",
         ),
         typed=("export ANTHROPIC_API_KEY=…", 'perdure deliver "what you want" --repo PATH'),
         outcome=lambda: _in_directory(stage.origin),
@@ -116,9 +116,9 @@ def _github(stage: Stage, twin: GitHubTwin, token: str, issue: int, title: str) 
             ("GitHub", "a twin of it on this machine: no account, no network; it takes nothing that GitHub would not"),
         ),
         twins=(
-            "GitHub and the model were twins on this machine: one held every request against GitHub's own description of",
-            "its API, the other's replies came from examples/durations.toml. Everything else was real: Temporal, HTTP,",
-            "git, the sandbox, the tests, the kills. The same with the real ones, in a repository of yours:",
+            "GitHub and the model were twins on this machine: one held every request against GitHub's own description",
+            "of its API, the other's replies came from examples/durations.toml. Everything else was real: Temporal,",
+            "HTTP, git, the sandbox, the tests, the kills. The same with the real ones, in a repository of yours:",
         ),
         typed=("export ANTHROPIC_API_KEY=… GH_TOKEN=…", "perdure deliver --issue 12"),
         outcome=lambda: _on_github(stage.root / "github" / f"{_REPOSITORY}.git", twin, url, issue),

@@ -144,7 +144,10 @@ def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]
         *(("next" if n == 0 else "", one_line(command, 400), "", "") for n, command in enumerate(result.next)),
     ]
     lines = [f"{_HEADLINES[result.status]}  {_outcome(result)}".rstrip()]
-    lines += [f"  {name:<8} {one_line(text, 400)}" for name, text in _told(result.message)[1]]
+    said, more = _told(result.message)
+    if said and result.status == Status.DELIVERED:  # what the forge did not take, and the like: it changes nothing
+        lines.append(f"  {'note':<8} {one_line(said, 400)}")
+    lines += [f"  {name:<8} {one_line(text, 400)}" for name, text in more]
     for name, text, second, also in rows:
         if not text and also:
             name, text, second, also = second, also, "", ""

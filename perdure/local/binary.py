@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from perdure.local.access import without_secrets
 from perdure.models.errors import BadInput, PerdureError
 
 _VERSION_TIMEOUT_S = 30.0
@@ -31,7 +33,8 @@ def temporal_binary() -> Path:
 def temporal_version(binary: Path) -> str:
     """Such as "1.9.1". Raises PerdureError when the program does not run on this machine."""
     try:
-        ran = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S)
+        env = without_secrets(os.environ)
+        ran = subprocess.run([binary, "--version"], env=env, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PerdureError(f"the temporal program does not run: {error}", where=str(binary)) from None
     version = re.search(r"\d+\.\d+\.\d+", ran.stdout)

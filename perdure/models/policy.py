@@ -275,3 +275,29 @@ FORGE_COMMENTS_BYTES = 200_000
 
 FORGE_TEXT_CHARS = 65_536
 """GitHub refuses a body or comment that is longer."""
+
+DOCTOR_FORGE_S = 20.0
+"""For a forge to answer doctor's handful of questions, a second's work: somebody is waiting at a terminal."""
+
+BASELINE_AGE_S = 7 * 86_400.0
+"""How long the base commit's results are believed: what setup installs without a lock file moves on within weeks."""
+
+RERUN_TESTS_MOST = 10
+"""New failures of one command that are tried once more, each alone: more at once are no accident, and each costs the
+runner's start."""
+
+BODY_CHARS = 60_000
+"""Of a pull request's text: below FORGE_TEXT_CHARS, so that a person can still add to it."""
+
+TEMPLATE_BYTES = 32 * 1024
+"""Of a repository's pull request template; a longer one is no form to fill in, and is left out."""
+
+STATUS_CHARS = 4000
+"""Of the comment on an issue: a screen or two."""
+
+ARTIFACT_BYTES = 5_000_000
+"""Of one published file: GitHub shows no more than that, and every clone of the branch carries it."""
+
+ARTIFACT_ATTEMPTS = 12
+ARTIFACT_PAUSE_S = 0.25
+"""How often a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""

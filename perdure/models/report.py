@@ -11,7 +11,14 @@ from perdure.models.phases import Kind
 
 
 class TestCase(Published):
-    """One test as its runner reported it; `outcome` is passed, failed, errored or skipped; `message` is trimmed."""
+    """One test as its runner reported it (docs/testing.md).
+
+    outcome  passed, failed, errored or skipped
+    message  trimmed; of a flaky test, how it failed the first time
+    command  reproduces it alone, in the worktree; empty where its runner cannot
+    known    it failed on the base commit too
+    flaky    it failed, and passed when it was run once more, alone
+    """
 
     __test__ = False
 
@@ -20,15 +27,36 @@ class TestCase(Published):
     outcome: str
     message: str = ""
     duration_s: float = 0.0
+    command: str = ""
+    known: bool = False
+    flaky: bool = False
+
+
+class Since(StrEnum):
+    """Of a command that did not pass: what the base commit says about it."""
+
+    NEW = "new"
+    KNOWN = "known"
+    UNDECIDABLE = "undecidable"
 
 
 class CommandResult(Published):
-    """One test command. `verdict`: passed, failed, timed_out, not_started, contradicted (report against exit code)."""
+    """One test command.
+
+    verdict  passed, failed, timed_out, not_started, contradicted (report against exit code)
+    since    new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in
+             the same way; undecidable: red there and here, and no report says in what. None: it passed, or no base is
+             known
+    flaky    it failed as a whole, and passed when it was run once more
+    cases    failed first, of these the new ones before the known ones
+    """
 
     name: str
     command: str
     required: bool = True
     verdict: str
+    since: Since | None = None
+    flaky: bool = False
     exit_code: int | None = None
     duration_s: float = 0.0
     tail: str = ""
@@ -37,10 +65,20 @@ class CommandResult(Published):
 
 
 class TestReport(Published):
+    """What all test commands said about one tree, in the order they ran.
+
+    base   the branch it was compared with; empty when its tests are not known
+    note   one line for whoever reads the report: what is new and what is not
+    fixed  names of tests, and of commands without a report, that failed on the base and passed now
+    """
+
     __test__ = False
 
     commit: str
     tree: str
+    base: str = ""
+    note: str = ""
+    fixed: tuple[str, ...] = ()
     commands: tuple[CommandResult, ...] = ()
 
 

@@ -51,13 +51,21 @@ class TestsStatus(StrEnum):
 
 
 class TestsResult(Published):
-    """`none`: no test command exists. `skipped`: not selected. `tree_sha`: the git tree that was tested."""
+    """`none`: no test command exists. `skipped`: not selected. `tree_sha`: the git tree that was tested.
+
+    new_failures    failed here and not on the base commit; None: cannot be told
+    known_failures  failed there too, and do not count as red; fixed: failed there and passed here
+    flaky           failed, and passed when they were run once more, alone
+    """
 
     status: TestsStatus = TestsStatus.SKIPPED
     tree_sha: str | None = None
     passed: int | None = None
     failed: int | None = None
     new_failures: int | None = None
+    known_failures: int | None = None
+    fixed: int | None = None
+    flaky: int = 0
     report: str | None = None
 
 

@@ -51,6 +51,10 @@ def tests_of(state: DeliveryState) -> TestsResult:
         tree_sha=verdict.tree or None,
         passed=verdict.passed,
         failed=verdict.failed,
+        new_failures=verdict.new_failures,
+        known_failures=verdict.known_failures,
+        fixed=verdict.fixed,
+        flaky=verdict.flaky,
         report=_link(verdict.report),
     )
 

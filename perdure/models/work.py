@@ -36,6 +36,8 @@ class Prepared(Recorded):
     publisher   the queue whose worker alone holds the forge's token; empty: this host's own
     issue       the number of the issue it came from, 0 without one
     title       that issue's title
+    baseline    artifact: the TestReport of the base commit, empty where it has no test command
+    base_red    whether its required tests failed there
     """
 
     queue: str
@@ -66,6 +68,8 @@ class Prepared(Recorded):
     publisher: str = ""
     issue: int = 0
     title: str = ""
+    baseline: str = ""
+    base_red: bool = False
 
 
 class CommitInput(Recorded):
@@ -93,20 +97,30 @@ class Committed(Recorded):
 
 
 class TestInput(Recorded):
+    """`baseline`: artifact of the base commit's TestReport; empty: what fails cannot be compared with anything."""
+
     __test__ = False
 
     delivery: str
     policy: str
     commit: str
     attempt: int
+    baseline: str = ""
 
 
 class TestVerdict(Recorded):
-    """What the repository's own test commands said about one commit. The exit code is the verdict.
+    """What the repository's own test commands said about one commit. The exit code is the verdict; what failed on the
+    base commit too does not make it red.
 
     passed, failed  counts from a report; None where only exit codes exist
-    failures        names of the first few failing tests
+    failures        names of the first few failures that make it red
     report          artifact: TestReport (perdure.models.report), for the fix step and for people
+    new_failures    tests, and commands that failed as a whole, that did not fail on the base; None: cannot be told
+    known_failures  tests that failed on the base too; None: nothing is known about the base
+    fixed           what failed on the base and passed now; None as above
+    flaky           tests, and commands as a whole, that failed and passed when they were run once more
+    undecidable     red only in commands that were red on the base too and have nothing but an exit code
+    fingerprint     equal for two red verdicts with the same failures
     """
 
     __test__ = False
@@ -118,6 +132,12 @@ class TestVerdict(Recorded):
     failures: tuple[str, ...] = ()
     report: str = ""
     summary: str = ""
+    new_failures: int | None = None
+    known_failures: int | None = None
+    fixed: int | None = None
+    flaky: int = 0
+    undecidable: bool = False
+    fingerprint: str = ""
 
 
 class ShipInput(Recorded):

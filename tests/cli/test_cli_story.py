@@ -267,6 +267,14 @@ def test_what_an_error_says_and_how_to_mend_it_stand_on_lines_of_their_own() -> 
     ]
 
 
+def test_what_the_forge_did_not_take_is_noted_and_takes_nothing_from_the_delivery() -> None:
+    noted = DELIVERED.model_copy(update={"message": "the label perdure was not set: it may not be made here"})
+    assert closing(noted)[:2] == [
+        "Delivered  https://github.com/me/durations/pull/12",
+        "  note     the label perdure was not set: it may not be made here",
+    ]
+
+
 def test_a_receipt_names_a_tree_only_for_tests_that_ran() -> None:
     untested = DELIVERED.model_copy(update={"tests": results.TestsResult(tree_sha="c0ffee1" + 33 * "0")})
     assert "c0ffee1" not in "\n".join(closing(untested))

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from perdure.adapters.forges.base import HostedForge, Proposal
+from perdure.adapters.forges.select import Forges
 from perdure.cli.intake import Asked, Taken, take_in
 from perdure.cli.issue import named_issue
+from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
 from perdure.rehearsal.github import GitHubTwin
@@ -23,7 +26,6 @@ from tests.served import server
 __all__ = ["server"]
 
 TOKEN = "ghp_" + "t0psecret" * 4
-NEVER = {"ANTHROPIC_API_KEY": "not-a-key", "TEMPORAL_ADDRESS": ""}
 
 
 @pytest.fixture
@@ -134,28 +136,34 @@ async def test_an_address_of_another_repository_than_the_one_named_is_refused(
     assert f"--repo {github.url}/you/calc" in error.fix
 
 
-@pytest.mark.parametrize(("number", "says"), [("2", "closed"), ("3", "locked"), ("99", "no issue|does not exist|not")])
-async def test_an_issue_that_cannot_be_delivered_is_refused_at_once(
+@pytest.mark.parametrize(("number", "says"), [("2", "closed"), ("3", "locked"), ("99", "no issue|not exist|no such")])
+async def test_an_issue_that_cannot_be_delivered_is_known_at_once(
     env: dict[str, str], here: Path, number: str, says: str
 ) -> None:
-    assert re.search(says, (await refused(env, issue=number)).what)
+    refusal = (await taken(env, issue=number)).meant.refusal
+    assert refusal is not None
+    assert re.search(says, refusal.what)
+    assert (refusal.exit_code, bool(refusal.where), bool(refusal.fix)) == (2, True, True)
+
+
+async def test_a_number_in_the_text_that_is_no_issue_is_told_how_to_be_words(env: dict[str, str], here: Path) -> None:
+    refusal = (await taken(env, text="like #2")).meant.refusal
+    assert refusal is not None
+    assert refusal.where == "#2 in TEXT, which is taken for the issue to deliver"
+    assert refusal.fix == "name the issue, --issue N, or write 2 without the #"
 
 
 async def test_a_pull_request_is_no_issue(github: GitHubTwin, env: dict[str, str], here: Path) -> None:
-    head = git(here, "rev-parse", "HEAD")
-    git(here, "push", "-q", str(github_bare(github)), f"{head}:refs/heads/topic")
-    from perdure.adapters.forges.base import HostedForge, Proposal
-    from perdure.adapters.forges.select import Forges
-
+    git(here, "commit", "--allow-empty", "-qm", "more")
+    git(here, "push", "-q", str(github.root / "me" / "calc.git"), "HEAD:refs/heads/topic")
     forge = Forges.from_environment(dict(env)).forge(f"{github.url}/me/calc")
     assert isinstance(forge, HostedForge)
-    git(here, "commit", "--allow-empty", "-qm", "more")
     head = git(here, "rev-parse", "HEAD")
-    git(here, "push", "-q", str(github_bare(github)), f"{head}:refs/heads/topic")
     proposal = Proposal(delivery="d", title="t", body="b", head="topic", head_sha=head, base="main")
     opened = await asyncio.to_thread(forge.create, proposal)
-    error = await refused(env, issue=str(opened.pull_request.number))
-    assert "pull request" in error.what
+    refusal = (await taken(env, issue=str(opened.pull_request.number))).meant.refusal
+    assert refusal is not None
+    assert "pull request" in refusal.what
 
 
 async def test_without_a_token_a_pull_request_is_refused_and_a_plan_is_not(env: dict[str, str], here: Path) -> None:
@@ -224,8 +232,17 @@ async def test_the_header_names_the_issue_and_the_same_issue_comes_back_to_its_d
     await handle.terminate()
 
 
-def github_bare(github: GitHubTwin) -> Path:
-    return github.root / "me" / "calc.git"
+async def test_a_closed_issue_still_leads_to_the_delivery_that_closed_it(
+    cli: Cli, env: dict[str, str], github: GitHubTwin, server: str, here: Path
+) -> None:
+    there = Cli(cli.home, here, env | {"TEMPORAL_ADDRESS": server})
+    refused = await run(there, "deliver", "#2", "--detach")
+    assert (refused.code, refused.out) == (2, "")
+    client = await Client.connect(server, plugins=[perdure_plugin()])
+    begun = await Perdure(client).submit({"repository": f"{github.url}/me/calc", "issue": 2})
+    ran = await run(there, "deliver", "#2", "--detach")
+    assert (ran.code, "calc-issue-2 is already there" in ran.out + ran.err) == (0, True)
+    await client.get_workflow_handle(begun.delivery.id).terminate()
 
 
 async def run(cli: Cli, *args: str) -> Ran:

@@ -109,6 +109,24 @@ def test_the_worker_gets_what_the_sandbox_needs_and_no_more(compose: dict[str, A
     assert not [text for text in strings(worker["environment"]) if text.startswith("sk-")]
 
 
+def test_the_publisher_alone_gets_the_token_that_can_write_and_no_key_and_no_exception(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    publisher, worker = services["publisher"], services["worker"]
+    holders = {name for name, s in services.items() if "github_publisher_token" in s.get("secrets", ())}
+    assert holders == {"publisher"}
+    assert publisher["secrets"] == ["github_publisher_token"]
+    assert "ANTHROPIC" not in str(publisher)
+    assert publisher["cap_drop"] == ["ALL"]
+    assert publisher["security_opt"] == ["no-new-privileges=true"]
+    assert publisher["profiles"], "it starts only when it is asked for"
+    shared = ("PERDURE_PUBLISHER_QUEUE", "PERDURE_GITHUB_URL", "TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
+    assert [publisher["environment"][name] for name in shared] == [worker["environment"][name] for name in shared]
+    assert (publisher["volumes"], publisher["image"]) == (worker["volumes"], worker["image"])
+    for service in (publisher, worker):
+        files = [text for name, text in service["environment"].items() if name.endswith("_FILE")]
+        assert sorted(files) == sorted(f"/run/secrets/{name}" for name in service["secrets"])
+
+
 def test_every_file_the_image_copies_exists_and_reaches_the_build() -> None:
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = [
@@ -180,18 +198,37 @@ def test_the_schema_job_creates_both_databases_and_then_their_tables(tmp_path: P
     ]
 
 
-def test_the_unit_parses_and_leaves_the_sandbox_what_it_needs() -> None:
-    unit = DEPLOY / "systemd" / "perdure-worker.service"
+def unit_settings(unit: Path) -> dict[str, str]:
     settings = [line.split("=", 1) for line in unit.read_text().splitlines() if line and line[0] not in "#["]
     assert all(len(setting) == 2 for setting in settings)
-    given = dict(settings)
+    return dict(settings)
+
+
+def test_the_worker_s_unit_leaves_the_sandbox_what_it_needs() -> None:
+    given = unit_settings(DEPLOY / "systemd" / "perdure-worker.service")
     harmful = {"RestrictNamespaces", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectProc", "PrivateDevices"}
     assert not harmful & given.keys()
+    assert (DEPLOY / Path(given["ExecStartPre"]).name).is_file()
+
+
+def test_worker_and_publisher_share_user_and_home_and_no_secrets() -> None:
+    worker, publisher = (
+        unit_settings(DEPLOY / "systemd" / f"perdure-{name}.service") for name in ("worker", "publisher")
+    )
+    shared = ("User", "Group", "StateDirectory", "StateDirectoryMode", "UMask")
+    assert [publisher[name] for name in shared] == [worker[name] for name in shared]
+    assert publisher["EnvironmentFile"] != worker["EnvironmentFile"]
+    assert publisher["ExecStart"] == f"{worker['ExecStart']} --publisher"
+
+
+@pytest.mark.parametrize("unit", sorted((DEPLOY / "systemd").glob("*.service")), ids=lambda path: path.stem)
+def test_every_unit_parses_restarts_for_ever_and_is_explained(unit: Path) -> None:
+    given = unit_settings(unit)
     assert given["KillMode"] == "mixed"
     assert given["Restart"] == "always"
-    for key in ("ExecStart", "ExecStartPre"):
-        assert (DEPLOY / Path(given[key]).name).is_file()
+    assert (DEPLOY / Path(given["ExecStart"].split()[0]).name).is_file()
+    assert unit.name in (DEPLOY / "README.md").read_text()
     if analyze := shutil.which("systemd-analyze"):
         done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, timeout=30)
-        complaints = [line for line in done.stderr.splitlines() if "perdure-worker" in line]
+        complaints = [line for line in done.stderr.splitlines() if unit.stem in line]
         assert not [line for line in complaints if "not executable" not in line], complaints

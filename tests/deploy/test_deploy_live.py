@@ -107,7 +107,8 @@ def test_a_secret_that_cannot_be_read_is_an_error_of_three_lines(tmp_path: Path)
     assert [line.split(":")[0].strip() for line in done.stderr.splitlines()] == ["error", "where", "fix"]
 
 
-def test_the_entry_point_starts_a_worker_that_polls_and_stops_on_sigterm(address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("role", ["worker", "publisher"])
+def test_the_entry_point_starts_one_that_polls_and_stops_on_sigterm(role: str, address: str, tmp_path: Path) -> None:
     if not shutil.which("perdure", path=PATH):
         pytest.fail("perdure is not installed in the environment of the tests: make .venv/.ready")
     env = {
@@ -116,12 +117,27 @@ def test_the_entry_point_starts_a_worker_that_polls_and_stops_on_sigterm(address
         "HOME": str(tmp_path),
         "PERDURE_HOME": str(tmp_path / "home"),
         "TEMPORAL_ADDRESS": address,
-        "ANTHROPIC_API_KEY": "never-used",
+        "PERDURE_PUBLISHER_QUEUE": "publish",
     }
+    home, secret = tmp_path / "home", tmp_path / "secret"
+    secret.write_text("never-used\n")
+    env |= {("PERDURE_GITHUB_TOKEN_FILE" if role == "publisher" else "ANTHROPIC_API_KEY_FILE"): str(secret)}
+
+    def pollers() -> Any:
+        if role == "worker":
+            return temporal(address, "task-queue", "describe", "--task-queue", "perdure").get("pollers")
+        if not (home / "host-id").exists():
+            return None
+        queue = f"publish-{(home / 'host-id').read_text().split()[0]}"
+        return temporal(address, "task-queue", "describe", "--task-queue", queue, "--task-queue-type", "activity").get(
+            "pollers"
+        )
+
     log = (tmp_path / "worker.log").open("w+")
-    worker = subprocess.Popen([DEPLOY / "entrypoint.sh"], env=env, cwd=tmp_path, stdout=log, stderr=log)
+    options = ["--publisher"] if role == "publisher" else []
+    worker = subprocess.Popen([DEPLOY / "entrypoint.sh", *options], env=env, cwd=tmp_path, stdout=log, stderr=log)
     try:
-        while not temporal(address, "task-queue", "describe", "--task-queue", "perdure").get("pollers"):
+        while not pollers():
             assert worker.poll() is None, (tmp_path / "worker.log").read_text()
             time.sleep(0.2)
         worker.send_signal(signal.SIGTERM)

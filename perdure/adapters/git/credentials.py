@@ -103,7 +103,7 @@ def offered(credential: Credential | None) -> Iterator[Offer]:
             os.close(writing)
         # `read` takes no byte beyond its line from a pipe, and `printf` is a builtin: no argv has the secret. By path,
         # because a plain sh knows descriptors of one digit only.
-        helper = f'!f() {{ test "$1" = get && {{ read -r n && read -r p; }} </dev/fd/{reading} &&'
+        helper = f'!f() {{ test "$1" = get && {{ IFS= read -r n && IFS= read -r p; }} </dev/fd/{reading} &&'
         helper += ' printf "username=%s\\npassword=%s\\n" "$n" "$p"; }; f'
         settings = (
             "credential.helper=",

@@ -171,7 +171,8 @@ class Git:
         """GitPython's wrapper of the process, which ends it when nobody holds the wrapper any more."""
         pinned = self._environment() | dict(env)
         allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES
-        # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, secrets included.
+        # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, and itself gets it empty:
+        # for a moment every user's `ps` could read it there, secrets included.
         surplus = os.environ.keys() - allowed - pinned.keys()
         unset = [f"--unset={name}" for name in sorted(surplus) if "=" not in name]
         settings = [part for setting in (*SETTINGS, *self.settings, *extra) for part in ("-c", setting)]
@@ -182,7 +183,7 @@ class Git:
             ["env", *unset, "git", *settings, *args],
             istream=cast("Any", subprocess.PIPE if fed else subprocess.DEVNULL),
             as_process=True,
-            env=pinned,
+            env=dict.fromkeys(surplus, "") | pinned,
             start_new_session=True,  # a process group of its own to kill, and no terminal to ask questions on
             umask=0o022,  # what git checks out has the same modes on every host
             pass_fds=tuple(inherit),

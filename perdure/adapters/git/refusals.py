@@ -26,7 +26,8 @@ _ACCESS: Sequence[tuple[str, str]] = (
     ),
     (
         r"invalid username or (token|password)|authentication failed|bad credentials|error: 401",
-        "the token is wrong, expired or revoked: make a new one, set PERDURE_GITHUB_TOKEN and restart the worker",
+        "the token is wrong, expired or revoked: make a new one (or a new key of the App), set PERDURE_GITHUB_TOKEN "
+        "and restart the worker",
     ),
     (
         r"repository .*not found|error: 404",

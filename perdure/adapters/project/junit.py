@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 import junitparser
 
+from perdure.adapters.project.detect import DEPENDENCIES
 from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES
 from perdure.models.report import TestCase
 
@@ -34,6 +37,25 @@ def read_junit(path: Path, root: Path) -> tuple[TestCase, ...]:
     if tree.getroot().tag not in ("testsuites", "testsuite"):
         raise BadReport(f"the report is not JUnit: its root is <{tree.getroot().tag[:40]}>")
     return tuple(_case(element, root) for element in tree.getroot().iter("testcase"))
+
+
+def left_behind(tree: Path, endings: Sequence[str]) -> list[Path]:
+    """JUnit files `TEST-*.xml` in directories of the tree whose paths end like this (`target/surefire-reports`)."""
+    found = []
+    for directory, names, files in os.walk(tree):  # links are not followed
+        names[:] = [name for name in names if name not in (".git", *DEPENDENCIES)]
+        here = Path(directory)
+        if any(here.match(ending) for ending in endings):
+            found += [here / name for name in files if name.startswith("TEST-") and name.endswith(".xml")]
+    return sorted(found)
+
+
+def read_left_behind(tree: Path, endings: Sequence[str], root: Path) -> tuple[TestCase, ...]:
+    """The cases of all of them together. Raises BadReport when one of them cannot be read, or they are too large."""
+    files = left_behind(tree, endings)
+    if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
+        raise BadReport(f"the reports are larger than {JUNIT_BYTES // 1024**2} MiB")
+    return tuple(case for file in files for case in read_junit(file, root))
 
 
 def _case(element: ET.Element, root: Path) -> TestCase:

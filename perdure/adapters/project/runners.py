@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perdure.adapters.project.reading import read_json
+from perdure.adapters.project.reading import read, read_json
 from perdure.models.config import TestCommand
 
 _SEPARATORS = {"&&", "||", ";", "|", "&", "\n", "(", ")"}
@@ -20,21 +21,35 @@ _WRAPPERS = {
 }  # fmt: skip
 _VALUES = {"--extra", "--group", "--with", "--python", "-p", "--package", "--project", "--directory", "-e", "--env"}
 
+_MAVEN_TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:test"}
+
 
 @dataclass(frozen=True)
 class Invocation:
     """What really runs.
 
-    script  the command, with arguments appended where a runner takes no variable
-    env     variables that ask for a report, on top of the caller's
-    runner  pytest, node, vitest, jest, or empty
-    report  the JUnit file that must be there afterwards; None: the exit code is all there is
+    script   the command, with arguments appended where a runner takes no variable
+    env      variables that ask for a report, on top of the caller's
+    runner   pytest, node, vitest, jest, go, nextest, maven, gradle, or empty
+    report   the JUnit file that must be there afterwards; None: there is none, or it is in `collect`
+    collect  directories, by the last parts of their paths, in which the runner leaves JUnit files inside the tree;
+             none of them there afterwards: the exit code is all there is
+    owed     whether a `report` that is not there afterwards makes a failure
+    files    what must be written, outside the tree, before it runs
+    more     what goes between the command and more arguments of the runner (` --` for npm); None: something else
+             stands last
+    extended whether `script` ends in arguments already
     """
 
     script: str
     runner: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     report: Path | None = None
+    collect: tuple[str, ...] = ()
+    owed: bool = True
+    files: Mapping[Path, str] = field(default_factory=dict)
+    more: str | None = None
+    extended: bool = False
 
 
 def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]) -> Invocation:
@@ -50,7 +65,7 @@ def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, en
     if test.report == "exit":
         return Invocation(test.command)
     runner, passes = _recognise(test.command, tree)
-    known = _with_report(test.command, runner, passes, file, installed, env) if runner else None
+    known = _with_report(test.command, runner, passes, file, tree, installed, env) if runner else None
     if known is not None:
         return known
     expected = file if test.report == "junit" else None
@@ -58,7 +73,7 @@ def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, en
 
 
 def _with_report(
-    command: str, runner: str, passes: str | None, file: Path, installed: Path, env: Mapping[str, str]
+    command: str, runner: str, passes: str | None, file: Path, tree: Path, installed: Path, env: Mapping[str, str]
 ) -> Invocation | None:
     """None where asking for a report could change what runs, or the command asks for its own."""
     quoted = shlex.quote(str(file))
@@ -67,18 +82,20 @@ def _with_report(
         if "no:cacheprovider" not in command:
             # Not `-p no:cacheprovider`: suites that use the cache fixture, --lf or --strict-config would break.
             options += f" -o cache_dir={shlex.quote(str(file.parent / 'cache'))}"
-        return Invocation(command, runner, {"PYTEST_ADDOPTS": _added(env, "PYTEST_ADDOPTS", options)}, file)
+        return Invocation(command, runner, {"PYTEST_ADDOPTS": added(env, "PYTEST_ADDOPTS", options)}, file)
     if runner == "node" and "--test-reporter" not in command and " " not in str(file):
         options = (
             f"--test-reporter=junit --test-reporter-destination={file} "
             "--test-reporter=spec --test-reporter-destination=stdout"
         )
-        return Invocation(command, runner, {"NODE_OPTIONS": _added(env, "NODE_OPTIONS", options)}, file)
+        return Invocation(command, runner, {"NODE_OPTIONS": added(env, "NODE_OPTIONS", options)}, file)
+    if runner == "go":
+        return _go(command, passes, quoted, file)
     if passes is None:
         return None
     if runner == "vitest" and not re.search(r"--reporter|--outputFile", command):
         options = f"--reporter=default --reporter=junit --outputFile.junit={quoted}"
-        return Invocation(f"{command}{passes} {options}", runner, {}, file)
+        return Invocation(f"{command}{passes} {options}", runner, {}, file, more=passes, extended=True)
     if runner == "jest" and "--reporters" not in command and (installed / "node_modules" / "jest-junit").is_dir():
         variables = {
             "JEST_JUNIT_OUTPUT_FILE": str(file),
@@ -88,11 +105,45 @@ def _with_report(
             "JEST_JUNIT_TITLE": "{title}",
         }
         script = f"{command}{passes} --ci --reporters=default --reporters=jest-junit"
-        return Invocation(script, runner, variables, file)
+        return Invocation(script, runner, variables, file, more=passes, extended=True)
+    if runner == "nextest" and " -- " not in command and "junit" not in read(tree / ".config" / "nextest.toml"):
+        settings = file.with_name("nextest.toml")
+        script = f"{command} --no-fail-fast --tool-config-file perdure:{shlex.quote(str(settings))}"
+        wanted = {settings: f"[profile.default.junit]\npath = {json.dumps(str(file))}\n"}
+        return Invocation(script, runner, {}, file, files=wanted, more=passes, extended=True)
+    if runner in _LEAVE:
+        option, directories = _LEAVE[runner]
+        return Invocation(f"{command} {option}", runner, {}, None, directories, more=passes, extended=True)
     return None
 
 
-def _added(env: Mapping[str, str], name: str, options: str) -> str:
+_LEAVE = {
+    "maven": ("--fail-at-end", ("target/surefire-reports", "target/failsafe-reports")),
+    "gradle": ("--continue", ("build/test-results/*",)),
+}
+"""Runners that write reports by themselves: the option that lets them go on behind a module that fails, and where."""
+
+
+def _go(command: str, passes: str | None, quoted: str, file: Path) -> Invocation | None:
+    """`go test` has no report of its own: gotestsum runs it and writes one, where it is on the sandbox's PATH."""
+    asked = f"gotestsum --format=standard-verbose --junitfile={quoted}"
+    if "gotestsum" in command:
+        if "--junitfile" in command:
+            return None
+        script = re.sub(r"(?<![\w./-])gotestsum(?=\s|$)", lambda _: f"gotestsum --junitfile={quoted}", command, count=1)
+        if script == command:
+            return None
+        return Invocation(script, "go", {}, file, more=passes if " -- " in command else None)
+    parts = re.split(r"(?<![\w./-])go\s+test(?=\s|$)", command)
+    if len(parts) != 2 or re.search(r"\s-(c|json)\b", parts[1]):
+        return None
+    rest = parts[1] if parts[1].strip() else " ."  # alone, gotestsum would take ./...
+    with_it = f"{parts[0]}{asked} --{rest}"
+    script = f"if command -v gotestsum >/dev/null 2>&1; then {with_it}\nelse {command}\nfi"
+    return Invocation(script, "go", {}, file, owed=False, more=passes)
+
+
+def added(env: Mapping[str, str], name: str, options: str) -> str:
     return f"{env[name]} {options}" if env.get(name) else options
 
 
@@ -140,6 +191,14 @@ def _runner(words: list[str], tree: Path, depth: int = 0) -> tuple[str, str | No
         return "vitest", plain
     if program == "jest":
         return "jest", plain
+    if program == "gotestsum" or (program == "go" and rest[:1] == ["test"]):
+        return "go", plain
+    if program == "cargo" and rest[:2] == ["nextest", "run"]:
+        return "nextest", plain
+    if program in ("mvn", "mvnw") and not _MAVEN_TESTS.isdisjoint(rest):
+        return "maven", plain
+    if program in ("gradle", "gradlew") and any(re.fullmatch(r"(.*:)?(\w*[tT]est|check|build)", word) for word in rest):
+        return "gradle", plain
     script = _script(program, rest)
     if script and depth == 0:
         parts = _parts(_package_scripts(tree).get(script, ""))

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.junit import BadReport, read_junit
+from perdure.adapters.project.baseline import FAILING, compared
+from perdure.adapters.project.flakes import settled
+from perdure.adapters.project.junit import BadReport, left_behind, read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
 from perdure.adapters.project.runners import Invocation, invocation
-from perdure.adapters.project.verdict import FAILING, line
+from perdure.adapters.project.selection import alone, reproduction
+from perdure.adapters.project.verdict import line, note
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.models.config import TestCommand, seconds
 from perdure.models.errors import SandboxUnavailable
@@ -22,6 +25,34 @@ from perdure.models.report import CommandResult, TestCase, TestReport
 
 # Ways of saying "the runner is not installed" that do not exit with 127.
 _NOT_INSTALLED = re.compile(r"No module named '?(pytest|coverage)'?$|^error: Failed to spawn: ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the same commands said about the base commit; `name` is its branch, for people."""
+
+    report: TestReport
+    name: str
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where commands run: arguments of run_tests, which see."""
+
+    sandbox: Sandbox
+    worktree: Path
+    source: Path | None
+    shared: tuple[str, ...]
+    git_dir: Path | None
+    env: Mapping[str, str]
+    log_dir: Path
+    lock: Path | None
+    fence: Callable[[], None] | None
+
+    @property
+    def tree(self) -> Path:
+        """What is tested, where this process sees it."""
+        return self.source or self.worktree
 
 
 @dataclass(frozen=True)
@@ -51,40 +82,103 @@ async def run_tests(
     tree: str,
     on_progress: Callable[[str], None],
     fence: Callable[[], None] | None = None,
+    baseline: Baseline | None = None,
+    renew: Callable[[], object] | None = None,
 ) -> TestReport:
     """Run all commands one after the other on one tree; arguments not named here are those of sandbox Command.
 
     log_dir      outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
     commit, tree what is tested, for the report
     on_progress  called with one line when a command starts and when it ended: `pytest: 44 green`
+    baseline     what to compare with; None: every failure is new
+    renew        makes `source` clean again, before a failure is tried once more; None: it stays as it is
 
     Raises SandboxUnavailable when the sandbox, not the command, failed, and what `fence` raises.
     """
+    place = _Place(sandbox, worktree, source, shared, git_dir, env, log_dir, lock, fence)
+    before = {result.name: result for result in baseline.report.commands} if baseline else {}
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
         on_progress(f"{test.name}: running")
-        reports = await in_thread(_fresh, log_dir, f"reports-{number}-")
-        call = await in_thread(invocation, test, reports, source or worktree, worktree, env)
-        command = Command(
-            script=call.script,
-            worktree=worktree,
-            output=log_dir / f"test-{number}.log",
-            timeout_s=seconds(test.timeout),
-            source=source,
-            shared=shared,
-            git_dir=git_dir,
-            env={**env, **call.env},
-            lock=lock,
-            fence=fence,
-            results=reports,
-        )
-        await in_thread(command.output.unlink, missing_ok=True)
-        finished = await sandbox.run(command)
-        if finished.failure:
-            raise SandboxUnavailable(finished.failure, where=f'[[test]] "{test.name}"', fix="run `perdure doctor`")
-        results.append(await in_thread(_judged, test, call, finished, command))
+        first = await _run(place, test, f"{number}", *await _plain(place, test, f"{number}"), seconds(test.timeout))
+        again = _Again(place, test, number, on_progress, renew)
+        results.append(await settled(first, before.get(test.name), again))
         on_progress(f"{test.name}: {line(results[-1])}")
-    return TestReport(commit=commit, tree=tree, commands=tuple(results))
+    report = TestReport(commit=commit, tree=tree, commands=tuple(results))
+    if baseline is None:
+        unknown = tuple(result.model_copy(update={"since": None}) for result in results)
+        return report.model_copy(update={"commands": unknown})
+    report = compared(report, baseline.report, baseline.name)
+    return report.model_copy(update={"note": note(report)})
+
+
+class _Again:
+    """Runs a command once more, as a whole or for one test alone, within the time the command itself may take."""
+
+    def __init__(
+        self,
+        place: _Place,
+        test: TestCommand,
+        number: int,
+        on_progress: Callable[[str], None],
+        renew: Callable[[], object] | None,
+    ) -> None:
+        self._place, self._test, self._number = place, test, number
+        self._say, self._renew = on_progress, renew
+        self._left, self._count = seconds(test.timeout), 0
+
+    async def __call__(self, case: TestCase | None) -> CommandResult | None:
+        if self._left <= 0:
+            return None
+        self._count += 1
+        label = f"{self._number}-again-{self._count}"
+        reports, plain = await _plain(self._place, self._test, label)
+        call = alone(plain, self._test.command, case, self._place.env) if case else plain
+        if call is None:
+            return None
+        self._say(f"{self._test.name}: again" + (f", alone: {case.name[:100]}" if case else ""))
+        if self._renew is not None:
+            await in_thread(self._renew)
+        result = await _run(self._place, self._test, label, reports, call, self._left)
+        self._left -= result.duration_s
+        return result
+
+
+async def _plain(place: _Place, test: TestCommand, label: str) -> tuple[Path, Invocation]:
+    reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
+    return reports, await in_thread(invocation, test, reports, place.tree, place.worktree, place.env)
+
+
+async def _run(
+    place: _Place, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
+) -> CommandResult:
+    command = Command(
+        script=call.script,
+        worktree=place.worktree,
+        output=place.log_dir / f"test-{label}.log",
+        timeout_s=timeout_s,
+        source=place.source,
+        shared=place.shared,
+        git_dir=place.git_dir,
+        env={**place.env, **call.env},
+        lock=place.lock,
+        fence=place.fence,
+        results=reports,
+    )
+    await in_thread(_make_ready, command, call, place.tree)
+    finished = await place.sandbox.run(command)
+    if finished.failure:
+        raise SandboxUnavailable(finished.failure, where=f'[[test]] "{test.name}"', fix="run `perdure doctor`")
+    return await in_thread(_judged, test, call, finished, command)
+
+
+def _make_ready(command: Command, call: Invocation, tree: Path) -> None:
+    command.output.unlink(missing_ok=True)
+    for file, text in call.files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    for old in left_behind(tree, call.collect) if call.collect else ():
+        old.unlink(missing_ok=True)  # only what this run leaves is its report
 
 
 def _fresh(log_dir: Path, prefix: str) -> Path:
@@ -98,11 +192,10 @@ def _fresh(log_dir: Path, prefix: str) -> Path:
 def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Command) -> CommandResult:
     output = tail(command.output, TEST_TAIL_CHARS)
     run = _Run(test, call, finished, output)
-    if call.report:
-        try:
-            run = _Run(test, call, finished, output, read_junit(call.report, command.worktree))
-        except BadReport as error:
-            run = _Run(test, call, finished, output, unread=str(error))
+    try:
+        run = _Run(test, call, finished, output, _cases(call, command))
+    except BadReport as error:
+        run = _Run(test, call, finished, output, unread=str(error))
     verdict, reason = _verdict(run)
     return CommandResult(
         name=test.name,
@@ -113,8 +206,16 @@ def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Co
         duration_s=finished.duration_s,
         tail=output,
         reason=reason,
-        cases=run.cases,
+        cases=tuple(case.model_copy(update={"command": reproduction(call, test.command, case)}) for case in run.cases),
     )
+
+
+def _cases(call: Invocation, command: Command) -> tuple[TestCase, ...]:
+    if call.collect:
+        return read_left_behind(command.source or command.worktree, call.collect, command.worktree)
+    if call.report is None or not (call.owed or call.report.is_file()):
+        return ()
+    return read_junit(call.report, command.worktree)
 
 
 def _verdict(run: _Run) -> tuple[str, str]:
@@ -144,11 +245,9 @@ def _verdict(run: _Run) -> tuple[str, str]:
 
 
 def _green(run: _Run, failing: list[TestCase]) -> tuple[str, str]:
-    if run.call.report is None:
-        return "passed", ""
     if run.unread:
         return "contradicted", f"exit code 0, but {run.unread}"
-    if not run.cases:
+    if run.call.report is not None and run.call.owed and not run.cases:
         return "contradicted", "exit code 0, but not one test ran"
     if failing:
         return "contradicted", f"exit code 0, but {len(failing)} of {len(run.cases)} reported tests failed"

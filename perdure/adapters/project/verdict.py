@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perdure.adapters.project.baseline import FAILING
 from perdure.adapters.project.output import last_lines, missing_command
 from perdure.models.errors import SetupFailed
+from perdure.models.ids import digest
 from perdure.models.policy import FAILURES_NAMED
-from perdure.models.report import CommandResult, TestCase, TestReport
+from perdure.models.report import CommandResult, Since, TestCase, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
-FAILING = ("failed", "errored")
 _NAME_CHARS = 200
 _SUMMARY_CHARS = 300
 _NAMED_IN_SUMMARY = 4
+_VARYING = re.compile(r"0x[0-9a-f]+|reports-[\w-]+|\d+")
 
 
 @dataclass(frozen=True)
@@ -37,28 +40,61 @@ class NotStarted:
 
 
 def verdict(report: TestReport) -> TestVerdict:
-    """Required commands decide. None of them at all is status `none`: nothing was shown about the tree.
-
-    passed, failed  cases of required commands that report cases; None when no such command does. Skipped ones count
-                    for neither.
-    failures        the failing tests' names, then the names of commands that failed without one
-    """
+    """Required commands decide, and of these only what is new. None of them at all is status `none`: nothing was shown
+    about the tree. A report that was compared with no base has nothing but new failures, and counts none of them so."""
     required = [result for result in report.commands if result.required]
     if not required:
         return TestVerdict(status=TestsStatus.NONE, tree=report.tree, summary="no required test command")
-    red = [result for result in required if result.verdict != "passed"]
-    cases = [case for result in required for case in result.cases]
-    failing = [case for case in cases if case.outcome in FAILING]
-    unexplained = [result for result in red if not any(case.outcome in FAILING for case in result.cases)]
-    names = [*dict.fromkeys(case.name for case in failing), *(result.name for result in unexplained)]
+    found = _Found(required, report)
+    names = [*dict.fromkeys(case.name for case in found.new), *(result.name for result in found.unexplained)]
+    compared = bool(report.base)
+    undecidable = bool(found.red) and all(result.since is Since.UNDECIDABLE for result in found.red)
     return TestVerdict(
-        status=TestsStatus.RED if red else TestsStatus.GREEN,
+        status=TestsStatus.RED if found.red else TestsStatus.GREEN,
         tree=report.tree,
-        passed=_passed(cases) if cases else None,
-        failed=len(failing) if cases else None,
+        passed=_passed(found.cases) if found.cases else None,
+        failed=len(found.new) + len(found.known) if found.cases else None,
         failures=tuple(name[:_NAME_CHARS] for name in names[:FAILURES_NAMED]),
-        summary=_summary(required, cases, failing, unexplained)[:_SUMMARY_CHARS],
+        summary=_summary(found, report)[:_SUMMARY_CHARS],
+        new_failures=len(found.new) + len(found.whole) if compared and not undecidable else None,
+        known_failures=len(found.known) if compared else None,
+        fixed=len(report.fixed) if compared else None,
+        flaky=len(found.flaky),
+        undecidable=undecidable,
+        fingerprint=_fingerprint(found) if found.red else "",
     )
+
+
+class _Found:
+    """What the required commands of a report found.
+
+    red          commands that decide against the tree
+    new, known   failing tests; unexplained: of `red`, those no new failing test stands for; whole: the new ones of them
+    flaky        names of tests and commands
+    """
+
+    def __init__(self, required: Sequence[CommandResult], report: TestReport) -> None:
+        self.required, self.base, self.fixed = required, report.base, report.fixed
+        self.cases = [case for result in required for case in result.cases]
+        failing = [case for case in self.cases if case.outcome in FAILING]
+        self.new = [case for case in failing if not case.known]
+        self.known = [case for case in failing if case.known]
+        self.red = [result for result in required if result.verdict != "passed" and result.since is not Since.KNOWN]
+        self.unexplained = [r for r in self.red if not any(c.outcome in FAILING and not c.known for c in r.cases)]
+        self.whole = [result for result in self.unexplained if result.since is not Since.UNDECIDABLE]
+        flaky = [case.name for case in self.cases if case.flaky]
+        self.flaky = [*dict.fromkeys(flaky), *(result.name for result in required if result.flaky)]
+
+
+def note(report: TestReport) -> str:
+    """What is to be mended and what is not, in one line, for whoever reads the whole report."""
+    found = _Found([result for result in report.commands if result.required], report)
+    told = [f'Mend the failures with known=false ({len(found.new)}) and every command whose `since` is "new".']
+    if found.known:
+        told.append(f"Failures with known=true ({len(found.known)}) were there on {report.base} before: leave them.")
+    if found.flaky:
+        told.append("Tests with flaky=true passed when they were run again: leave them.")
+    return " ".join(told) if found.red else ""
 
 
 def not_started(report: TestReport) -> NotStarted | None:
@@ -73,29 +109,56 @@ def line(result: CommandResult) -> str:
     """One command in a few words: `44 green`, `2 of 44 fail: test_negative, test_zero`, `exit code 1`."""
     failing = [case for case in result.cases if case.outcome in FAILING]
     if result.verdict == "passed":
-        return f"{_passed(result.cases)} green" if result.cases else "green"
+        flaky = sum(case.flaky for case in result.cases) + result.flaky
+        green = f"{_passed(result.cases)} green" if result.cases else "green"
+        return f"{green}, {flaky} flaky" if flaky else green
     return _failures(failing, result.cases) if failing and result.verdict == "failed" else result.reason
 
 
-def _summary(
-    required: Sequence[CommandResult],
-    cases: Sequence[TestCase],
-    failing: Sequence[TestCase],
-    unexplained: Sequence[CommandResult],
-) -> str:
-    others = "; ".join(f"{result.name}: {result.reason}" for result in unexplained)
-    if failing:
-        return _failures(failing, cases) + (f"; {others}" if others else "")
-    if others:
-        return others
-    return f"{_passed(cases)} green" if cases else f"{', '.join(result.name for result in required)} green"
+def _summary(found: _Found, report: TestReport) -> str:
+    parts = []
+    if found.new:
+        parts.append(_failures(found.new, found.cases))
+    parts += [_whole(result, report.base) for result in found.unexplained]
+    if not parts:
+        names = ", ".join(result.name for result in found.required)
+        parts.append(f"{_passed(found.cases)} green" if found.cases else f"{names} green")
+    joint = "; " if found.red else ", "
+    if found.known:
+        parts.append(f"{len(found.known)} failed before on {report.base} too: {_names(found.known)}")
+    if report.fixed:
+        parts.append(f"{len(report.fixed)} fixed: {_shown(report.fixed)}")
+    if found.flaky:
+        parts.append(f"{len(found.flaky)} flaky: {_shown(found.flaky)}")
+    return parts[0] + "".join(f"{joint if n == 1 else '; '}{part}" for n, part in enumerate(parts[1:], start=1))
+
+
+def _whole(result: CommandResult, base: str) -> str:
+    if result.since is Since.UNDECIDABLE:
+        return f"{result.name}: {result.reason}, and red on {base} before: new and old failures cannot be told apart"
+    return f"{result.name}: {result.reason}"
+
+
+def _fingerprint(found: _Found) -> str:
+    """Of what failed, not of how it is worded this time: numbers, addresses and our own directories left out."""
+    tests = sorted(f"{case.file}\0{case.name}" for case in found.new)
+    commands = [f"{r.name}\0{r.verdict}\0{r.exit_code}\0{_VARYING.sub('', r.tail)}" for r in found.unexplained]
+    return digest(*tests, *commands)[:16]
 
 
 def _failures(failing: Sequence[TestCase], cases: Sequence[TestCase]) -> str:
-    names = list(dict.fromkeys(case.name.rsplit("::", 1)[-1][:_NAME_CHARS] for case in failing))
-    shown = ", ".join(names[:_NAMED_IN_SUMMARY]) + (", …" if len(names) > _NAMED_IN_SUMMARY else "")
-    ran = _passed(cases) + len(failing)
-    return f"{len(failing)} of {ran} fail{'s' if ran == 1 else ''}: {shown}"
+    ran = _passed(cases) + sum(case.outcome in FAILING for case in cases)
+    return f"{len(failing)} of {ran} fail{'s' if ran == 1 else ''}: {_names(failing)}"
+
+
+def _names(cases: Sequence[TestCase]) -> str:
+    return _shown([case.name for case in cases])
+
+
+def _shown(names: Sequence[str]) -> str:
+    """The first few, without what stands before `::`."""
+    short = list(dict.fromkeys(name.rsplit("::", 1)[-1][:_NAME_CHARS] for name in names))
+    return ", ".join(short[:_NAMED_IN_SUMMARY]) + (", …" if len(short) > _NAMED_IN_SUMMARY else "")
 
 
 def _passed(cases: Sequence[TestCase]) -> int:

@@ -21,6 +21,7 @@ from aiohttp import web
 from perdure.rehearsal.playing import reset
 
 _CHUNK = 64 * 1024
+_LOOK_S = 0.1
 _PATH = re.compile(r"/(?P<name>[^/]+/[^/]+?)(?:\.git)?/(?P<rest>info/refs|git-upload-pack|git-receive-pack)")
 _SERVICES = ("git-upload-pack", "git-receive-pack")
 _PROBE = 4  # bytes: before a long push git sends a flush packet alone, to find out whether it may
@@ -217,15 +218,15 @@ async def _backend(request: web.Request, repository: Path, rest: str, user: str)
         env=_environment(request, repository, rest, user),
         start_new_session=True,  # to be killed with its upload-pack and its hooks
     )
-    feeding = asyncio.create_task(_feed(request, process))
+    tasks = [asyncio.create_task(_feed(request, process)), asyncio.create_task(_end_with_client(request, process))]
     try:
         yield process
         await process.wait()
     finally:
-        feeding.cancel()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await asyncio.gather(feeding, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        _kill(process)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await process.wait()
 
 
@@ -259,10 +260,22 @@ async def _feed(request: web.Request, process: Process) -> None:
                 await stdin.drain()
     except (OSError, web.HTTPException):
         # The client went away in the middle: a push without its end must not look like one with it.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process)
     finally:
         stdin.close()
+
+
+async def _end_with_client(request: web.Request, process: Process) -> None:
+    """End git when nobody waits for its answer any more: a hook may think for ever."""
+    while request.transport is not None:  # noqa: ASYNC110  aiohttp tells nobody that a client has left
+        await asyncio.sleep(_LOOK_S)
+    _kill(process)
+
+
+def _kill(process: Process) -> None:
+    """End git, with what it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _head(process: Process) -> tuple[int, Mapping[str, str]]:

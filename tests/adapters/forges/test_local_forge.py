@@ -158,5 +158,6 @@ def test_only_local_origins_have_this_forge(bare: Path) -> None:
     local: Forge | None = Forges().forge(str(bare))
     assert isinstance(local, LocalForge)
     assert isinstance(Forges().forge(f"file://{bare}"), LocalForge)
-    assert Forges().forge("https://github.com/me/durations") is None
-    assert Forges().forge("git@github.com:me/durations.git") is None
+    assert not isinstance(Forges().forge("https://github.com/me/durations"), LocalForge)
+    assert Forges().forge("https://gitlab.com/me/durations") is None
+    assert Forges().forge("git@gitlab.com:me/durations.git") is None

@@ -184,6 +184,21 @@ def test_tokens_in_variables_are_not_for_git(monkeypatch: pytest.MonkeyPatch) ->
         assert TOKEN not in door.text("-c", "alias.look=!env", "look")
 
 
+def test_not_even_the_program_that_starts_git_sees_what_is_not_for_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bin" / "env"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\nset >{tmp_path}/seen\nexec {shutil.which("env")} "$@"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", TOKEN)
+    monkeypatch.setenv("GH_TOKEN", TOKEN)
+    Git(as_owner=True).run("version")
+    seen = (tmp_path / "seen").read_text()
+    assert ("GH_TOKEN=''" in seen, TOKEN in seen) == (True, False)
+
+
 def test_owner_and_name_mean_a_repository_on_the_home_server(server: GitServer, tmp_path: Path) -> None:
     target = resolve("me/calc", tmp_path, server)
     assert (target.url, target.name, target.checkout) == (f"{server.url}/me/calc", "calc", None)

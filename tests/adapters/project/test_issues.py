@@ -69,7 +69,14 @@ def test_any_issue_fits_and_can_be_kept(title: str, text: str, said: list[tuple[
     assert "\n" not in made.title
 
 
-def test_an_issue_of_another_repository_is_refused(tmp_path: Path) -> None:
+def test_half_a_character_does_not_keep_an_issue_from_being_kept() -> None:
+    half = "a\ud800b"
+    made = bounded(ISSUE.model_copy(update={"title": half, "text": half, "author": half, "labels": (half,)}))
+    assert (made.text, made.author) == ("a?b", "a?b")
+    assert Issue.model_validate_json(made.model_dump_json()) == made
+
+
+def test_an_issue_of_another_repository_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="is not an issue of this repository"):
         read_issue(None, "https://github.com/me/calc/issues/12", "https://github.com/you/calc")
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -84,10 +85,14 @@ def make(at: Path, seed: Path) -> None:
     subprocess.run(["git", "clone", "-q", "--bare", str(seed), str(at)], env=PERSON, check=True, timeout=60)
 
 
+def descendants() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
 def backends() -> list[str]:
     """Git servers that this process started and that still run."""
     found = []
-    for child in psutil.Process().children(recursive=True):
+    for child in descendants():
         with contextlib.suppress(psutil.Error):
             line = " ".join(child.cmdline())
             found += [line] if "http-backend" in line or "-pack" in line else []
@@ -232,6 +237,25 @@ async def test_a_client_that_goes_away_leaves_no_process_and_no_ref(door: Door, 
             await asyncio.sleep(0.02)
         writer.transport.abort()
         while backends():
+            await asyncio.sleep(0.02)
+    assert tip(door, "x") == ""
+
+
+async def test_what_works_for_a_client_that_was_killed_is_ended(door: Door, tmp_path: Path) -> None:
+    work = await cloned(door, tmp_path)
+    await committed(work)
+    hook = door.root / "me/calc.git/hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexec sleep 600\n")
+    hook.chmod(0o755)
+    push = ("git", "-C", str(work), "push", "-q", "origin", "HEAD:refs/heads/x")
+    client = await asyncio.create_subprocess_exec(*push, env=PERSON, start_new_session=True)
+    async with asyncio.timeout(30):
+        while not (slow := [child for child in descendants() if child.name() == "sleep"]):
+            await asyncio.sleep(0.02)
+        os.killpg(client.pid, signal.SIGKILL)
+        await client.wait()
+        while backends() or slow[0].is_running():
             await asyncio.sleep(0.02)
     assert tip(door, "x") == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Any
 
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, PerdureError, StepError
 from perdure.models.policy import FORGE_RETRY_AFTER_CAP_S, FORGE_SECONDARY_PAUSE_S
+
+log = logging.getLogger(__name__)
 
 _WORDS = 300  # of what GitHub says, in one line
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
@@ -26,7 +29,7 @@ def speaking(where: str, variable: str, *, missing: StepError | None = None) -> 
         yield
     except PerdureError:
         raise
-    except Exception as error:  # noqa: BLE001  # of a library; what it is not known to raise is raised again
+    except Exception as error:  # of a library; what it is not known to raise is raised again
         meaning = translate(error, where, variable)
         if meaning is None:
             raise
@@ -44,17 +47,19 @@ def translate(error: Exception, where: str, variable: str) -> StepError | None:
         return of_status(error.status, error.data, error.headers or {}, where, variable)
     if isinstance(error, requests.Timeout):
         return ForgeUnavailable("GitHub does not answer", where=where)
-    if isinstance(error, requests.exceptions.SSLError):
+    if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         fix = "set REQUESTS_CA_BUNDLE to the file with your company's certificates, or mend the server's certificate"
         return ForgeRefused("the server's certificate is not trusted", where=where, fix=fix)
     if isinstance(error, requests.RequestException | OSError):
-        return ForgeUnavailable("GitHub cannot be reached", where=where)
+        reason = _reason(error)
+        return ForgeUnavailable("GitHub cannot be reached" + (f": {reason}" if reason else ""), where=where)
     if isinstance(error, RuntimeError) and "redirected" in str(error):
         fix = "set PERDURE_GITHUB_URL to the address that the server itself uses"
         return ForgeRefused("the server sends us to another one, and a token does not go there", where=where, fix=fix)
     if type(error).__module__.startswith("jwt") or "PEM" in str(error) or "deserialize key" in str(error):
         return ForgeRefused("the App's private key is none", where=variable, fix="use the .pem file GitHub gave you")
     if isinstance(error, _UNREADABLE):
+        log.warning("an answer of GitHub's that cannot be understood", exc_info=error)  # or a mistake of ours
         return ForgeUnavailable("GitHub's answer cannot be understood", where=where)
     return None
 
@@ -186,6 +191,19 @@ def _scopes(headers: Mapping[str, Any]) -> str:
     if not wants or has & wants or "repo" in has:
         return ""
     return f"the scope {'repo' if 'repo' in wants else ' or '.join(sorted(wants))}"
+
+
+def _reason(error: BaseException | None) -> str:
+    """What the operating system says below all the library's layers: `Connection refused`."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, OSError) and error.strerror:
+            return _line(error.strerror)
+        below = error.args[0] if error.args else None
+        below = getattr(below, "reason", below)
+        error = below if isinstance(below, BaseException) else (error.__cause__ or error.__context__)
+        seen += 1
+    return ""
 
 
 def _line(text: str) -> str:

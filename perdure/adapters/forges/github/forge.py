@@ -7,8 +7,8 @@ Proposal, whose branches were fixed before the first model call.
 from __future__ import annotations
 
 from perdure.adapters.forges.base import Access, Opened, Proposal
-from perdure.adapters.forges.github.accounts import Account
 from perdure.adapters.forges.github.access import Server
+from perdure.adapters.forges.github.accounts import Account
 from perdure.adapters.forges.github.check import check_access
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import Place

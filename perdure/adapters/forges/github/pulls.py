@@ -87,10 +87,11 @@ def _create(repository: Repository, proposal: Proposal) -> Pull | None:
     except GithubException as error:
         if error.status != 422:
             raise
-        return _explained(error, repository, proposal)
+        _explain(error, repository, proposal)
+        return None
 
 
-def _explained(error: GithubException, repository: Repository, proposal: Proposal) -> None:
+def _explain(error: GithubException, repository: Repository, proposal: Proposal) -> None:
     """A 422 in words: returns when one exists already, raises otherwise."""
     where = repository.html_url
     for field, code, message in problems(error.data):

@@ -1,0 +1,146 @@
+"""What `perdure doctor` looks at on this host; each check says what it found and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.models.errors import PerdureError
+
+GIT_NEEDED = (2, 30)
+"""`git worktree` with repairs, `--porcelain=v2` and safe ref transactions as the vault uses them."""
+
+OK, NOTE, MISSING = "✓", "!", "✗"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several lines."""
+
+    name: str
+    mark: str
+    text: str
+    fix: str = ""
+
+
+def check_git() -> list[Finding]:
+    import os
+    import re
+    import subprocess
+
+    from perdure.local.access import without_secrets
+
+    env = without_secrets(os.environ)
+    try:
+        said = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return [Finding("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
+    found = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
+    if found is None or (int(found[1]), int(found[2])) < GIT_NEEDED:
+        return [Finding("git", MISSING, f"{said.strip()} is too old, 2.30 is needed", "install a newer git")]
+    return [Finding("git", OK, found[0])]
+
+
+def check_home() -> list[Finding]:
+    import shutil
+
+    from perdure.adapters.host.home import Home
+    from perdure.cli.words import tilde
+    from perdure.local import checks
+
+    root = Home.find().root
+    fresh = not root.exists()
+    checks.check_home(root)
+    free = shutil.disk_usage(root).free // 1024**3
+    if fresh:
+        root.rmdir()
+    return [Finding("home", OK, f"{tilde(root)}, {free} GiB free")]
+
+
+def check_sandbox() -> list[Finding]:
+    import os
+
+    from perdure.adapters.project.host import load_host_config
+    from perdure.adapters.sandbox.probe import probe, probe_landlock
+    from perdure.models.config import SandboxGrade
+
+    grade = load_host_config(os.environ).sandbox
+    if grade is SandboxGrade.OFF:
+        text = "grade off: what the agent runs can read and change everything you can"
+        return [Finding("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
+    if grade is SandboxGrade.REDUCED:
+        error = probe_landlock()
+        found = Finding("sandbox", NOTE, "grade reduced (Landlock): weaker than bubblewrap")
+        return [found if error is None else failed("sandbox", error)]
+    seen = probe()
+    if seen.error is not None:
+        return [failed("sandbox", seen.error)]
+    return [Finding("sandbox", OK, f"grade full, bubblewrap {seen.version}")]
+
+
+def check_key() -> list[Finding]:
+    import os
+
+    from perdure.cli.intake import KEYS
+
+    if os.environ.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
+        held = [name for name in KEYS if os.environ.get(name, "").strip()]
+        fix = "unset it here: what is not there cannot be taken" if held else ""
+        return [Finding("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
+    names = [name for name in (*KEYS, "ANTHROPIC_BASE_URL") if os.environ.get(name, "").strip()]
+    if names:
+        return [Finding("key", OK, f"{', '.join(names)} set")]
+    fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
+    return [Finding("key", MISSING, "there is no key for the model", fix)]
+
+
+def check_temporal() -> list[Finding]:
+    import asyncio
+
+    from perdure.adapters.host.home import Home
+    from perdure.local.binary import temporal_binary, temporal_version
+    from perdure.local.connect import configured, connect
+    from perdure.local.server import find_server
+
+    home, config = Home.find(), configured()
+    if config is not None:
+        client = asyncio.run(connect(home, start=False, say=lambda line: None))
+        return [Finding("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
+    version = temporal_version(temporal_binary())
+    info = asyncio.run(find_server(home)) if home.root.is_dir() else None
+    if info is None:
+        return [Finding("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
+    return [Finding("Temporal", OK, f"embedded {version} at {info.address} (pid {info.pid}), Web UI {info.ui_url}")]
+
+
+def check_worker() -> list[Finding]:
+    from perdure.adapters.host.home import Home
+    from perdure.cli.words import count
+    from perdure.local.application import worker_script
+    from perdure.local.supervisor import read_supervisor
+
+    worker_script()
+    home = Home.find()
+    running = read_supervisor(home) if home.root.is_dir() else None
+    if running is None:
+        return [Finding("worker", OK, "not running: the next deliver starts one")]
+    again = f", started again {count(running.restarts, 'time')}" if running.restarts else ""
+    return [Finding("worker", OK, f"runs (pid {running.worker_pid}){again}")]
+
+
+def check_variables() -> list[Finding]:
+    import os
+
+    from perdure.adapters.project.host import unknown_variables
+
+    return [
+        Finding("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
+        for name in unknown_variables(os.environ)
+    ]
+
+
+def failed(name: str, error: PerdureError, mark: str = MISSING) -> Finding:
+    """What an error says, as a finding."""
+    text = f"{error.what} ({error.where})" if error.where else error.what
+    return Finding(name, mark, text, error.fix)

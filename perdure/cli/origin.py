@@ -1,0 +1,143 @@
+"""What `perdure doctor` finds out about the repository it is run in, and about the forge it belongs to."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.cli.checkups import MISSING, NOTE, OK, Finding, failed
+from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
+from perdure.models.policy import DOCTOR_FORGE_S
+
+if TYPE_CHECKING:
+    from perdure.adapters.forges.base import Access
+    from perdure.adapters.forges.github.forge import GitHub
+    from perdure.adapters.forges.select import Forges
+
+_GITHUB = "GitHub"
+_QUEUE, _ROLE, _APP = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE", "PERDURE_GITHUB_APP_ID"
+
+
+def check_repository() -> list[Finding]:
+    """Blocks on git and the network, for a minute at most."""
+    from perdure.adapters.forges.github.forge import GitHub
+    from perdure.adapters.forges.select import Forges
+    from perdure.adapters.git.door import redact
+    from perdure.adapters.git.source import resolve
+    from perdure.cli.repository import origin_of
+
+    forges = Forges.from_environment(dict(os.environ))
+    try:
+        target = resolve(".", Path.cwd(), forges)
+    except BadInput as error:
+        finding = Finding("repository", NOTE, f"here: {error.what}", error.fix)
+        url, base = origin_of(Path.cwd()) or "", _known_default(Path.cwd())
+    else:
+        finding = Finding("repository", OK, redact(target.url))
+        url, base = target.url, target.heads.default or ""
+    forge = forges.forge(url) if url else None
+    if isinstance(forge, GitHub):
+        return [finding, *_hosted(forge, forges, url, base, os.environ)]
+    if finding.mark == OK:
+        said = "pull requests are kept in it"
+        if forge is None:
+            said = "its forge is not spoken yet, the branch is pushed without a pull request"
+        finding = Finding("repository", OK if forge is not None else NOTE, f"{redact(url)}, {said}")
+    return [finding]
+
+
+def _hosted(forge: GitHub, forges: Forges, url: str, base: str, env: Mapping[str, str]) -> list[Finding]:
+    """Whether what this environment holds would do to publish there, and whether it should hold that at all."""
+    from perdure.cli.issue import token
+    from perdure.local.connect import configured
+
+    queue, publishes = env.get(_QUEUE, "").strip(), env.get(_ROLE, "").strip() == "publisher"
+    spared = bool(queue) and not publishes
+    if (spared or configured() is not None) and not token(forges, url, elsewhere=True):
+        whose = f"the publisher of {_QUEUE}={queue} needs" if spared else "the workers of that Temporal server need"
+        fix = f"where it runs: {_ROLE}=publisher perdure doctor" if spared else "where they run: perdure doctor"
+        return [Finding(_GITHUB, OK, f"{forge.web}: no token here, {whose} one", fix)]
+    found = _asked(forge, base, env)
+    if spared and not any(finding.mark == MISSING for finding in found):
+        return [*found, _too_much()]
+    if spared:  # it cannot write, and need not
+        return [Finding(_GITHUB, OK, f"{forge.web}: what this environment holds cannot publish, the publisher's does")]
+    if not any(finding.mark == MISSING for finding in found):
+        return [*found, *_stale_worker(env)]
+    return found
+
+
+def _asked(forge: GitHub, base: str, env: Mapping[str, str]) -> list[Finding]:
+    app = f"App {env[_APP].strip()}: " if env.get(_APP, "").strip() else ""
+    try:
+        access = _within(DOCTOR_FORGE_S, lambda: forge.check(base))
+    except ForgeUnavailable as error:
+        return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
+    except TimeoutError:
+        return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
+    except PerdureError as error:
+        return [failed(_GITHUB, type(error)(app + error.what, where=error.where, fix=error.fix))]
+    fine = f"{app}may push to {access.repository} and open pull requests into {base}"
+    return [Finding(_GITHUB, OK, fine), *(Finding(_GITHUB, NOTE, note) for note in access.notes)]
+
+
+def _too_much() -> Finding:
+    return Finding(
+        _GITHUB,
+        NOTE,
+        f"this environment can publish, though {_QUEUE} leaves that to the publisher",
+        "give the token to `perdure worker --publisher` alone; here one that can read will do",
+    )
+
+
+def _stale_worker(env: Mapping[str, str]) -> list[Finding]:
+    """The running worker has the environment of its own start: a token that was exported later is not in it."""
+    from perdure.adapters.forges.github.access import SECRET_VARIABLES
+    from perdure.adapters.host.home import Home
+    from perdure.local.supervisor import read_supervisor
+
+    home = Home.find()
+    running = read_supervisor(home) if home.root.is_dir() else None
+    if running is None:
+        return []
+    try:
+        given = Path(f"/proc/{running.worker_pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # not Linux, or gone
+        return []
+    names = {name.decode(errors="replace") for name, _, value in (each.partition(b"=") for each in given) if value}
+    if names & set(SECRET_VARIABLES) or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
+        return []
+    what = f"the running worker (pid {running.worker_pid}) was started without the token"
+    return [Finding(_GITHUB, MISSING, what, "perdure down; the next deliver starts one that has it")]
+
+
+def _known_default(cwd: Path) -> str:
+    """The base branch as the clone remembers it, where the remote cannot be asked."""
+    from perdure.adapters.git.door import Git
+
+    found = Git(cwd=cwd, as_owner=True).run("symbolic-ref", "--short", "refs/remotes/origin/HEAD", ok=(0, 1, 128))
+    return found.text.removeprefix("origin/") if found.returncode == 0 else "main"
+
+
+def _within(seconds: float, ask: Callable[[], Access]) -> Access:
+    """TimeoutError when there is no answer; whoever still waits for one then ends with this process."""
+    answers: list[Access] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            answers.append(ask())
+        except Exception as error:  # noqa: BLE001 - raised again below, in the thread that asked
+            errors.append(error)
+
+    asking = threading.Thread(target=run, daemon=True)
+    asking.start()
+    asking.join(seconds)
+    for error in errors:
+        raise error
+    if not answers:
+        raise TimeoutError
+    return answers[0]

@@ -1,0 +1,104 @@
+"""What is missing is named before any money is spent, and what is worth knowing is said."""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+
+import pytest
+from github_lab import TOKEN, Lab
+
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+
+OTHER = "ghp_another0token0another0token0another0"
+FINE = "github_pat_11AAAAAAA0fine0grained0token0fine0grained0"
+
+
+async def refused(lab: Lab, token: str = TOKEN, base: str = "main", name: str = "me/calc") -> ForgeRefused:
+    with pytest.raises(ForgeRefused) as caught:
+        await to_thread(lab.forge(token, name).check, base)
+    assert token not in str(caught.value)
+    return caught.value
+
+
+async def test_a_token_that_may_do_it_all_leaves_nothing_to_say(lab: Lab) -> None:
+    access = await to_thread(lab.forge().check, "main")
+    assert (access.repository, access.notes) == ("me/calc", ())
+    assert {call[0] for call in lab.hub.calls} == {"GET"}
+
+
+async def test_a_token_that_is_not_one_names_its_variable(lab: Lab) -> None:
+    error = await refused(lab, "ghp_unknown")
+    assert error.where == "PERDURE_GITHUB_TOKEN"
+
+
+async def test_a_missing_scope_is_named(lab: Lab) -> None:
+    lab.hub.add_token(OTHER, login="ada", scopes=("gist", "read:org"), permissions={"me/calc": "write"})
+    assert "lacks the scope public_repo (or repo)" in (await refused(lab, OTHER)).what
+
+
+async def test_a_private_repository_needs_more(lab: Lab) -> None:
+    lab.hub.add_repository("me/secret", private=True)
+    lab.hub.add_token(OTHER, login="ada", scopes=("public_repo",), permissions={"me/secret": "write"})
+    error = await refused(lab, OTHER, name="me/secret")
+    assert "the scope repo" in error.what
+
+
+async def test_a_public_repository_needs_no_more_than_its_scope(lab: Lab) -> None:
+    lab.hub.add_token(OTHER, login="ada", scopes=("public_repo",), permissions={"me/calc": "write"})
+    assert (await to_thread(lab.forge(OTHER).check, "main")).notes == ()
+
+
+async def test_somebody_who_may_only_read_is_told_so(lab: Lab) -> None:
+    lab.hub.add_token(OTHER, login="ada", scopes=("repo",), permissions={"me/calc": "read"})
+    error = await refused(lab, OTHER)
+    assert "may not push to me/calc" in error.what
+    assert "role Write" in error.fix
+
+
+async def test_a_repository_that_is_not_there_or_hidden_is_one_answer(lab: Lab) -> None:
+    error = await refused(lab, name="me/nothing")
+    assert "no repository me/nothing, or the token cannot see it" in error.what
+
+
+async def test_an_archived_repository_is_refused(lab: Lab) -> None:
+    lab.hub.archive("me/calc")
+    assert "archived" in (await refused(lab)).what
+
+
+async def test_a_base_branch_that_is_not_there_is_refused(lab: Lab) -> None:
+    assert "has no branch nowhere/x" in (await refused(lab, base="nowhere/x")).what
+
+
+async def test_a_protected_base_branch_is_no_obstacle(lab: Lab) -> None:
+    lab.hub.protect("me/calc", "main")
+    access = await to_thread(lab.forge().check, "main")
+    assert access.notes == ("main is protected: Perdure only proposes",)
+
+
+async def test_a_renamed_repository_is_found_and_said(lab: Lab) -> None:
+    lab.hub.rename("me/calc", "me/calculator")
+    access = await to_thread(lab.forge().check, "main")
+    assert access.repository == "me/calculator"
+    assert access.notes == ("the repository me/calc is called me/calculator now",)
+
+
+async def test_a_fine_grained_token_that_may_do_it_all_leaves_no_trace(lab: Lab) -> None:
+    lab.hub.add_token(FINE, login="ada", permissions={"me/calc": "write"}, kind="fine-grained")
+    access = await to_thread(lab.forge(FINE).check, "main")
+    assert access.notes == ()
+    assert lab.hub.pulls("me/calc") == []
+
+
+async def test_a_fine_grained_token_that_may_only_read_is_told_what_it_lacks(lab: Lab) -> None:
+    lab.hub.add_token(FINE, login="ada", permissions={"me/calc": "read"}, kind="fine-grained")
+    error = await refused(lab, FINE)
+    assert "lacks the permission Contents: write" in error.what
+    assert "Pull requests and Issues: read and write" in error.fix
+
+
+async def test_a_github_that_is_away_is_tried_again(lab: Lab) -> None:
+    for operation in ("repos/get", "repos/get-branch"):
+        lab.hub.faults.add(operation, "bad_gateway")
+        with pytest.raises(ForgeUnavailable):
+            await to_thread(lab.forge().check, "main")
+    await to_thread(lab.forge().check, "main")

@@ -1,0 +1,78 @@
+"""Several processes at once for one head: one pull request and one comment, and all of them agree on which."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from github_lab import TOKEN, Lab
+
+PROCESSES = 8
+
+SCRIPT = """
+import json, pathlib, sys, time
+from perdure.adapters.forges.base import Proposal
+from perdure.adapters.forges.select import Forges
+from perdure.models.errors import ForgeUnavailable
+
+import github  # before the start, so that all start together
+
+told = json.loads(sys.stdin.readline())
+forge = Forges.from_environment(told["environ"]).forge(told["url"])
+proposal = Proposal(**told["proposal"])
+pathlib.Path(told["ready"]).touch()
+while not pathlib.Path(told["go"]).exists():
+    time.sleep(0.001)
+while True:
+    try:
+        pull = forge.create(proposal).pull_request.number
+        comment = forge.comment(told["issue"], proposal.delivery, "Working on it.")
+        break
+    except ForgeUnavailable:
+        time.sleep(0.05)
+print(json.dumps([pull, comment]))
+"""
+
+
+async def test_eight_processes_open_one_pull_request_and_one_comment(lab: Lab, tmp_path: Path) -> None:
+    issue = lab.hub.add_issue("me/calc", "Add sub", "x")
+    proposal = lab.proposal()
+    told = {
+        "environ": {"PERDURE_GITHUB_URL": lab.hub.url, "PERDURE_GITHUB_TOKEN": TOKEN},
+        "url": f"{lab.hub.url}/me/calc.git",
+        "proposal": {name: getattr(proposal, name) for name in proposal.__dataclass_fields__},
+        "issue": issue,
+        "go": str(tmp_path / "go"),
+    }
+    running = []
+    try:
+        for n in range(PROCESSES):
+            one = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                SCRIPT,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={"PATH": os.environ["PATH"]},
+            )
+            running.append(one)
+            assert one.stdin is not None
+            one.stdin.write((json.dumps(told | {"ready": str(tmp_path / f"ready-{n}")}) + "\n").encode())
+            await one.stdin.drain()
+        while len(list(tmp_path.glob("ready-*"))) < PROCESSES:
+            await asyncio.sleep(0.01)
+        (tmp_path / "go").touch()
+        answers = [json.loads((await one.communicate())[0]) for one in running]
+    finally:
+        for one in running:
+            if one.returncode is None:
+                one.kill()
+                await one.wait()
+    (pull,) = lab.hub.pulls("me/calc")
+    (comment,) = lab.hub.comments("me/calc", issue)
+    assert {answer[0] for answer in answers} == {pull["number"]}
+    assert comment["html_url"] in {answer[1] for answer in answers}
+    assert comment["body"] == "<!-- perdure:status=d-1 -->\nWorking on it."

@@ -1,0 +1,198 @@
+"""`perdure doctor` in a checkout of a repository on GitHub, and where `perdure pulls` sends one from there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.rehearsal.github import GitHubTwin
+from tests.cli.conftest import Cli, Ran
+from tests.lab import git, make_target
+
+TOKEN = "ghp_" + "t0psecret" * 4
+NOWHERE = "http://127.0.0.1:9"
+"""Nothing listens on the port of `discard`."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """In a checkout whose origin is me/calc on the twin."""
+
+    cli: Cli
+    github: GitHubTwin
+
+    async def run(self, *args: str, **env: str) -> Ran:
+        given = {"PERDURE_GITHUB_URL": self.github.url, "PERDURE_GITHUB_TOKEN": TOKEN, **env}
+        ran = await asyncio.to_thread(self.cli, *args, **given)
+        assert TOKEN not in ran.out + ran.err
+        return ran
+
+    async def doctor(self, **env: str) -> list[dict[str, str]]:
+        """What it says about GitHub."""
+        ran = await self.run("doctor", "--json", **env)
+        found = [finding for finding in json.loads(ran.out) if finding["name"] == "GitHub"]
+        assert (ran.code == 0) is not any(finding["mark"] == "✗" for finding in json.loads(ran.out))
+        return found
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Here]:
+    origin = make_target(tmp_path / "calc.git")
+    checkout = tmp_path / "here"
+    git(tmp_path, "clone", "-q", str(origin), str(checkout))
+    async with GitHubTwin(tmp_path / "github", token=TOKEN) as twin:
+        twin.add_repository("me/calc", source=origin)
+        git(checkout, "remote", "set-url", "origin", f"{twin.url}/me/calc.git")
+        yield Here(Cli(tmp_path / "home", checkout, {"ANTHROPIC_API_KEY": "not-a-key"}), twin)
+        assert twin.violations == []
+
+
+async def test_a_token_that_can_publish_is_fine_and_named_by_nothing_but_what_it_may(here: Here) -> None:
+    (found,) = await here.doctor()
+    assert found["mark"] == "✓"
+    assert found["text"] == "may push to me/calc and open pull requests into main"
+
+
+async def test_a_protected_base_is_a_note_and_no_obstacle(here: Here) -> None:
+    here.github.protect("me/calc", "main")
+    fine, note = await here.doctor()
+    assert (fine["mark"], note["mark"]) == ("✓", "!")
+    assert "main is protected" in note["text"]
+
+
+async def test_without_a_token_it_says_what_to_grant(here: Here) -> None:
+    (found,) = await here.doctor(PERDURE_GITHUB_TOKEN="")
+    assert found["mark"] == "✗"
+    assert "there is no token" in found["text"]
+    for needed in ("repo", "Contents", "Pull requests", "Issues", "PERDURE_GITHUB_TOKEN"):
+        assert needed in found["fix"]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "role", "words"),
+    [(("read:user",), "write", "scope"), (("repo",), "read", "may not push"), (None, "", "no repository")],
+)
+async def test_what_the_token_lacks_is_named(here: Here, scopes: tuple[str, ...] | None, role: str, words: str) -> None:
+    weak = "ghp_" + "weakling0" * 4
+    if scopes is None:
+        here.github.add_repository("me/hidden", private=True)
+        git(here.cli.cwd, "remote", "set-url", "origin", f"{here.github.url}/me/hidden.git")
+    here.github.add_token(weak, login="eve", scopes=scopes or ("repo",), permissions={"me/calc": role} if role else {})
+    (found,) = await here.doctor(PERDURE_GITHUB_TOKEN=weak)
+    assert found["mark"] == "✗"
+    assert words in found["text"]
+    assert found["fix"]
+    assert weak not in str(found)
+
+
+async def test_a_token_that_was_revoked_is_told_from_one_that_may_too_little(here: Here) -> None:
+    (found,) = await here.doctor(PERDURE_GITHUB_TOKEN="ghp_" + "revoked00" * 4)
+    assert found["mark"] == "✗"
+    assert "does not accept the token" in found["text"]
+    assert "PERDURE_GITHUB_TOKEN" in found["text"]
+
+
+async def test_an_archived_repository_is_named(here: Here) -> None:
+    here.github.archive("me/calc")
+    (found,) = await here.doctor()
+    assert (found["mark"], "archived" in found["text"]) == ("✗", True)
+
+
+async def test_a_github_that_is_away_could_not_be_asked_and_nothing_is_wrong_here(here: Here) -> None:
+    here.github.down = True
+    (found,) = await here.doctor()
+    assert (found["mark"], "could not be asked" in found["text"]) == ("!", True)
+    here.github.down = False
+    git(here.cli.cwd, "remote", "set-url", "origin", f"{NOWHERE}/me/calc.git")
+    (found,) = await here.doctor(PERDURE_GITHUB_URL=NOWHERE)
+    assert (found["mark"], "could not be asked" in found["text"]) == ("!", True)
+
+
+async def test_beside_a_publisher_no_token_is_needed_and_one_that_can_write_is_too_much(here: Here) -> None:
+    queue = {"PERDURE_PUBLISHER_QUEUE": "publish"}
+    (none,) = await here.doctor(PERDURE_GITHUB_TOKEN="", **queue)
+    assert (none["mark"], "the publisher of PERDURE_PUBLISHER_QUEUE=publish" in none["text"]) == ("✓", True)
+    fine, much = await here.doctor(**queue)
+    assert (fine["mark"], much["mark"]) == ("✓", "!")
+    assert "leaves that to the publisher" in much["text"]
+    reader = "ghp_" + "readonly0" * 4
+    here.github.add_token(reader, login="reader", scopes=("repo",), permissions={"me/calc": "read"})
+    (little,) = await here.doctor(PERDURE_GITHUB_TOKEN=reader, **queue)
+    assert (little["mark"], "cannot publish, the publisher's does" in little["text"]) == ("✓", True)
+
+
+async def test_the_publisher_itself_needs_the_token_and_no_key(here: Here) -> None:
+    role = {"PERDURE_PUBLISHER_QUEUE": "publish", "PERDURE_WORKER_ROLE": "publisher"}
+    (found,) = await here.doctor(**role)
+    assert found["mark"] == "✓"
+    (found,) = await here.doctor(PERDURE_GITHUB_TOKEN="", **role)
+    assert found["mark"] == "✗"
+    ran = await here.run("doctor", "--json", ANTHROPIC_API_KEY="", **role)
+    (key,) = [finding for finding in json.loads(ran.out) if finding["name"] == "key"]
+    assert key["mark"] == "✓"
+
+
+async def test_a_worker_that_was_started_before_the_token_was_set_is_named(here: Here) -> None:
+    """The worker of a home that is up keeps the environment of its start."""
+    up = await here.run("up", "--detach", PERDURE_GITHUB_TOKEN="")
+    assert up.code == 0, up.err
+    try:
+        fine, stale = await here.doctor()
+        assert (fine["mark"], stale["mark"]) == ("✓", "✗")
+        assert "was started without the token" in stale["text"]
+        assert "perdure down" in stale["fix"]
+        assert (await here.run("down")).code == 0
+        again = await here.run("up", "--detach")
+        assert again.code == 0, again.err
+        assert [finding["mark"] for finding in await here.doctor()] == ["✓"]
+    finally:
+        assert (await here.run("down")).code == 0
+
+
+async def test_a_malformed_address_of_github_is_refused_by_the_variable_s_name(here: Here) -> None:
+    ran = await here.run("doctor", PERDURE_GITHUB_URL="ftp://ghe")
+    assert ran.code == 1
+    assert "PERDURE_GITHUB_URL is not right" in ran.out
+
+
+@pytest.mark.parametrize(("command", "page"), [(("list",), "pulls"), (("show", "7"), "pull/7")])
+async def test_pulls_names_the_page_without_asking_for_it(here: Here, command: tuple[str, ...], page: str) -> None:
+    before = len(here.github.calls)
+    for options in ((), ("--repo", "me/calc"), ("--repo", f"{here.github.url}/me/calc")):
+        ran = await here.run("pulls", *command, *options, PERDURE_GITHUB_TOKEN="")
+        assert ran.code == 2
+        assert ran.err.splitlines()[:2] == [
+            "error: the pull requests of this repository are on GitHub",
+            f"  where: {here.github.url}/me/calc/{page}",
+        ]
+    assert len(here.github.calls) == before
+
+
+def test_pulls_of_a_bare_clone_are_its_own(tmp_path: Path, cli: Cli) -> None:
+    bare = tmp_path / "mirror.git"
+    git(tmp_path, "clone", "-q", "--bare", str(cli.cwd), str(bare))
+    git(bare, "remote", "set-url", "origin", "https://github.com/me/calc")
+    ran = cli("pulls", "list", "--repo", str(bare))
+    assert (ran.code, ran.out) == (0, "no pull request yet\n"), ran.err
+
+
+def test_help_does_not_load_what_doctor_needs(cli: Cli) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "perdure.cli", "doctor", "--help"],
+        env={**cli.environment(), "HOME": os.environ["HOME"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    loaded: Any = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "perdure.cli.doctor" in loaded
+    assert not loaded & {"github", "requests", "perdure.cli.origin", "perdure.adapters.forges.select"}

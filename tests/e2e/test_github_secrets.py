@@ -1,0 +1,42 @@
+"""The forge's token is in the worker's memory and on its way to GitHub, and nowhere else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from google.protobuf.json_format import MessageToJson
+
+from perdure.models.result import Status
+from tests.github_lab import ID, TOKEN, github_lab
+from tests.lab import FIXES, finished
+from tests.secrets import SecretWatch, hits
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pull_request(
+    tmp_path: Path, ports: int
+) -> None:
+    async with github_lab(tmp_path, FIXES, ports=ports) as world:
+        worker = world.lab.worker()
+        with SecretWatch((TOKEN,), roots=(worker.pid,), leave_out=(worker.pid,)) as watch:
+            world.github.faults.add("pulls/create", "unauthorized", times=1)  # its error goes into history
+            first = await finished(await world.submit(), world.lab)
+            assert (first.status, first.reason) == (Status.NOT_DELIVERED, "forge_refused")
+            submitted = await world.submit()
+            await submitted.delivery.retry()
+            result = await finished(submitted, world.lab)
+        assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
+        assert {"git", "git-remote-http"} <= watch.seen, watch.seen
+        async for execution in world.lab.client.list_workflows():
+            history = await world.lab.client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
+            for event in history.events:
+                watch.scan_bytes(f"history of {execution.id}", MessageToJson(event).encode())
+                watch.scan_bytes(f"history of {execution.id}", event.SerializeToString())  # payloads as they are
+        watch.scan_bytes("result", str(result).encode())
+        watch.scan_bytes("pull requests", str(world.github.pulls("me/calc")).encode())
+        watch.scan_bytes("comments", str(world.github.comments("me/calc", world.issue)).encode())
+        watch.scan(world.lab.home.root, world.lab.log, world.bare, Path.home() / ".gitconfig")
+        assert watch.found == [], hits(watch.found)
+        assert ID in str(list(world.lab.home.root.rglob("*")))
