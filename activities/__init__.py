@@ -7,9 +7,11 @@ from typing import Any
 
 from activities.check_access import Access
 from activities.close import Closing
+from activities.comment import Comments
 from activities.commit import Commits
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
+from activities.publish_artifacts import Publications
 from activities.read import Reading
 from activities.run_tests import Testing
 from activities.turns import Turns
@@ -25,7 +27,12 @@ def anywhere(host: Host) -> Activities:
 
 def publishing(host: Host) -> Activities:
     """What needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
-    return [Access(host).check_access, PullRequests(host).open_pull_request]
+    return [
+        Access(host).check_access,
+        Comments(host).comment,
+        Publications(host).publish_artifacts,
+        PullRequests(host).open_pull_request,
+    ]
 
 
 def here(host: Host) -> Activities:

@@ -10,6 +10,7 @@ from temporalio import activity
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.body import body, title
+from perdure.adapters.forges.template import read_template
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
@@ -71,7 +72,8 @@ def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Ship
         return Shipped(message=message, summary=f"pushed {work.branch}")
     plan = read_plan(vault, work.delivery, work.plan)
     review = read_review(vault, work.delivery, work.review)
-    written = body(work, contract, plan, review)
+    form = read_template(vault, contract.base_sha)
+    written = body(work, contract, plan, review, host.receipt(work.delivery), form)
     proposal = Proposal(
         delivery=work.delivery,
         title=title(work),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.run_tests import test_commit
+from activities.run_tests import Base, test_base
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.source import resolve
@@ -28,7 +28,6 @@ from perdure.adapters.project.detect import detect
 from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
 from perdure.adapters.project.terms import branch_of
-from perdure.adapters.project.verdict import not_started, verdict
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.config import seconds
 from perdure.models.contract import Contract
@@ -60,9 +59,10 @@ class Preparation:
         crash_point(CrashPoint.DURING_PREPARE)
         async with self._host.desk(work.delivery, policy) as desk:
             first = await in_thread(_first_checkpoint, desk)
-            baseline = await self._preflight(desk) if contract.config.test else None
+            now_doing(doing="testing the base")
+            base = await test_base(desk, CONFIG_FILE) if contract.config.test else Base()
             await in_thread(desk.restore, first)
-        return self._prepared(contract, policy, artifact, first, baseline)
+        return self._prepared(contract, policy, artifact, first, base)
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
@@ -160,20 +160,8 @@ class Preparation:
             return Workspace.create(home, vault, delivery, head, generation=generation)
         return Workspace.open_or_rebuild(home, vault, delivery, head, generation=generation)[0]
 
-    async def _preflight(self, desk: Desk) -> TestVerdict:
-        """The test commands, once, on the commit the delivery starts from. Raises SetupFailed when one cannot start."""
-        now_doing(doing="testing the base")
-        contract = desk.contract
-        tree = await in_thread(desk.vault.tree_of, contract.head)
-        report = await test_commit(desk, contract.head, tree, "preflight")
-        if (missing := not_started(report)) is not None:
-            raise missing.error(contract.base, f'{CONFIG_FILE} [[test]] "{missing.name}"')
-        return verdict(report)
-
-    def _prepared(
-        self, contract: Contract, policy: str, plan: str, checkpoint: str, baseline: TestVerdict | None
-    ) -> Prepared:
-        config = contract.config
+    def _prepared(self, contract: Contract, policy: str, plan: str, checkpoint: str, base: Base) -> Prepared:
+        config, baseline = contract.config, base.verdict
         return Prepared(
             queue=self._host.home.queue(),
             base=contract.base,
@@ -199,7 +187,9 @@ class Preparation:
             publisher=self._host.publisher,
             issue=contract.issue.number if contract.issue else 0,
             title=contract.issue.title if contract.issue else "",
-            summary=_summary(contract, baseline),
+            baseline=base.artifact,
+            base_red=baseline is not None and baseline.status is TestsStatus.RED,
+            summary=_summary(contract, baseline, base.known),
         )
 
 
@@ -242,7 +232,8 @@ def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
     return {step: text.decode(errors="replace") for step, text in found.items() if text is not None}
 
 
-def _summary(contract: Contract, baseline: TestVerdict | None) -> str:
+def _summary(contract: Contract, baseline: TestVerdict | None, known: bool) -> str:
+    """`known`: an earlier delivery on the same base has run its tests."""
     setup = " && ".join(contract.config.setup.commands or ())
     if baseline is None:
         tests = "no test command"
@@ -251,4 +242,5 @@ def _summary(contract: Contract, baseline: TestVerdict | None) -> str:
         tests = f"{green} on {contract.base}"
     else:
         tests = f"already red on {contract.base}: {baseline.summary}"
-    return " · ".join(part for part in (setup[:60], tests[:120]) if part)
+    tests = tests[:120] + (" (known)" if known else "")
+    return " · ".join(part for part in (setup[:60], tests) if part)

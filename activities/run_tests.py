@@ -75,12 +75,12 @@ async def test_base(desk: Desk, where: str) -> Base:
     report = await in_thread(recall, desk.vault, key)
     known = report is not None
     if report is None:
-        report = await test_commit(desk, contract.base_sha, tree, "preflight")
+        report = await test_commit(desk, contract.base_sha, tree, "preflight", None)
         await in_thread(remember, desk.vault, key, report)
     missing = not_started(report)
     if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
         head = await in_thread(desk.vault.tree_of, contract.head)
-        missing = not_started(await test_commit(desk, contract.head, head, "preflight-head"))
+        missing = not_started(await test_commit(desk, contract.head, head, "preflight-head", None))
     if missing is not None:
         raise missing.error(contract.base, f'{where} [[test]] "{missing.name}"')
     data = report.model_dump_json().encode()
@@ -105,9 +105,7 @@ def _baseline(desk: Desk, artifact: str) -> tests.Baseline | None:
     return tests.Baseline(report, desk.contract.base) if report is not None else None
 
 
-async def test_commit(
-    desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None = None
-) -> TestReport:
+async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None) -> TestReport:
     """All test commands on a clean checkout of a commit, shown at the worktree's own path (DESIGN §7).
 
     Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
@@ -117,6 +115,10 @@ async def test_commit(
     def progress(line: str) -> None:
         now_doing(doing=line)
         crash_point(CrashPoint.DURING_TESTS)
+
+    def renew() -> None:
+        desk.lease.check()
+        desk.checkout(commit)
 
     return await tests.run_tests(
         desk.sandbox,
@@ -133,9 +135,9 @@ async def test_commit(
         tree=tree,
         on_progress=progress,
         baseline=baseline,
-        renew=lambda: desk.checkout(commit),
+        renew=renew,
     )
 
 
-for _helper in (test_commit, test_base):
-    _helper.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest
+test_commit.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever its name says to pytest
+test_base.__test__ = False  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ import os
 import pytest
 
 KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
-for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_"))]:
+for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
     if name not in KEPT:
         del os.environ[name]
 

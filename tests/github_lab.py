@@ -60,7 +60,8 @@ class GitHubLab:
         (pull,) = self.github.pulls("me/calc")
         assert (pull["head"]["ref"], pull["base"]["ref"], pull["state"]) == (branch, "main", "open")
         assert pull["number"] == result.pull_request.number
-        (comment,) = self.github.comments("me/calc", self.issue)
+        told = self.github.comments("me/calc", self.issue)
+        (comment,) = [one for one in told if one["user"]["login"] == "perdure-bot"]
         assert f"#{pull['number']}" in comment["body"]
         assert self.github.violations == []
         git(self.bare, "fsck", "--strict", "--connectivity-only")

@@ -112,13 +112,17 @@ class SecretWatch:
 
     def _look_at(self, pid: int, name: str) -> None:
         self.seen.add(name)
-        line = _read(pid, "cmdline")  # first: a process that has not begun its own program shows its parent's secrets
-        self.scan_bytes(f"command line of {name}", line)
         for left_out in self.leave_out:
             with contextlib.suppress(OSError):
                 self._carriers.add(_read(left_out, "cmdline"))
-        if line not in self._carriers and not any(word.encode() in line for word in self.carriers):
-            self.scan_bytes(f"environment of {name}", _read(pid, "environ"))
+        # Twice: a process that has not begun its own program shows its parent's, and may begin it between two looks.
+        before, environ, after = (_read(pid, what) for what in ("cmdline", "environ", "cmdline"))
+        self.scan_bytes(f"command line of {name}", before + after)
+        if not self._carries(before) and not self._carries(after):
+            self.scan_bytes(f"environment of {name}", environ)
+
+    def _carries(self, line: bytes) -> bool:
+        return line in self._carriers or any(word.encode() in line for word in self.carriers)
 
     def _processes(self) -> Iterator[tuple[int, str]]:
         """Descendants, and what descends from none any more but was known as one or shares a session with one."""

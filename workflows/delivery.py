@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.errors import InvalidRequest
+from perdure.models.fixing import needs_a_fix, not_converging
 from perdure.models.ids import delivery_key
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
 from perdure.models.report import Severity
@@ -118,11 +119,15 @@ class Delivery:
         self.state.built = True
 
     async def test_until_green(self) -> None:
-        """The repository's own tests decide; each fix sees the last failure and is tested again."""
+        """The repository's own tests decide; each fix sees the last failure and is tested again, while that helps."""
         self.enter(Phase.TEST)
-        while (verdict := await self.run_tests()).status is TestsStatus.RED:
+        left: list[TestVerdict] = []  # by each attempt here; first, what there was before any
+        while needs_a_fix(verdict := await self.run_tests()):
             if self.state.test_fixes >= self.prepared.test_fixes:
                 return await self._undeliverable(Reason.TESTS_RED, f"tests are red after {self.state.test_fixes} fixes")
+            if words := not_converging(left[1:], verdict):
+                return await self._undeliverable(Reason.TESTS_RED, words)
+            left.append(verdict)
             self.state.test_fixes += 1
             await self.fix(Step.FIX_TESTS, self.state.test_fixes, {"report": verdict.report})
         return None
@@ -153,7 +158,11 @@ class Delivery:
     async def run_tests(self) -> TestVerdict:
         attempt = self.state.test_runs + 1
         work = TestInput(
-            delivery=self.stage.delivery, policy=self.prepared.policy, commit=self.state.head, attempt=attempt
+            delivery=self.stage.delivery,
+            policy=self.prepared.policy,
+            commit=self.state.head,
+            attempt=attempt,
+            baseline=self.prepared.baseline,
         )
         verdict = await self.stage.once(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
         self.state.tests, self.state.test_runs = verdict, attempt

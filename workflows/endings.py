@@ -57,7 +57,8 @@ def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
         if review.status is ReviewStatus.SKIPPED:
             found.append("not reviewed: the review phase was not selected")
     if tests is not None and tests.status is TestsStatus.RED:
-        found.append("tests are red")
+        old = f"new and old failures cannot be told apart: {tests.summary}"
+        found.append(old if tests.undecidable else "tests are red")
     if review.status is ReviewStatus.BLOCKED:
         found.append("the review found blockers")
     return found

@@ -131,6 +131,12 @@ class ShipSettings(Written):
     close_issue: bool = True
 
 
+class ArtifactSettings(Written):
+    """`branch`: where plan, test report and review are published for the pull request to link to; empty: nowhere."""
+
+    branch: str = "perdure-artifacts"
+
+
 class RepositoryConfig(Written):
     """`perdure.toml` of the target repository. It cannot set sandbox, ports' ranges, Temporal or keys."""
 
@@ -146,6 +152,7 @@ class RepositoryConfig(Written):
     git: GitSettings = GitSettings()
     protect: ProtectSettings = ProtectSettings()
     ship: ShipSettings = ShipSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
 
 
 class PortRanges(Written):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
@@ -11,18 +13,19 @@ def needs_a_fix(verdict: TestVerdict) -> bool:
     return verdict.status is TestsStatus.RED and not verdict.undecidable
 
 
-def not_converging(left: TestVerdict | None, verdict: TestVerdict) -> str:
+def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
     """What to say when two attempts in a row left the same failures; empty when there is still hope.
 
-    left     the verdict on what the attempt before last made; None when there was none
+    left     verdicts on what the attempts before the last one made, in order
     verdict  on what the last attempt made
 
     A verdict without a fingerprint is of an older release and equal to none: a kept history goes the way it went.
     """
-    if left is None or not left.fingerprint or not verdict.fingerprint:
+    before = left[-1] if left else None
+    if before is None or not before.fingerprint or not verdict.fingerprint:
         return ""
-    if left.tree == verdict.tree:
+    if before.tree == verdict.tree:
         return f"not converging: the last fix changed nothing, and still {verdict.summary}"
-    if left.fingerprint == verdict.fingerprint:
+    if before.fingerprint == verdict.fingerprint:
         return f"not converging: two fixes in a row left the same failures: {verdict.summary}"
     return ""

@@ -296,8 +296,11 @@ STATUS_CHARS = 4000
 """Of the comment on an issue: a screen or two."""
 
 ARTIFACT_BYTES = 5_000_000
-"""Of one published file: GitHub shows no more than that, and every clone of the branch carries it."""
+"""Of one published file: some 50,000 lines. Who reads more has the command to run it again; every clone carries it."""
 
 ARTIFACT_ATTEMPTS = 12
 ARTIFACT_PAUSE_S = 0.25
 """How often a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""
+
+REHEARSAL_GIT_S = 60
+"""For one git command of GitHub's twin: on a busy machine a clone of a small repository can take seconds."""

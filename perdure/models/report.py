@@ -45,8 +45,9 @@ class CommandResult(Published):
 
     verdict  passed, failed, timed_out, not_started, contradicted (report against exit code)
     since    new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in
-             the same way; undecidable: red there and here, and no report says in what. None: it passed, or no base is
-             known
+             the same way; undecidable: red there and here, and no report says in what, or it did not run to its end.
+             None: it passed, or no base is known
+    partial  it stops at its first failure, or has another part that runs only when the tests pass
     flaky    it failed as a whole, and passed when it was run once more
     cases    failed first, of these the new ones before the known ones
     """
@@ -57,6 +58,7 @@ class CommandResult(Published):
     verdict: str
     since: Since | None = None
     flaky: bool = False
+    partial: bool = False
     exit_code: int | None = None
     duration_s: float = 0.0
     tail: str = ""
@@ -65,7 +67,7 @@ class CommandResult(Published):
 
 
 class TestReport(Published):
-    """What all test commands said about one tree, in the order they ran.
+    """What all test commands said about one tree, those first that decide against it.
 
     base   the branch it was compared with; empty when its tests are not known
     note   one line for whoever reads the report: what is new and what is not

@@ -6,12 +6,23 @@ import os
 import re
 import signal
 import urllib.request
+from pathlib import Path
 
 import pytest
 
-from tests.cli.shows import Show, show, visitor
+from perdure.adapters.forges.github.access import SECRET_VARIABLES
+from perdure.cli.stage import Stage, environment
+from perdure.models.config import SandboxGrade
+from tests.cli.shows import ELSEWHERE, Show, show, visitor
 
 __all__ = ["show", "visitor"]
+
+
+def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
+    theirs = dict.fromkeys((*SECRET_VARIABLES, *ELSEWHERE, "PERDURE_GITHUB_URL", "https_proxy"), "theirs")
+    world = environment(Stage(tmp_path), "http://127.0.0.1:1", SandboxGrade.OFF, {**theirs, "PATH": "/usr/bin"})
+    assert "theirs" not in world.values()
+    assert world["PATH"].startswith("/usr/bin")
 
 
 @pytest.mark.timeout(180)

@@ -39,12 +39,12 @@ def test_an_issue_becomes_one_pull_request_and_its_pages_can_be_opened(show: Sho
     show.until("These pages stay until you press Enter:")
     page, pull, web = (show.until(rf"{name} +(http://\S+)")[1] for name in ("issue #1", "pull request #2", "Web UI"))
     assert (page, pull) == (issue[1], delivered)
-    assert "Closes #1" in opened(pull)
+    assert re.search(r"Closes (<a [^>]*>)?#1\b", opened(pull))
     assert "#2" in opened(page)
     assert opened(web)
     os.write(show._reading, b"\n")
     assert show.end() == 0, show.seen
-    assert re.findall(r"Pull request #(\d+)", show.seen) == ["2"]
+    assert re.findall(r"Pull request #(\d+)  ", show.seen) == ["2"]
     assert "ghp_" not in show.seen
     show.check_nothing_is_left()
 

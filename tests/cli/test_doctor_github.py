@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from perdure.adapters.forges.base import Access
+from perdure.cli.origin import _within
 from perdure.rehearsal.github import GitHubTwin
 from tests.cli.conftest import Cli, Ran
 from tests.lab import git, make_target
@@ -94,6 +97,28 @@ async def test_what_the_token_lacks_is_named(here: Here, scopes: tuple[str, ...]
     assert weak not in str(found)
 
 
+async def test_a_permission_that_a_fine_grained_token_lacks_is_named_as_its_settings_name_it(here: Here) -> None:
+    fine = "github_pat_" + "readonly0" * 4
+    grants = {"contents": "write", "pull_requests": "read", "issues": "write"}
+    here.github.add_token(fine, permissions={"me/calc": "write"}, kind="fine-grained", grants=grants)
+    (found,) = await here.doctor(PERDURE_GITHUB_TOKEN=fine)
+    assert (found["mark"], "Pull requests: write" in found["text"]) == ("✗", True)
+    assert fine not in str(found)
+
+
+async def test_an_app_is_named_and_whether_it_is_installed_there(here: Here, tmp_path: Path) -> None:
+    key = tmp_path / "app.pem"
+    app = {"PERDURE_GITHUB_TOKEN": "", "PERDURE_GITHUB_APP_ID": "1234", "PERDURE_GITHUB_APP_KEY": str(key)}
+    key.write_text(here.github.add_app(1234, repositories=("me/calc",)))
+    (found,) = await here.doctor(**app)
+    assert (found["mark"], found["text"].startswith("App 1234: may push to me/calc")) == ("✓", True)
+    key.write_text(here.github.add_app(1234, repositories=("me/other",)))
+    (found,) = await here.doctor(**app)
+    assert found["mark"] == "✗"
+    assert "App 1234: " in found["text"]
+    assert "is not installed on me/calc" in found["text"]
+
+
 async def test_a_token_that_was_revoked_is_told_from_one_that_may_too_little(here: Here) -> None:
     (found,) = await here.doctor(PERDURE_GITHUB_TOKEN="ghp_" + "revoked00" * 4)
     assert found["mark"] == "✗"
@@ -115,6 +140,21 @@ async def test_a_github_that_is_away_could_not_be_asked_and_nothing_is_wrong_her
     git(here.cli.cwd, "remote", "set-url", "origin", f"{NOWHERE}/me/calc.git")
     (found,) = await here.doctor(PERDURE_GITHUB_URL=NOWHERE)
     assert (found["mark"], "could not be asked" in found["text"]) == ("!", True)
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
+    asked, never = threading.Event(), threading.Event()
+
+    def ask() -> Access:
+        asked.set()
+        never.wait(30)
+        return Access("me/calc")
+
+    with pytest.raises(TimeoutError):
+        _within(0.1, ask)
+    assert asked.is_set()
+    never.set()
+    assert _within(30, ask).repository == "me/calc"
 
 
 async def test_beside_a_publisher_no_token_is_needed_and_one_that_can_write_is_too_much(here: Here) -> None:

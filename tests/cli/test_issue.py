@@ -20,7 +20,7 @@ from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
 from perdure.rehearsal.github import GitHubTwin
 from tests.cli.conftest import Cli, Ran
-from tests.lab import git, make_target
+from tests.lab import git
 from tests.served import server
 
 __all__ = ["server"]
@@ -29,9 +29,8 @@ TOKEN = "ghp_" + "t0psecret" * 4
 
 
 @pytest.fixture
-async def github(tmp_path: Path) -> AsyncIterator[GitHubTwin]:
+async def github(tmp_path: Path, origin: Path) -> AsyncIterator[GitHubTwin]:
     """With me/calc, whose issue 1 is open, 2 closed and 3 locked."""
-    origin = make_target(tmp_path / "calc.git")
     async with GitHubTwin(tmp_path / "github", token=TOKEN) as twin:
         twin.add_repository("me/calc", source=origin)
         for title, state, locked in (("Add sub", "open", False), ("Old", "closed", False), ("Heated", "open", True)):
@@ -46,10 +45,10 @@ def env(github: GitHubTwin) -> dict[str, str]:
 
 
 @pytest.fixture
-def here(github: GitHubTwin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(github: GitHubTwin, origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In a checkout whose origin is me/calc on the twin."""
     checkout = tmp_path / "here"
-    git(tmp_path, "clone", "-q", str(tmp_path / "calc.git"), str(checkout))
+    git(tmp_path, "clone", "-q", str(origin), str(checkout))
     git(checkout, "remote", "set-url", "origin", f"{github.url}/me/calc.git")
     monkeypatch.chdir(checkout)
     for name in [name for name in os.environ if name.startswith("TEMPORAL_")]:
@@ -109,9 +108,9 @@ async def test_a_text_without_an_issue_stays_a_text(github: GitHubTwin, env: dic
 
 
 async def test_in_a_local_repository_a_number_is_a_word_and_an_issue_refused(
-    env: dict[str, str], tmp_path: Path, here: Path
+    env: dict[str, str], origin: Path, here: Path
 ) -> None:
-    local = str(tmp_path / "calc.git")
+    local = str(origin)
     found = await taken(env, text="fix #1 and #2", repo=local)
     assert (found.request.issue, found.request.request) == (None, "fix #1 and #2")
     assert (await refused(env, issue="1", repo=local)).what == "this repository has no issues that Perdure can read"
@@ -155,7 +154,7 @@ async def test_a_number_in_the_text_that_is_no_issue_is_told_how_to_be_words(env
 
 async def test_a_pull_request_is_no_issue(github: GitHubTwin, env: dict[str, str], here: Path) -> None:
     git(here, "commit", "--allow-empty", "-qm", "more")
-    git(here, "push", "-q", str(github.root / "me" / "calc.git"), "HEAD:refs/heads/topic")
+    git(here, "push", "-q", str(github.path("me/calc")), "HEAD:refs/heads/topic")
     forge = Forges.from_environment(dict(env)).forge(f"{github.url}/me/calc")
     assert isinstance(forge, HostedForge)
     head = git(here, "rev-parse", "HEAD")
@@ -175,6 +174,19 @@ async def test_without_a_token_a_pull_request_is_refused_and_a_plan_is_not(env: 
     assert (await refused(nobody, text="Add sub")).what == error.what
     found = await taken(nobody, issue="1", phases="plan")
     assert found.meant.shown == "#1"
+
+
+@pytest.mark.parametrize("installed", [("me/calc",), ()])
+async def test_an_app_reads_the_issue_where_it_is_installed_and_is_refused_in_words_where_not(
+    github: GitHubTwin, env: dict[str, str], here: Path, tmp_path: Path, installed: tuple[str, ...]
+) -> None:
+    (tmp_path / "app.pem").write_text(github.add_app(77, repositories=installed))
+    app = {"PERDURE_GITHUB_APP_ID": "77", "PERDURE_GITHUB_APP_KEY": str(tmp_path / "app.pem")}
+    env = env | {"PERDURE_GITHUB_TOKEN": ""} | app
+    if installed:
+        assert (await taken(env, issue="1")).meant.shown == '#1 "Add sub"'
+    else:
+        assert "not installed on me/calc" in (await refused(env, issue="1")).what
 
 
 async def test_a_publisher_of_its_own_holds_the_token(env: dict[str, str], here: Path) -> None:

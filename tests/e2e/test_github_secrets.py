@@ -22,9 +22,9 @@ async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pu
         worker = world.lab.worker()
         with SecretWatch((TOKEN,), roots=(worker.pid,), leave_out=(worker.pid,)) as watch:
             world.github.faults.add("pulls/create", "unauthorized", times=1)  # its error goes into history
-            first = await finished(await world.submit(), world.lab)
-            assert (first.status, first.reason) == (Status.NOT_DELIVERED, "forge_refused")
             submitted = await world.submit()
+            first = await finished(submitted, world.lab)
+            assert (first.status, first.reason) == (Status.NOT_DELIVERED, "forge_refused")
             await submitted.delivery.retry()
             result = await finished(submitted, world.lab)
         assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])

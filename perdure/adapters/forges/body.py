@@ -6,23 +6,29 @@ Text that a model or a stranger wrote is neutralised: it can neither mention peo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, web_address
+from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.models.contract import Contract
 from perdure.models.details import dollars
+from perdure.models.policy import BODY_CHARS
 from perdure.models.report import Plan, Review, Severity
-from perdure.models.result import ReviewStatus, TestsStatus
+from perdure.models.result import Receipt, ReviewStatus, TestsStatus
 from perdure.models.work import ShipInput
 
-_CLOSING = re.compile(
-    r"\b(clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
-    r"([\s:*_]+(?:issues?\s+)?)(#|gh-\d|[\w.-]+(?:/[\w.-]+)*#|https?://)",
-    re.IGNORECASE,
-)
-"""What closes an issue at GitHub, Forgejo (the same words) or GitLab (more of them)."""
+__all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
+
 _REQUEST_SHOWN = 2000
 """Characters of the request; the whole of it stays in the delivery."""
 
 PREFIX = {"bug": "fix", "feature": "feat", "chore": "chore"}
+
+
+def marker(delivery: str) -> str:
+    """The last line of a pull request that is this delivery's: what carries it is ours to edit."""
+    return f"<!-- perdure:delivery={delivery} -->"
 
 
 def title(work: ShipInput) -> str:
@@ -32,86 +38,142 @@ def title(work: ShipInput) -> str:
 
 def subject(kind: str, words: str) -> str:
     """A conventional subject line from words of a model; a prefix that is there already stays."""
-    line = _plain(" ".join(words.split())).strip().rstrip(".") or "changes"  # no Markdown: `<` stays what it is
-    if not re.match(r"(feat|fix|chore|docs|test|refactor|perf|build|ci|style|revert)(\([^)]*\))?!?: ", line):
-        first = line.split(" ", 1)[0]
-        start = line[:1].lower() if first[1:].islower() else line[:1]  # "API" and "I/O" stay
-        line = f"{PREFIX.get(kind, 'chore')}: {start}{line[1:]}"
-    return line if len(line) <= 72 else line[:71].rstrip() + "…"
+    said = plain(" ".join(words.split())).strip().rstrip(".") or "changes"  # no Markdown: `<` stays what it is
+    if not re.match(r"(feat|fix|chore|docs|test|refactor|perf|build|ci|style|revert)(\([^)]*\))?!?: ", said):
+        first = said.split(" ", 1)[0]
+        start = said[:1].lower() if first[1:].islower() else said[:1]  # "API" and "I/O" stay
+        said = f"{PREFIX.get(kind, 'chore')}: {start}{said[1:]}"
+    return said if len(said) <= 72 else said[:71].rstrip() + "…"
 
 
-def body(work: ShipInput, contract: Contract, plan: Plan | None, review: Review | None) -> str:
-    """The whole pull request text; the first line says so when it is a draft."""
-    parts = [f"> **Draft:** {neutral(work.draft_reason)}\n"] if work.draft_reason else []
-    parts.append(f"**Request**\n\n{quote(contract.request[:_REQUEST_SHOWN])}")
+def body(
+    work: ShipInput,
+    contract: Contract,
+    plan: Plan | None,
+    review: Review | None,
+    receipt: Receipt | None = None,
+    template: str | None = None,
+) -> str:
+    """The whole pull request text, at most BODY_CHARS long: what is too long is cut and says so.
+
+    A draft says so in the first line; the last one is the marker, always. `template` is the repository's own form
+    (perdure.adapters.forges.template.read_template): its headings then hold our sections. `receipt` None: without one.
+    """
+    draft = f"> **Draft:** {line(work.draft_reason)}" if work.draft_reason else ""
+    made_from = f"from {code(contract.base)} at `{contract.base_sha[:12]}`"
+    end = f"---\nDelivered by Perdure as {code(work.workflow_id)}, {made_from}.\n\n{marker(work.delivery)}\n"
+    form = clean(template) if template else ""
+    sections = _sections(work, contract, plan, review, receipt)
+    room = BODY_CHARS - len(draft) - len(end) - len(form) - 500  # what holds the pieces together
+    fitting = _fit(sections, room)
+    written = [arranged(form, fitting)] if form.strip() else []
+    for text in (*written, laid_out(fitting)):
+        whole = "\n\n".join(part for part in (draft, text, end) if part)
+        if len(whole) <= BODY_CHARS:  # a template can be nothing but headings
+            break
+    return whole
+
+
+def _sections(
+    work: ShipInput, contract: Contract, plan: Plan | None, review: Review | None, receipt: Receipt | None
+) -> list[Section]:
+    links = {name.partition(".")[0]: url for name, url in work.artifacts.items() if web_address(url)}
+    sections = [Section("request", "Request", _request(contract))]
+    if contract.issue is not None:
+        number = f"#{contract.issue.number}"
+        closes = contract.config.ship.close_issue
+        said = f"Closes {number}" if closes else f"Merging this leaves {number} open."
+        sections.append(Section("issue", "", said, fixed=True))
     if plan is not None:
-        parts.append(_plan(plan))
-    parts.append("### Evidence\n\n" + "\n".join(f"- {line}" for line in _evidence(work)))
-    if review is not None and (open_ends := _open_ends(review)):
-        parts.append("### Noted, not blocking\n\n" + open_ends)
-    parts.append(
-        f"---\nDelivered by Perdure as `{work.workflow_id}`, from `{contract.base}` at `{contract.base_sha[:12]}`."
-    )
-    return "\n\n".join(parts) + "\n"
+        sections += [
+            Section("problem", "Problem", quote(plan.problem)),
+            Section("solution", "Solution", quote(plan.solution)),
+            Section("tasks", "Tasks", _list(line(task.title) for task in plan.tasks)),
+            Section("checks", "How to check", _list(line(check) for check in plan.validation)),
+        ]
+    sections.append(Section("evidence", "Evidence", _list(_evidence(work, links)), fixed=True))
+    if review is not None:
+        sections.append(Section("noted", "Noted, not blocking", _open_ends(review)))
+    if receipt is not None:
+        sections.append(Section("receipt", "Receipt", _list(_receipt(work, receipt, links)), fixed=True))
+    return [section for section in sections if section.text]
 
 
-def _plan(plan: Plan) -> str:
-    tasks = "\n".join(f"- {_line(task.title)}" for task in plan.tasks)
-    checks = "\n".join(f"- {_line(check)}" for check in plan.validation)
-    return "\n\n".join(
-        part
-        for part in (
-            f"### Problem\n\n{quote(plan.problem)}",
-            f"### Solution\n\n{quote(plan.solution)}",
-            f"### Tasks\n\n{tasks}" if tasks else "",
-            f"### How to check\n\n{checks}" if checks else "",
-        )
-        if part
-    )
+def _request(contract: Contract) -> str:
+    """What was asked; an issue speaks for itself, so only what the submitter said beside it."""
+    words = contract.request.strip()
+    shown = words if len(words) <= _REQUEST_SHOWN else words[:_REQUEST_SHOWN] + "…"
+    origin = f"From #{contract.issue.number}" if contract.issue is not None else ""
+    return "\n\n".join(part for part in (origin, quote(shown)) if part)
 
 
-def _evidence(work: ShipInput) -> list[str]:
+def _evidence(work: ShipInput, links: Mapping[str, str]) -> list[str]:
     tests, review, spend = work.tests, work.review_result, work.spend
     if tests is None:
         lines = ["tests: not run, the phase was not selected"]
     elif tests.status is TestsStatus.NONE:
         lines = ["tests: the repository has no test command"]
     else:
-        lines = [f"tests: {_line(tests.summary)}, on tree `{tests.tree[:12]}`"]
+        lines = [f"tests: {line(tests.summary)}, on tree `{tests.tree[:12]}`{_link(links, 'tests', 'report')}"]
     if review.status is ReviewStatus.SKIPPED:
         lines.append("review: not done, the phase was not selected")
     else:
         counts = f"{review.blockers} blockers, {review.tech_debt} tech debt, {review.skippable} skippable"
-        lines.append(f"review: {review.status}, {counts}")
+        lines.append(f"review: {review.status}, {counts}{_link(links, 'review', 'findings')}")
     risk = f", at most {dollars(spend.at_risk_usd)} more for replies cut off" if spend.at_risk_usd else ""
     lines.append(f"cost: {dollars(spend.usd)}{risk}")
+    if "plan" in links:
+        lines.append(f"plan: [as it was made]({links['plan']})")
+    return lines
+
+
+def _receipt(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> list[str]:
+    lines = [
+        f"worker deaths: {receipt.worker_deaths}",
+        f"turns redone: {receipt.turns_redone}",
+        f"replies paid twice: {receipt.replies_paid_twice}",
+    ]
+    if receipt.replies_cut:
+        lines.append(f"replies cut off: {receipt.replies_cut}, possibly billed")
+    if work.tests is not None and work.tests.status is TestsStatus.GREEN:
+        lines.append(f"tested green: tree `{work.tests.tree[:12]}`, which is commit `{work.head[:12]}`")
+    if "receipt" in links:
+        lines.append(f"[receipt.json]({links['receipt']})")
     return lines
 
 
 def _open_ends(review: Review) -> str:
     shown = [issue for issue in review.issues if issue.severity is not Severity.BLOCKER]
     return "\n".join(
-        f"- **{issue.severity.replace('_', ' ')}** {_line(issue.title)}"
-        + (f" (`{_line(issue.file)}`)" if issue.file and "`" not in issue.file else "")
+        f"- **{issue.severity.replace('_', ' ')}** {line(issue.title)}"
+        + (f" (`{file}`)" if (file := neutral(" ".join(issue.file.replace("`", "").split()))) else "")
         for issue in shown
     )
 
 
-def neutral(text: str) -> str:
-    """No mentions, no closing words, no HTML, comments or control characters: a zero-width space breaks them."""
-    return _plain(text).replace("<", "&lt;")
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {text}" for text in lines)
 
 
-def quote(text: str) -> str:
-    """Several lines of somebody else's: whatever they open (a heading, a fence) ends with the quotation."""
-    return "\n".join(f"> {line}" for line in neutral(text).splitlines())
+def _link(links: Mapping[str, str], name: str, words: str) -> str:
+    return f" ([{words}]({links[name]}))" if name in links else ""
 
 
-def _line(text: str) -> str:
-    return neutral(" ".join(text.split()))
+def _fit(sections: Sequence[Section], room: int) -> list[Section]:
+    """All of them in `room` characters: the longest are cut, to the same length."""
+    left = room - sum(len(s.text) + len(s.heading) + 12 for s in sections if s.fixed)
+    cuttable = sorted((s for s in sections if not s.fixed), key=lambda s: len(s.text))
+    lengths: dict[str, int] = {}
+    for place, section in enumerate(cuttable):
+        share = left // (len(cuttable) - place) - len(section.heading) - 12
+        lengths[section.key] = min(len(section.text), max(share, 0))
+        left -= lengths[section.key] + len(section.heading) + 12
+    return [s if s.fixed else replace(s, text=_cut(s.text, lengths[s.key])) for s in sections]
 
 
-def _plain(text: str) -> str:
-    text = "".join(c if c == "\n" or c.isprintable() else " " if c.isspace() else "" for c in text)
-    text = re.sub(r"@(?=[\w-])", "@\u200b", text)
-    return _CLOSING.sub(lambda m: f"{m[1]}{m[2]}\u200b{m[3]}", text)
+def _cut(text: str, length: int) -> str:
+    if len(text) <= length:
+        return text
+    kept = text[: max(length - 60, 0)]
+    kept = kept[: kept.rfind("\n")] if kept.rfind("\n") > len(kept) // 2 else kept
+    return f"{kept}\n\n_… cut here, {len(text) - len(kept)} more characters_"

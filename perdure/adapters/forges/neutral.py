@@ -1,6 +1,6 @@
 """Text that a model or a stranger wrote, made harmless for a forge's Markdown.
 
-It calls nobody, refers to nothing, closes nothing, shows no link, image or HTML, commands no bot and hides nothing. What
+It calls nobody, refers to nothing, closes nothing, shows no link, image or HTML, commands no bot, hides nothing. What
 would do so is broken by a zero-width space and stays readable as text; forges do all of this on text in code as well or
 are not agreed about it, so it is broken there too.
 """
@@ -74,9 +74,14 @@ def line(text: str, limit: int = 1000) -> str:
 
 
 def code(text: str) -> str:
-    """A name as a code span that it cannot end."""
-    name = "".join(c for c in _visible(text) if c not in "`\n")
+    """A name as a code span that it cannot end, to be copied as it is; no marker for who searches the text."""
+    name = "".join(c for c in _visible(text).replace("\n", " ") if c != "`").replace("<!--", f"<{_BREAK}!--")
     return f"`{name}`" if name.strip() else ""
+
+
+def web_address(url: str) -> bool:
+    """Whether this can stand in a link of ours, and lead nowhere but to the web."""
+    return re.fullmatch(r"https?://[^\s()<>\"'`\\]+", url) is not None
 
 
 def _broken(text: str, harmful: _Breaks) -> str:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from perdure.adapters.git.checkpoint import is_at, restore, worktree_tree
 from perdure.adapters.git.door import Git, GitError, redact
@@ -97,7 +98,8 @@ def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) ->
         raise remote_failure(url, error, credential) from error
     if done.returncode == 0:
         return
-    heads = remote_heads(url, vault.keys).branches
+    found = remote_heads(url, vault.keys)
+    heads = found.branches
     if heads.get(branch) == sha:  # a line that broke after the push: git, or its curl, may have tried again in vain
         return
     no = [
@@ -105,6 +107,10 @@ def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) ->
         for line in redact(done.stdout.decode(errors="replace")).splitlines()
         if line[:1] == "!"
     ]
+    if found.moved_to and urlsplit(found.moved_to)[:2] == urlsplit(url)[:2]:
+        # Renamed: git goes on at the old address when it was asked for a password on its way to the new one.
+        push(vault, found.moved_to, sha, branch, expected)
+        return
     if not no or no[0].startswith("[remote failure]"):  # cut in the middle: nobody said no
         said = told(done.stderr) or "it ended without an answer"
         raise ForgeUnavailable(f"the remote broke off: {said}", where=redact(url))

@@ -52,6 +52,16 @@ _PUSH: Sequence[tuple[str, str]] = (
 )
 """What a remote says when it takes no commit for a branch → what would make it do so."""
 
+_LINE: Sequence[tuple[str, str]] = (
+    (
+        r"SSL certificate problem|certificate verification failed|self.signed certificate",
+        "let git trust the server's certificate: git config --global http.sslCAInfo FILE, or set GIT_SSL_CAINFO",
+    ),
+    (r"\b407\b|proxy authentication", "give the proxy's name and password in HTTPS_PROXY, and restart the worker"),
+    (r"could not resolve (host|proxy)", "check the name, the network and the proxy; it is tried again"),
+)
+"""What is said when the server was not even spoken to → what may help. A hotel's network does this too: it passes."""
+
 _REMOTE = "remote: "
 
 
@@ -66,6 +76,11 @@ def access_fix(url: str, said: str, credential: Credential | None) -> str:
 def push_fix(said: str) -> str:
     """What to do when a remote does not take a branch; empty when its words are not known."""
     return _first(_PUSH, said)
+
+
+def line_fix(said: str) -> str:
+    """What may help when a remote could not be spoken to; empty when its words are not known."""
+    return _first(_LINE, said)
 
 
 def told(stderr: str) -> str:

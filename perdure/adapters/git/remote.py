@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
-from perdure.adapters.git.refusals import access_fix, told
+from perdure.adapters.git.refusals import access_fix, line_fix, told
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
 
 _LOOK_TIMEOUT_S = 60.0  # ls-remote answers in seconds or not at all
@@ -74,7 +74,7 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
     if error.returncode is not None and _FINAL.search(error.stderr) and not away:
         fix = access_fix(where, error.stderr, credential)
         return ForgeRefused(f"the remote refuses: {said}", where=where, fix=fix)
-    return ForgeUnavailable(f"the remote cannot be reached: {said}", where=where)
+    return ForgeUnavailable(f"the remote cannot be reached: {said}", where=where, fix=line_fix(error.stderr))
 
 
 def _moved(url: str, stderr: str) -> str | None:

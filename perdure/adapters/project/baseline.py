@@ -41,10 +41,20 @@ def compared(report: TestReport, baseline: TestReport, base: str) -> TestReport:
     A test that is not on the base and fails is new. A command is excused only when all its failing tests are known and
     it ended with the same exit code: one that broke off early has not shown that nothing else fails.
     """
-    before = {result.name: result for result in baseline.commands}
-    commands = tuple(against(result, before.get(result.name)) for result in report.commands)
-    fixed = tuple(name for result in commands for name in _fixed(result, before.get(result.name)))
-    return report.model_copy(update={"base": base, "commands": commands, "fixed": fixed})
+    before = by_command(baseline)
+    commands = [against(result, before.get(command(result))) for result in report.commands]
+    commands.sort(key=lambda result: (result.since is None, result.since is not Since.NEW or not result.required))
+    fixed = tuple(name for result in commands for name in _fixed(result, before.get(command(result))))
+    return report.model_copy(update={"base": base, "commands": tuple(commands), "fixed": fixed})
+
+
+def command(result: CommandResult | TestCommand) -> tuple[str, str]:
+    """What makes a command the same one in two reports."""
+    return result.name, result.command
+
+
+def by_command(report: TestReport) -> dict[tuple[str, str], CommandResult]:
+    return {command(result): result for result in report.commands}
 
 
 def against(now: CommandResult, base: CommandResult | None) -> CommandResult:
@@ -66,8 +76,10 @@ def _since(now: CommandResult, base: CommandResult | None) -> Since:
         return Since.NEW
     if (now.verdict, now.exit_code) != (base.verdict, base.exit_code):
         return Since.NEW
-    if red:
+    if red and not now.partial:
         return Since.KNOWN
+    if red:
+        return Since.UNDECIDABLE
     return Since.NEW if failing(base) else Since.UNDECIDABLE
 
 

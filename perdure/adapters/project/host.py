@@ -37,6 +37,10 @@ OTHER_VARIABLES = (
     "PERDURE_UI_URL",
     "PERDURE_PUBLISHER_QUEUE",
     "PERDURE_WORKER_ROLE",
+    "PERDURE_GITHUB_URL",
+    "PERDURE_GITHUB_TOKEN",
+    "PERDURE_GITHUB_APP_ID",
+    "PERDURE_GITHUB_APP_KEY",
 )
 """Variables that mean something but are no settings: where things are, where tests crash, how much is told."""
 

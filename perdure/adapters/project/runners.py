@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perdure.adapters.project.reading import read, read_json
@@ -39,6 +39,7 @@ class Invocation:
     more     what goes between the command and more arguments of the runner (` --` for npm); None: something else
              stands last
     extended whether `script` ends in arguments already
+    partial  whether the first failure keeps something else from running
     """
 
     script: str
@@ -50,6 +51,7 @@ class Invocation:
     files: Mapping[Path, str] = field(default_factory=dict)
     more: str | None = None
     extended: bool = False
+    partial: bool = False
 
 
 def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]) -> Invocation:
@@ -67,7 +69,7 @@ def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, en
     runner, passes = _recognise(test.command, tree)
     known = _with_report(test.command, runner, passes, file, tree, installed, env) if runner else None
     if known is not None:
-        return known
+        return replace(known, partial=_partial(test.command, runner, tree))
     expected = file if test.report == "junit" else None
     return Invocation(test.command, runner, {"PERDURE_REPORT": str(file)}, expected)
 
@@ -88,7 +90,8 @@ def _with_report(
             f"--test-reporter=junit --test-reporter-destination={file} "
             "--test-reporter=spec --test-reporter-destination=stdout"
         )
-        return Invocation(command, runner, {"NODE_OPTIONS": added(env, "NODE_OPTIONS", options)}, file)
+        more = passes if _takes_options(command, tree) else None
+        return Invocation(command, runner, {"NODE_OPTIONS": added(env, "NODE_OPTIONS", options)}, file, more=more)
     if runner == "go":
         return _go(command, passes, quoted, file)
     if passes is None:
@@ -116,6 +119,28 @@ def _with_report(
         return Invocation(f"{command} {option}", runner, {}, None, directories, more=passes, extended=True)
     return None
 
+
+def _takes_options(command: str, tree: Path) -> bool:
+    """Whether arguments that npm and the like append reach node as options: behind a file's name they would not."""
+    words = _unwrapped(_parts(command)[-1])
+    script = _script(Path(words[0]).name, words[1:]) if words else ""
+    inner = _parts(_package_scripts(tree).get(script, ""))
+    return bool(inner) and all(word.startswith("-") for word in _around(inner[-1], "--test")[2])
+
+
+def _partial(command: str, runner: str, tree: Path) -> bool:
+    early = _FIRST_FAILURE.get(runner)
+    last = command.rpartition("&&")[2]
+    return bool(early and re.search(early, command)) or _recognise(last, tree)[0] != runner
+
+
+_FIRST_FAILURE = {
+    "pytest": r"\s(-[a-zA-Z]*x[a-zA-Z]*|--exitfirst|--maxfail)(?=[\s=]|$)",
+    "jest": r"\s(--bail|-b)(?=[\s=]|$)",
+    "vitest": r"\s--bail(?=[\s=]|$)",
+    "go": r"\s(-{1,2}failfast|--max-fails)(?=[\s=]|$)",
+}
+"""Options that end a run early; nextest, Maven and Gradle are told to go on."""
 
 _LEAVE = {
     "maven": ("--fail-at-end", ("target/surefire-reports", "target/failsafe-reports")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -23,9 +24,8 @@ def alone(call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
         failed = call.report.parent / "cache" / "v" / "cache" / "lastfailed"
         options = added({**env, **call.env}, "PYTEST_ADDOPTS", "--last-failed --last-failed-no-failures=none")
         return replace(call, env={**call.env, "PYTEST_ADDOPTS": options}, files={failed: json.dumps({case.name: True})})
-    if call.runner == "node" and call.report:
-        options = added({**env, **call.env}, "NODE_OPTIONS", f"--test-name-pattern={_pattern(title(case))}")
-        return replace(call, env={**call.env, "NODE_OPTIONS": options})
+    if call.runner == "node" and call.more is None:
+        return replace(call, script=narrowed) if (narrowed := _node(command, case)) else None
     selected = _arguments(call.runner, case)
     if not selected or call.more is None:
         return None
@@ -39,37 +39,43 @@ def reproduction(call: Invocation, command: str, case: TestCase) -> str:
     if call.runner == "pytest":
         found = re.match(r"(?s).*?(?:^|[\s/])(?:pytest|py\.test)(?=\s|$)", command)
         return f"{found[0]} {shlex.quote(case.name)}" if found and "::" in case.name else ""
-    if call.runner == "node":
-        return f"NODE_OPTIONS=--test-name-pattern={shlex.quote(_pattern(title(case)))} {command}"
+    if call.runner == "node" and call.more is None:
+        return _node(command, case)
     selected = _arguments(call.runner, case)
     return f"{command}{call.more} {selected}" if selected and call.more is not None else ""
 
 
-def title(case: TestCase) -> str:
-    """The name without file or class in front."""
-    return case.name.partition("::")[2] or case.name
+def _node(command: str, case: TestCase) -> str:
+    """Node takes options only in front of file names, and this one in no variable; empty where `--test` is not seen."""
+    option = _arguments("node", case)
+    narrowed, changed = re.subn(r"(?<=\s)--test(?=\s|$)", lambda _: f"--test {option}", command)
+    return narrowed if changed == 1 else ""
 
 
 def _arguments(runner: str, case: TestCase) -> str:
     """What narrows a run when it is appended."""
     group, _, name = case.name.rpartition("::")
     method = re.split(r"[(\[{]", name)[0]  # of a parametrized test, all of its cases
+    # node escapes what it writes twice, and not everything the same way in all releases
+    plain = re.sub(r"[^A-Za-z0-9_]", ".", html.unescape(name))
     found = {
+        "node": (f"--test-name-pattern=^{plain}$",),
         "jest": ("-t", f"(^| ){_escaped(name)}$"),
         "vitest": ("-t", f"(^| ){_escaped(name.replace(' > ', ' '))}$"),
         "go": ("-run", "/".join(f"^{re.escape(part)}$" for part in name.split("/"))),
-        "nextest": ("-E", f"test(={name})"),
+        "nextest": ("-E", " | ".join(f"test(={end})" for end in _ends(case.name))),
         "maven": ("-Dsurefire.failIfNoSpecifiedTests=false", f"-Dtest={group}#{method}"),
         "gradle": ("--tests", f"{group}.{method}"),
     }.get(runner)
     return shlex.join(found) if found else ""
 
 
+def _ends(name: str) -> list[str]:
+    """`calc::tests::adds` → `tests::adds`, `adds`: nothing says where the binary's name ends and the test's begins."""
+    parts = name.split("::")
+    return ["::".join(parts[at:]) for at in range(min(1, len(parts) - 1), len(parts))]
+
+
 def _escaped(name: str) -> str:
     """For a JavaScript regular expression."""
     return re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", name)
-
-
-def _pattern(name: str) -> str:
-    """For node, in a variable that is split at blanks: what is no letter or digit stands for any one character."""
-    return f"^{re.sub(r'[^A-Za-z0-9_]', '.', name)}$"

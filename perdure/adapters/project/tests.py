@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.baseline import FAILING, compared
+from perdure.adapters.project.baseline import FAILING, by_command, command, compared
 from perdure.adapters.project.flakes import settled
 from perdure.adapters.project.junit import BadReport, left_behind, read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
@@ -25,6 +25,9 @@ from perdure.models.report import CommandResult, TestCase, TestReport
 
 # Ways of saying "the runner is not installed" that do not exit with 127.
 _NOT_INSTALLED = re.compile(r"No module named '?(pytest|coverage)'?$|^error: Failed to spawn: ", re.MULTILINE)
+
+# pytest, where its configuration says `-x` and the command does not.
+_STOPPED = re.compile(r"^!+ stopping after \d+ failures !+$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,13 @@ async def run_tests(
     Raises SandboxUnavailable when the sandbox, not the command, failed, and what `fence` raises.
     """
     place = _Place(sandbox, worktree, source, shared, git_dir, env, log_dir, lock, fence)
-    before = {result.name: result for result in baseline.report.commands} if baseline else {}
+    before = by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
         on_progress(f"{test.name}: running")
         first = await _run(place, test, f"{number}", *await _plain(place, test, f"{number}"), seconds(test.timeout))
         again = _Again(place, test, number, on_progress, renew)
-        results.append(await settled(first, before.get(test.name), again))
+        results.append(await settled(first, before.get(command(test)), again))
         on_progress(f"{test.name}: {line(results[-1])}")
     report = TestReport(commit=commit, tree=tree, commands=tuple(results))
     if baseline is None:
@@ -152,7 +155,7 @@ async def _plain(place: _Place, test: TestCommand, label: str) -> tuple[Path, In
 async def _run(
     place: _Place, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
 ) -> CommandResult:
-    command = Command(
+    wanted = Command(
         script=call.script,
         worktree=place.worktree,
         output=place.log_dir / f"test-{label}.log",
@@ -165,11 +168,11 @@ async def _run(
         fence=place.fence,
         results=reports,
     )
-    await in_thread(_make_ready, command, call, place.tree)
-    finished = await place.sandbox.run(command)
+    await in_thread(_make_ready, wanted, call, place.tree)
+    finished = await place.sandbox.run(wanted)
     if finished.failure:
         raise SandboxUnavailable(finished.failure, where=f'[[test]] "{test.name}"', fix="run `perdure doctor`")
-    return await in_thread(_judged, test, call, finished, command)
+    return await in_thread(_judged, test, call, finished, wanted)
 
 
 def _make_ready(command: Command, call: Invocation, tree: Path) -> None:
@@ -202,6 +205,7 @@ def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Co
         command=test.command,
         required=test.required,
         verdict=verdict,
+        partial=call.partial or _STOPPED.search(output) is not None,
         exit_code=finished.exit_code,
         duration_s=finished.duration_s,
         tail=output,

@@ -135,7 +135,8 @@ def _summary(found: _Found, report: TestReport) -> str:
 
 def _whole(result: CommandResult, base: str) -> str:
     if result.since is Since.UNDECIDABLE:
-        return f"{result.name}: {result.reason}, and red on {base} before: new and old failures cannot be told apart"
+        why = "it did not run to its end" if result.partial else "only exit codes exist"
+        return f"{result.name}: {result.reason}; {base} was red before and {why}"
     return f"{result.name}: {result.reason}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.rehearsal.github import discussed
+from perdure.rehearsal.github import discussed, shapes
 from perdure.rehearsal.github.access import Kind
 from perdure.rehearsal.github.answers import Problem, Reply, invalid, must_be_admin, not_found
 from perdure.rehearsal.github.call import Call
@@ -62,7 +62,7 @@ def add_labels(call: Call) -> Reply:
     thing = call.issue()
     given = call.body.get("labels", []) if isinstance(call.body, dict) else call.body
     add(call, thing, [each if isinstance(each, str) else each["name"] for each in given or []])
-    return Reply(200, [discussed.shapes.label(call.world, call.where, each) for each in thing.labels])
+    return Reply(200, [shapes.label(call.world, call.where, each) for each in thing.labels])
 
 
 def update(call: Call) -> Reply:

@@ -38,7 +38,10 @@ def list_(call: Call) -> Reply:
         found = [pull for pull in found if pull.base == base]
     sort = call.query.get("sort", "created")
     if sort != "created":
-        keys: dict[str, Callable[[Pull], Any]] = {"updated": lambda p: p.updated, "popularity": lambda p: len(p.comments)}
+        keys: dict[str, Callable[[Pull], Any]] = {
+            "updated": lambda p: p.updated,
+            "popularity": lambda p: len(p.comments),
+        }
         found.sort(key=keys.get(sort, lambda p: p.created))
     if call.query.get("direction", "desc" if sort == "created" else "asc") == "desc":
         found.reverse()

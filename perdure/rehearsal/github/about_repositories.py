@@ -67,8 +67,10 @@ def access_token(call: Call) -> Reply:
         raise not_found()
     if it.suspended:
         raise Problem(403, "This installation has been suspended")
-    permissions = {**wanted.get("permissions", it.permissions)}
-    if any(it.permissions.get(name) not in (level, "write") for name, level in permissions.items()):
+    permissions = {"metadata": "read", **(wanted.get("permissions") or it.permissions)}
+    if any(
+        {"metadata": "read", **it.permissions}.get(name) not in (level, "write") for name, level in permissions.items()
+    ):
         raise plain_invalid("The permissions requested are not granted to this installation.")
     repositories = _chosen(call, it, wanted)
     actor = call.keys.install(it, {each.full_name.lower() for each in repositories}, permissions)

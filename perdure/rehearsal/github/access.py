@@ -144,9 +144,8 @@ class Keys:
         token = f"ghs_{secrets.token_urlsafe(27)}"
         level = "write" if "write" in permissions.values() else "read"
         levels = dict.fromkeys(repositories, level)
-        actor = Actor(
-            token, app.bot, Kind.INSTALLATION, levels=levels, grants=permissions, ends=time.time() + TOKEN_LIFE_S, app=app
-        )  # fmt: skip
+        ends = time.time() + TOKEN_LIFE_S
+        actor = Actor(token, app.bot, Kind.INSTALLATION, levels=levels, grants=permissions, ends=ends, app=app)
         self.add(actor)
         return actor
 
@@ -162,4 +161,3 @@ def new_key() -> tuple[rsa.RSAPublicKey, str]:
 
 def _names(repository: Repository) -> set[str]:
     return {repository.full_name.lower(), *repository.names}
-

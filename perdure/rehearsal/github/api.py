@@ -1,4 +1,4 @@
-"""The REST API: a request is held against GitHub's description, allowed or refused, carried out, and so is its reply."""
+"""The REST API: a request is held against GitHub's description, allowed, carried out; its reply too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
@@ -18,7 +18,7 @@ from perdure.rehearsal.github.access import Actor, Keys
 from perdure.rehearsal.github.answers import Problem, Reply, not_found
 from perdure.rehearsal.github.call import MOST_PER_PAGE, Call, moved
 from perdure.rehearsal.github.description import Operation
-from perdure.rehearsal.github.faults import AFTER, UNICORN, Fault, Faults, Kind, problem
+from perdure.rehearsal.github.faults import UNICORN, Fault, Faults, Kind, problem
 from perdure.rehearsal.github.state import Pull, Repository, World
 from perdure.rehearsal.playing import reset
 
@@ -86,9 +86,10 @@ class Api:
                 raise Violation("no operation that the twin knows")
             call = self._understood(http, *found, body)
             fault = self._faults.take(found[0].id)
-            await self._before(fault)
-            actor = call.actor = self._who(http)
-            reply = self._charged(call)
+            await _before(fault)
+            call.stale = fault is not None and fault.kind is Kind.STALE
+            actor = call.actor = self._keys.by_header(http.headers.get("Authorization"))
+            reply = await asyncio.to_thread(self._alone, call)
         except Violation as violation:
             self._violations.append(f"{http.method} {http.path_qs}: {violation}")
             reply = Problem(400, f"This is not what GitHub takes, says its twin: {violation}").reply
@@ -96,6 +97,9 @@ class Api:
             reply = refused.reply
         except _Cut:
             return self._cut(http, operation)
+        except Exception as error:  # noqa: BLE001  # a mistake of the twin's own must not look like GitHub being away
+            self._violations.append(f"{http.method} {http.path_qs}: the twin failed: {error!r}")
+            reply = Reply(500, f"the twin failed: {type(error).__name__}")
         reply = self._described(http, operation, reply)
         if fault is not None and fault.kind is Kind.CUT_AFTER:
             return self._cut(http, operation)
@@ -129,22 +133,10 @@ class Api:
             raise Violation("; ".join(wrong))
         return Call(self._world, self._keys, operation, parameters, query, {} if parsed is None else parsed, None)
 
-    async def _before(self, fault: Fault | None) -> None:
-        """What goes wrong before anything is done."""
-        if fault is None:
-            return
-        if fault.kind is Kind.SLOW:
-            await asyncio.sleep(fault.seconds)
-        elif fault.kind is Kind.CUT:
-            raise _Cut
-        elif fault.kind is Kind.BAD_GATEWAY:
-            raise Problem(502, "Server Error")
-        elif (refused := problem(fault)) is not None:
-            raise refused
-        self._stale = fault.kind is Kind.STALE
-
-    def _who(self, http: web.Request) -> Actor | None:
-        return self._keys.by_header(http.headers.get("Authorization"))
+    def _alone(self, call: Call) -> Reply:
+        """One request after the other: what a handler looks at stays as it is until it is done."""
+        with self._world.lock:
+            return self._charged(call)
 
     def _charged(self, call: Call) -> Reply:
         """Carried out, when the hour's budget has room for it; asking for the budget is free."""
@@ -159,8 +151,7 @@ class Api:
         rights.check_kind(call.operation, call.actor)
         if "owner" in call.path:
             call.repository = self._repository(call)
-            named = call.repository.issues.get(call.path.get("issue_number", call.path.get("pull_number")))
-            rights.check(call.operation, call.actor, call.repository, pull=isinstance(named, Pull))
+            rights.check(call.operation, call.actor, call.repository, pull=isinstance(call.named, Pull))
         return _HANDLERS[call.operation.id](call)
 
     def _repository(self, call: Call) -> Repository:
@@ -174,7 +165,7 @@ class Api:
             rest = call.operation.path.removeprefix("/repos/{owner}/{repo}")
             for each, value in call.path.items():
                 rest = rest.replace(f"{{{each}}}", str(value))
-            query = "&".join(f"{each}={value}" for each, value in call.query.items())
+            query = urlencode(call.query)
             to = f"{self._world.api}/repositories/{found.id}{rest}" + (f"?{query}" if query else "")
             raise moved(call.operation, to)
         return found
@@ -226,6 +217,20 @@ class _Cut(Exception):
     pass
 
 
+async def _before(fault: Fault | None) -> None:
+    """What goes wrong before anything is done."""
+    if fault is None:
+        return
+    if fault.kind is Kind.SLOW:
+        await asyncio.sleep(fault.seconds)
+    elif fault.kind is Kind.CUT:
+        raise _Cut
+    elif fault.kind is Kind.BAD_GATEWAY:
+        raise Problem(502, "Server Error")
+    elif (refused := problem(fault)) is not None:
+        raise refused
+
+
 def _headers(http: web.Request, body: bytes) -> list[str]:
     wrong = []
     accept = [part.partition(";")[0].strip() for part in http.headers.get("Accept", "*/*").split(",")]
@@ -245,9 +250,10 @@ def _unwise(query: Mapping[str, Any]) -> list[str]:
     wrong = []
     if "head" in query and not re.fullmatch(r"[^:]+:.+", str(query["head"])):
         wrong.append("query parameter head: without `owner:` GitHub does not filter at all")
-    if not 1 <= query.get("per_page", 1) <= MOST_PER_PAGE:
+    size, page = (query[name] if isinstance(query.get(name), int) else 1 for name in ("per_page", "page"))
+    if not 1 <= size <= MOST_PER_PAGE:
         wrong.append(f"query parameter per_page: GitHub gives 1 to {MOST_PER_PAGE}")
-    if query.get("page", 1) < 1:
+    if page < 1:
         wrong.append("query parameter page: they begin with 1")
     return wrong
 

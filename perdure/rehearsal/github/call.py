@@ -42,6 +42,11 @@ class Call:
         assert self.actor is not None
         return self.actor.person
 
+    @property
+    def named(self) -> Issue | None:
+        """The issue or pull request of the path's number, if there is one."""
+        return self.where.issues.get(self.path.get("issue_number") or self.path.get("pull_number") or 0)
+
     def may(self, level: str) -> bool:
         """Whether the account has that role here; an App has what its permissions say, and they were looked at."""
         assert self.actor is not None
@@ -49,8 +54,7 @@ class Call:
 
     def issue(self) -> Issue:
         """The one that the path names. Problem when it is not there, deleted, moved away, or issues are off."""
-        number = self.path.get("issue_number", self.path.get("pull_number"))
-        found = self.where.issues.get(number)
+        found = self.named
         if found is None:
             raise not_found()
         if found.deleted:
@@ -64,7 +68,7 @@ class Call:
         return found
 
     def pull(self) -> Pull:
-        found = self.where.issues.get(self.path["pull_number"])
+        found = self.named
         if not isinstance(found, Pull):
             raise not_found()
         return found
@@ -74,7 +78,7 @@ class Call:
         size, number = self.query.get("per_page", PER_PAGE), max(self.query.get("page", 1), 1)
         size = min(max(size, 1), MOST_PER_PAGE)
         last = max(-(-len(items) // size), 1)
-        pages = {}
+        pages: dict[str, int] = {}
         if number > 1:
             pages |= {"prev": min(number - 1, last), "first": 1}
         if number < last:
@@ -92,6 +96,5 @@ class Call:
 
 def moved(operation: Operation, to: str) -> Problem:
     """GitHub's redirects: permanent for reading; for writing such that the method is kept."""
-    status, said = (307, "Temporary Redirect") if operation.writes else (301, "Moved Permanently")
-    return Problem(status, said, headers={"Location": to}, more={"url": to})
-
+    status = 307 if operation.writes else 301
+    return Problem(status, "Moved Permanently", headers={"Location": to}, more={"url": to})

@@ -182,5 +182,6 @@ def _team(world: World, it: Repository, slug: str) -> Json:
         "slug": slug,
         "description": None,
         "permission": "push",
+        "parent": None,
         "type": "organization",
     }

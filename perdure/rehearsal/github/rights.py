@@ -84,9 +84,9 @@ def check(operation: Operation, actor: Actor | None, repository: Repository, *, 
         raise not_found()
     if operation.writes and repository.archived:
         raise archived()
-    if LEVELS.index(actor.level(repository)) < LEVELS.index(right.role):
-        if actor.limited and actor.kind is Kind.INSTALLATION:
-            return  # its permissions are all that counts
+    everybodys = not repository.private and right.role == "read"
+    by_permissions = actor.kind is Kind.INSTALLATION  # an App has no role
+    if not (everybodys or by_permissions) and LEVELS.index(actor.level(repository)) < LEVELS.index(right.role):
         raise must_be_admin()
 
 
@@ -98,6 +98,6 @@ def headers(operation: Operation | None, actor: Actor | None) -> dict[str, str]:
     if actor.kind is Kind.CLASSIC:
         return {
             "X-OAuth-Scopes": ", ".join(actor.scopes),
-            "X-Accepted-OAuth-Scopes": "" if right is None else "repo",
+            "X-Accepted-OAuth-Scopes": "repo" if operation.id.startswith("repos/") else "",
         }
     return {"X-Accepted-GitHub-Permissions": right.header} if right is not None and actor.limited else {}

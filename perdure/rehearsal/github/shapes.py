@@ -90,7 +90,15 @@ def account(world: World, who: Person) -> Json:
     counts = ("public_repos", "public_gists", "followers", "following", "private_gists", "total_private_repos")
     more = dict.fromkeys((*counts, "owned_private_repos", "disk_usage", "collaborators"), 0)
     dates = {"created_at": "2020-01-01T00:00:00Z", "updated_at": "2020-01-01T00:00:00Z"}
-    return {**person(world, who), **nothing, "blog": "", **more, **dates, "two_factor_authentication": True}
+    return {
+        **person(world, who),
+        "user_view_type": "private",
+        **nothing,
+        "blog": "",
+        **more,
+        **dates,
+        "two_factor_authentication": True,
+    }
 
 
 def repository(world: World, it: Repository, actor: Actor | None, *, full: bool = False) -> Json:
@@ -130,6 +138,7 @@ def repository(world: World, it: Repository, actor: Actor | None, *, full: bool 
         "has_projects": False,
         "has_wiki": False,
         "has_pages": False,
+        "has_downloads": False,
         "has_discussions": False,
         "archived": it.archived,
         "disabled": False,
@@ -170,7 +179,7 @@ def label(world: World, it: Repository, what: Label) -> Json:
         "name": what.name,
         "color": what.color,
         "default": False,
-        "description": None,
+        "description": "",  # null outside of lists of pull requests, where the description does not allow it
     }
 
 

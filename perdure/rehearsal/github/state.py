@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -150,6 +151,7 @@ class World:
         self.root, self.url = root, ""
         self.people: dict[str, Person] = {}
         self.repositories: list[Repository] = []
+        self.lock = threading.RLock()
         self._ids = itertools.count(1)
 
     def new_id(self) -> int:

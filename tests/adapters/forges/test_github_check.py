@@ -7,6 +7,8 @@ from asyncio import to_thread
 import pytest
 from github_lab import TOKEN, Lab
 
+from perdure.adapters.forges.github.forge import GitHub
+from perdure.adapters.forges.select import Forges
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 OTHER = "ghp_another0token0another0token0another0"
@@ -94,6 +96,35 @@ async def test_a_fine_grained_token_that_may_only_read_is_told_what_it_lacks(lab
     error = await refused(lab, FINE)
     assert "lacks the permission Contents: write" in error.what
     assert "Pull requests and Issues: read and write" in error.fix
+
+
+@pytest.mark.parametrize(
+    ("grants", "lacking"),
+    [
+        ({"contents": "write", "pull_requests": "read"}, "Pull requests: write"),
+        ({"contents": "read", "pull_requests": "write"}, "Contents: write"),
+    ],
+)
+async def test_a_single_missing_permission_is_named(lab: Lab, grants: dict[str, str], lacking: str) -> None:
+    lab.hub.add_token(FINE, login="ada", permissions={"me/calc": "write"}, kind="fine-grained", grants=grants)
+    error = await refused(lab, FINE)
+    assert error.what == f"the token lacks the permission {lacking}"
+    assert "PERDURE_GITHUB_TOKEN" in error.where
+
+
+async def test_over_ssh_it_is_not_the_token_that_pushes(lab: Lab) -> None:
+    grants = {"contents": "read", "pull_requests": "write"}
+    lab.hub.add_token(FINE, login="ada", permissions={"me/calc": "write"}, kind="fine-grained", grants=grants)
+    known = Forges.from_environment({"PERDURE_GITHUB_URL": lab.hub.url, "PERDURE_GITHUB_TOKEN": FINE})
+    forge = known.forge("git@127.0.0.1:me/calc.git")
+    assert isinstance(forge, GitHub)
+    assert (await to_thread(forge.check, "main")).notes == ()
+
+
+async def test_switched_off_issues_are_worth_a_word(lab: Lab) -> None:
+    lab.hub.add_repository("me/quiet", has_issues=False)
+    access = await to_thread(lab.forge(name="me/quiet").check, "main")
+    assert access.notes == ("me/quiet has its issues switched off",)
 
 
 async def test_a_github_that_is_away_is_tried_again(lab: Lab) -> None:

@@ -15,6 +15,7 @@ from canned_github import Canned, canned
 from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import AppAccount, TokenAccount
 from perdure.adapters.forges.github.forge import GitHub
+from perdure.adapters.host.attempt import _translate
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 TOKEN = "ghp_0123456789abcdef"
@@ -117,6 +118,13 @@ def test_other_refusals_keep_githubs_own_words(server: Canned) -> None:
     assert "\x1b" not in refused(server, 451, {"message": "\x1b[31mDMCA"}).what
 
 
+def test_the_workflow_is_told_when_to_come_back() -> None:
+    asked = _translate(ForgeUnavailable("GitHub wants us to slow down", retry_after=17), 1).next_retry_delay
+    assert asked is not None
+    assert 17 <= asked.total_seconds() <= 18.7
+    assert _translate(ForgeUnavailable("GitHub cannot be reached"), 1).next_retry_delay is None
+
+
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_github_that_is_not_well_is_tried_again(server: Canned, status: int) -> None:
     error = unavailable(server, status, b"<html>Unicorn!</html>", retry_after="5")
@@ -158,6 +166,24 @@ def test_every_request_says_who_we_are_and_which_api_we_mean(server: Canned) -> 
     assert headers["authorization"] == f"token {TOKEN}"
     assert headers["user-agent"].startswith("perdure/")
     assert headers["x-github-api-version"] == "2022-11-28"
+
+
+def test_a_list_that_comes_unfiltered_makes_nobodys_pull_request_ours(server: Canned) -> None:
+    def pull(number: int, ref: str, repository: int | None) -> dict[str, Any]:
+        repo = {"id": repository, "full_name": "x/calc"} if repository else None
+        head = {"ref": ref, "sha": "0" * 40, "repo": repo}
+        return {"number": number, "html_url": "u", "title": "t", "draft": False, "body": "", "head": head}
+
+    owner = {"login": "me", "url": f"{server.url}/api/v3/users/me"}
+    there = {"id": 1, "full_name": "me/calc", "owner": owner, "url": f"{server.url}/api/v3/repos/me/calc"}
+    server.put(REPO, 200, there)
+    others = [pull(1, "other", 1), pull(2, "mine", 2), pull(3, "mine", None)]
+    server.put(f"{REPO}/pulls", 200, others)
+    assert forge(server).find("mine") is None
+    server.put(f"{REPO}/pulls", 200, [*others, pull(5, "mine", 1), pull(4, "mine", 1)])
+    found = forge(server).find("mine")
+    assert found is not None
+    assert found.number == 4
 
 
 def test_nothing_is_tried_twice_by_the_client_itself(server: Canned) -> None:

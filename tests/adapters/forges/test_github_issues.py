@@ -45,6 +45,21 @@ async def test_a_pull_request_and_a_number_without_issue_are_refused_in_words(la
     assert unknown.value.fix
 
 
+async def test_one_that_was_deleted_moved_or_switched_off_is_refused_in_words(lab: Lab) -> None:
+    deleted, moved = (lab.hub.add_issue("me/calc", "Add sub", "x") for _ in range(2))
+    lab.hub.delete_issue("me/calc", deleted)
+    with pytest.raises(InvalidRequest, match="has been deleted"):
+        await to_thread(lab.forge().issue, deleted)
+    lab.hub.add_repository("me/other")
+    lab.hub.transfer_issue("me/calc", moved, "me/other")
+    with pytest.raises(InvalidRequest, match="moved to another repository") as refused:
+        await to_thread(lab.forge().issue, moved)
+    assert "/me/other/issues/" in refused.value.where
+    lab.hub.add_repository("me/quiet", has_issues=False)
+    with pytest.raises(InvalidRequest, match="issues switched off"):
+        await to_thread(lab.forge(name="me/quiet").issue, 1)
+
+
 async def test_of_a_long_discussion_the_newest_is_kept_and_the_rest_counted(lab: Lab) -> None:
     said = tuple(("bob", f"comment {n}") for n in range(330))
     number = lab.hub.add_issue("me/calc", "Long", "x", comments=said)
@@ -139,11 +154,29 @@ async def test_a_passing_fault_anywhere_ends_with_one_comment(lab: Lab, operatio
 
 
 async def test_what_cannot_be_told_is_refused(lab: Lab) -> None:
-    for number in (4711, lab.hub.add_issue("me/calc", "Add sub", "x", locked=True)):
-        lab.hub.faults.add("issues/create-comment", "forbidden")
+    locked = lab.hub.add_issue("me/calc", "Add sub", "x", locked=True)
+    lab.hub.add_token("ghp_reader", login="ada", scopes=("repo",), permissions={"me/calc": "read"})
+    for token, number in ((TOKEN, 4711), ("ghp_reader", locked)):
         with pytest.raises(ForgeRefused) as refused:
-            await to_thread(lab.forge().comment, number, "d-1", "Working on it.")
-        assert TOKEN not in str(refused.value)
+            await to_thread(lab.forge(token).comment, number, "d-1", "Working on it.")
+        assert token not in str(refused.value)
+
+
+async def test_an_issue_that_moved_away_is_not_followed_to_where_it_is_now(lab: Lab) -> None:
+    number = lab.hub.add_issue("me/calc", "Add sub", "x")
+    lab.hub.add_repository("eve/other")
+    moved = lab.hub.transfer_issue("me/calc", number, "eve/other")
+    with pytest.raises(ForgeRefused, match="moved to another repository"):
+        await to_thread(lab.forge().comment, number, "d-1", "Working on it.")
+    assert lab.hub.comments("eve/other", moved) == []
+
+
+async def test_the_oldest_of_two_stays_when_a_list_lags_behind(lab: Lab) -> None:
+    number = lab.hub.add_issue("me/calc", "Add sub", "x")
+    await to_thread(lab.forge().comment, number, "d-1", "one")
+    lab.hub.faults.add("issues/list-comments", "stale")
+    await to_thread(lab.forge().comment, number, "d-1", "two")
+    assert [comment["body"] for comment in lab.hub.comments("me/calc", number)] == [f"{MARKER}\ntwo"]
 
 
 async def test_a_comment_longer_than_github_takes_is_cut(lab: Lab) -> None:

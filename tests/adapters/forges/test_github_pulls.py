@@ -7,7 +7,6 @@ from asyncio import to_thread
 import pytest
 from github_lab import HEAD, TOKEN, Lab
 
-from perdure.adapters.forges.github import pulls
 from perdure.adapters.forges.github.errors import speaking
 from perdure.adapters.forges.github.wire import connect
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
@@ -46,9 +45,9 @@ async def test_what_is_up_to_date_is_not_written_to(lab: Lab) -> None:
 
 
 async def test_somebody_elses_pull_request_for_the_branch_is_left_as_it_is(lab: Lab) -> None:
-    theirs = await to_thread(lab.forge().create, lab.proposal(delivery="other", title="Mine!", body="By hand."))
+    theirs = lab.hub.add_pull("me/calc", HEAD, title="Mine!", body="By hand.")
     opened = await to_thread(lab.forge().create, lab.proposal(labels=("perdure",)))
-    assert opened.pull_request.number == theirs.pull_request.number
+    assert opened.pull_request.number == theirs
     (note,) = opened.notes
     assert "not Perdure's" in note
     (pull,) = lab.hub.pulls("me/calc")
@@ -56,11 +55,47 @@ async def test_somebody_elses_pull_request_for_the_branch_is_left_as_it_is(lab: 
 
 
 async def test_somebody_elses_into_another_base_is_not_ours(lab: Lab) -> None:
-    theirs = await to_thread(
-        lab.forge().create, lab.proposal(delivery="other", title="Backport", body="By hand.", base="release")
-    )
+    theirs = lab.hub.add_pull("me/calc", HEAD, "release", title="Backport", body="By hand.")
     opened = await to_thread(lab.forge().create, lab.proposal())
-    assert opened.pull_request.number != theirs.pull_request.number
+    assert opened.pull_request.number != theirs
+    assert [pull["state"] for pull in lab.hub.pulls("me/calc")] == ["open", "open"]
+
+
+async def test_a_forks_branch_of_the_same_name_is_not_ours(lab: Lab) -> None:
+    lab.hub.add_repository("eve/calc", fork_of="me/calc")
+    theirs = lab.hub.add_pull("me/calc", HEAD, title="Mine!", body=MARKER, author="eve", fork="eve/calc")
+    assert await to_thread(lab.forge().find, HEAD) is None
+    opened = await to_thread(lab.forge().create, lab.proposal())
+    assert opened.pull_request.number != theirs
+    assert lab.hub.pulls("me/calc")[0]["title"] == "Mine!"
+
+
+async def test_a_draft_that_should_be_none_any_more_is_said(lab: Lab) -> None:
+    await to_thread(lab.forge().create, lab.proposal(draft=True))
+    opened = await to_thread(lab.forge().create, lab.proposal(draft=False))
+    assert opened.pull_request.draft
+    assert "still a draft: mark it ready for review yourself" in opened.notes[0]
+
+
+async def test_a_plan_without_drafts_is_refused_with_the_way_out(lab: Lab) -> None:
+    lab.hub.add_repository("me/plain", source=lab.hub.path("me/calc"), drafts=False)
+    with pytest.raises(ForgeRefused, match="does not support draft") as refused:
+        await to_thread(lab.forge(name="me/plain").create, lab.proposal(draft=True))
+    assert "[ship]" in refused.value.fix
+
+
+async def test_people_and_teams_are_asked_once(lab: Lab) -> None:
+    lab.hub.add_repository(
+        "acme/calc", source=lab.hub.path("me/calc"), organization=True, collaborators=("bob",), teams=("core",)
+    )
+    forge = lab.forge(name="acme/calc")
+    proposal = lab.proposal(reviewers=("@bob", "acme/core"))
+    assert (await to_thread(forge.create, proposal)).notes == ()
+    (pull,) = lab.hub.pulls("acme/calc")
+    assert [user["login"] for user in pull["requested_reviewers"]] == ["bob"]
+    assert [team["slug"] for team in pull["requested_teams"]] == ["core"]
+    await to_thread(forge.create, proposal)
+    assert lab.made("pulls/request-reviewers") == 2
 
 
 async def test_ours_into_another_base_is_put_right_with_a_note(lab: Lab) -> None:
@@ -77,7 +112,7 @@ async def test_ours_of_this_commit_that_somebody_ended_is_not_opened_again(lab: 
     if how == "merged":
         lab.hub.merge("me/calc", first.pull_request.number)
     else:
-        await to_thread(_close, lab, first.pull_request.number)
+        lab.hub.close("me/calc", first.pull_request.number)
     opened = await to_thread(lab.forge().create, lab.proposal())
     assert opened.pull_request.number == first.pull_request.number
     assert f"has been {how} meanwhile" in opened.notes[0]
@@ -86,14 +121,14 @@ async def test_ours_of_this_commit_that_somebody_ended_is_not_opened_again(lab: 
 
 async def test_ours_of_an_older_commit_that_was_closed_does_not_count(lab: Lab) -> None:
     first = await to_thread(lab.forge().create, lab.proposal(head_sha="0" * 40))
-    await to_thread(_close, lab, first.pull_request.number)
+    lab.hub.close("me/calc", first.pull_request.number)
     opened = await to_thread(lab.forge().create, lab.proposal(head_sha="1" * 40))
     assert opened.pull_request.number != first.pull_request.number
 
 
 async def test_of_two_of_ours_the_younger_is_closed_with_a_word(lab: Lab) -> None:
     first = await to_thread(lab.forge().create, lab.proposal())
-    await to_thread(_open_into, lab, "release")
+    lab.hub.add_pull("me/calc", HEAD, "release", body=MARKER, author="perdure-bot")
     opened = await to_thread(lab.forge().create, lab.proposal())
     assert opened.pull_request.number == first.pull_request.number
     older, younger = sorted(lab.hub.pulls("me/calc"), key=lambda pull: pull["number"])
@@ -142,7 +177,9 @@ async def test_a_passing_fault_anywhere_ends_with_one_pull_request(lab: Lab, ope
     assert [pull["number"] for pull in lab.hub.pulls("me/calc")] == [opened.pull_request.number]
 
 
-@pytest.mark.parametrize(("kind", "error"), [("unauthorized", "token"), ("forbidden", ""), ("missing", "")])
+@pytest.mark.parametrize(
+    ("kind", "error"), [("unauthorized", "accept the token"), ("forbidden", "forbids it"), ("missing", "no such thing")]
+)
 async def test_a_lasting_refusal_is_final(lab: Lab, kind: str, error: str) -> None:
     lab.hub.faults.add("pulls/create", kind)
     with pytest.raises(ForgeRefused, match=error) as refused:
@@ -152,17 +189,21 @@ async def test_a_lasting_refusal_is_final(lab: Lab, kind: str, error: str) -> No
 
 
 async def test_an_answer_of_exists_already_is_looked_for_again(lab: Lab) -> None:
-    """Somebody was faster between our look and our request: the same steps, without the first look."""
+    """The list lags behind: our look does not show what is there, and GitHub refuses a second one."""
     first = await to_thread(lab.forge().create, lab.proposal())
+    lab.hub.faults.add("pulls/list", "stale")
+    again = await to_thread(lab.forge().create, lab.proposal())
+    assert again.pull_request == first.pull_request
+    assert lab.made("pulls/create") == 2
+    lab.hub.faults.add("pulls/list", "stale", times=2)
+    with pytest.raises(ForgeUnavailable, match="does not show it yet"):
+        await to_thread(lab.forge().create, lab.proposal())
 
-    def overtaken() -> int:
-        with lab.forge()._place.opened() as there:
-            assert pulls._create(there, lab.proposal()) is None
-            adopted = pulls._adopt(there, lab.proposal())
-            assert adopted is not None
-            return adopted.pull_request.number
 
-    assert await to_thread(overtaken) == first.pull_request.number
+async def test_one_that_the_list_does_not_show_yet_is_the_one_that_was_opened(lab: Lab) -> None:
+    lab.hub.faults.add("pulls/list", "stale", times=2)
+    opened = await to_thread(lab.forge().create, lab.proposal())
+    assert [pull["number"] for pull in lab.hub.pulls("me/calc")] == [opened.pull_request.number]
 
 
 async def test_nothing_to_propose_and_a_missing_base_are_said_in_words(lab: Lab) -> None:
@@ -184,11 +225,19 @@ async def test_a_body_that_is_too_long_keeps_its_marker(lab: Lab) -> None:
     assert {call[0] for call in lab.hub.calls[before:]} == {"GET"}
 
 
+async def test_a_body_without_its_marker_gets_one(lab: Lab) -> None:
+    first = await to_thread(lab.forge().create, lab.proposal(body="What and why."))
+    assert lab.hub.pulls("me/calc")[0]["body"] == f"What and why.\n\n{MARKER}\n"
+    again = await to_thread(lab.forge().create, lab.proposal(body="What and why."))
+    assert again == first
+
+
 async def test_a_renamed_repository_is_followed_once_and_said(lab: Lab) -> None:
     lab.hub.rename("me/calc", "me/calculator")
     opened = await to_thread(lab.forge().create, lab.proposal())
     assert opened.notes == ("the repository me/calc is called me/calculator now",)
     assert len(lab.hub.pulls("me/calculator")) == 1
+    assert [call[2] for call in lab.hub.calls if call[3] == 301] == ["repos/get"]
     again = await to_thread(lab.forge().create, lab.proposal())
     assert again.pull_request == opened.pull_request
 
@@ -217,14 +266,3 @@ async def test_a_slow_github_is_given_up(lab: Lab) -> None:
 
     with pytest.raises(ForgeUnavailable, match="does not answer"):
         await to_thread(ask)
-
-
-def _close(lab: Lab, number: int) -> None:
-    with lab.forge()._place.opened() as there:
-        there.get_pull(number).edit(state="closed")
-
-
-def _open_into(lab: Lab, base: str) -> None:
-    """A second one of ours, past all looking: as an attempt would that overtook another."""
-    with lab.forge()._place.opened() as there:
-        there.create_pull(base, HEAD, title="again", body=MARKER)

@@ -23,16 +23,22 @@ import github  # before the start, so that all start together
 told = json.loads(sys.stdin.readline())
 forge = Forges.from_environment(told["environ"]).forge(told["url"])
 proposal = Proposal(**told["proposal"])
-pathlib.Path(told["ready"]).touch()
-while not pathlib.Path(told["go"]).exists():
-    time.sleep(0.001)
-while True:
-    try:
-        pull = forge.create(proposal).pull_request.number
-        comment = forge.comment(told["issue"], proposal.delivery, "Working on it.")
-        break
-    except ForgeUnavailable:
-        time.sleep(0.05)
+here = pathlib.Path(told["here"])
+
+
+def together(name, do):
+    (here / f"{name}-{told['n']}").touch()
+    while not (here / name).exists():
+        time.sleep(0.001)
+    while True:
+        try:
+            return do()
+        except ForgeUnavailable:
+            time.sleep(0.05)
+
+
+pull = together("open", lambda: forge.create(proposal)).pull_request.number
+comment = together("comment", lambda: forge.comment(told["issue"], proposal.delivery, "Working on it."))
 print(json.dumps([pull, comment]))
 """
 
@@ -45,7 +51,7 @@ async def test_eight_processes_open_one_pull_request_and_one_comment(lab: Lab, t
         "url": f"{lab.hub.url}/me/calc.git",
         "proposal": {name: getattr(proposal, name) for name in proposal.__dataclass_fields__},
         "issue": issue,
-        "go": str(tmp_path / "go"),
+        "here": str(tmp_path),
     }
     running = []
     try:
@@ -60,11 +66,12 @@ async def test_eight_processes_open_one_pull_request_and_one_comment(lab: Lab, t
             )
             running.append(one)
             assert one.stdin is not None
-            one.stdin.write((json.dumps(told | {"ready": str(tmp_path / f"ready-{n}")}) + "\n").encode())
+            one.stdin.write((json.dumps(told | {"n": n}) + "\n").encode())
             await one.stdin.drain()
-        while len(list(tmp_path.glob("ready-*"))) < PROCESSES:
-            await asyncio.sleep(0.01)
-        (tmp_path / "go").touch()
+        for moment in ("open", "comment"):
+            while len(list(tmp_path.glob(f"{moment}-*"))) < PROCESSES:
+                await asyncio.sleep(0.01)
+            (tmp_path / moment).touch()
         answers = [json.loads((await one.communicate())[0]) for one in running]
     finally:
         for one in running:

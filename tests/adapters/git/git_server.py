@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from perdure.adapters.git.credentials import Credential
 from perdure.rehearsal.github import smart_http
@@ -22,6 +28,7 @@ TOKEN = "ghp_TheTokenOfTheseTests0123456789"
 class GitServer:
     """Bare repositories below `root` as `owner/name.git`, private: all of them want `TOKEN`.
 
+    tls      a file with a certificate and its key: then the server speaks https
     answers  a repository's name → what is answered instead of it; a `str` is where a redirect leads
     """
 
@@ -31,6 +38,7 @@ class GitServer:
     visits: list[Visit] = field(default_factory=list)
     disturb: Callable[[Visit, Moment], web.Response | Cut | None] = lambda visit, moment: None
     pause_s: float = 0.0
+    tls: Path | None = None
     url: str = ""
 
     def __enter__(self) -> GitServer:
@@ -66,8 +74,12 @@ class GitServer:
         SmartHTTP(self._allowed, disturb=self._disturbed).add_routes(app)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        context = None
+        if self.tls is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(self.tls)
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context).start()
+        self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
         return web.Response(status=301, headers={"Location": f"{self.redirect}{request.path_qs}"})
@@ -87,3 +99,22 @@ class GitServer:
             return smart_http.BAD_CREDENTIALS
         place = self.root / f"{visit.repository}.git"
         return answer or (place if place.exists() else smart_http.NOT_FOUND)
+
+
+def certificate(at: Path) -> Path:
+    """A certificate for 127.0.0.1 that nobody has signed but itself, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    packed = key.private_bytes(serialization.Encoding.PEM, *plain)
+    at.write_bytes(made.public_bytes(serialization.Encoding.PEM) + packed)
+    return at

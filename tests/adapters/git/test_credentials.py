@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from git_repositories import make_origin
-from git_server import TOKEN, GitServer
+from git_server import TOKEN, GitServer, certificate
 
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.credentials import NO_KEYS, Credential
@@ -21,7 +21,7 @@ from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.source import resolve
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
-from perdure.models.errors import BadInput, ForgeRefused
+from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.rehearsal.github.smart_http import Moved, Refusal
 from tests.secrets import SecretWatch, hits
 
@@ -83,6 +83,23 @@ def test_a_private_repository_is_fetched_from_and_pushed_to(server: GitServer, h
     assert (name, remote_tip(url, SHIP, server)) == ("main", made)
     assert vault.fetch_branch(SHIP) == made
     assert server.passwords == {None, TOKEN}, "git shows it only when it is asked"
+
+
+def test_over_https_the_token_is_given_to_a_server_that_git_trusts_and_to_no_other(
+    server: GitServer, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with GitServer(server.root, tls=certificate(tmp_path / "tls.pem")) as secure:
+        url = f"{secure.url}/me/calc"
+        vault = Vault.open(home, url, secure)
+        with pytest.raises(ForgeUnavailable, match="certificate") as caught:
+            vault.fetch()
+        assert "GIT_SSL_CAINFO" in caught.value.fix
+        assert secure.visits == []
+        monkeypatch.setenv("GIT_SSL_CAINFO", str(tmp_path / "tls.pem"))
+        made = change(vault, vault.fetch()[1])
+        push(vault, url, made, SHIP, None)
+        assert remote_tip(url, SHIP, secure) == made
+        assert TOKEN in secure.passwords
 
 
 def test_a_vault_on_disk_has_no_keys_until_it_is_given_some(server: GitServer, home: Home) -> None:

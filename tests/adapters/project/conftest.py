@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from project_bench import Bench
 from project_files import Files
 
 from perdure.adapters.host.home import Home
@@ -44,3 +45,8 @@ def sandbox(tmp_path: Path) -> Sandbox:
         return sandbox_for(SandboxGrade.FULL, home, binds)
     except SandboxUnavailable:
         return sandbox_for(SandboxGrade.OFF, home, binds)
+
+
+@pytest.fixture
+def bench(sandbox: Sandbox, tmp_path: Path) -> Bench:
+    return Bench(sandbox, tmp_path / "logs")

@@ -3,64 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from project_bench import PYTEST, Bench
 from project_files import Files
 
 from perdure.adapters.project.detect import detect
-from perdure.adapters.project.setup import dependencies
-from perdure.adapters.project.tests import run_tests
 from perdure.adapters.project.verdict import not_started, verdict
-from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.errors import Superseded
-from perdure.models.report import CommandResult, TestReport
 
-PYTEST = f"{sys.executable} -m pytest -q"
 GREEN = "def test_a():\n    pass\n\ndef test_b():\n    pass\n"
-
-
-class Bench:
-    """Runs commands on a tree and keeps what was said meanwhile."""
-
-    def __init__(self, sandbox: Sandbox, logs: Path) -> None:
-        self.sandbox, self.logs, self.said = sandbox, logs, list[str]()
-
-    async def run(
-        self,
-        tree: Path,
-        *commands: str | TestCommand,
-        source: Path | None = None,
-        fence: Callable[[], None] | None = None,
-    ) -> TestReport:
-        tests = [
-            c if isinstance(c, TestCommand) else TestCommand(name=f"t{n}", command=c) for n, c in enumerate(commands)
-        ]
-        return await run_tests(
-            self.sandbox,
-            worktree=tree,
-            source=source,
-            shared=dependencies(tree) if source else (),
-            git_dir=None,
-            commands=tests,
-            env={},
-            log_dir=self.logs,
-            lock=None,
-            commit="c0ffee",
-            tree="beef",
-            on_progress=self.said.append,
-            fence=fence,
-        )
-
-    async def one(self, tree: Path, command: str | TestCommand) -> CommandResult:
-        return (await self.run(tree, command)).commands[0]
-
-
-@pytest.fixture
-def bench(sandbox: Sandbox, tmp_path: Path) -> Bench:
-    return Bench(sandbox, tmp_path / "logs")
 
 
 async def test_green_pytest_is_counted_and_leaves_nothing_in_the_tree(bench: Bench, files: Files) -> None:
@@ -243,3 +197,26 @@ async def test_a_fence_that_was_raised_stops_the_next_command(bench: Bench, file
     with pytest.raises(Superseded):
         await bench.run(root, "touch never", fence=fence)
     assert not (root / "never").exists()
+
+
+@pytest.mark.parametrize(
+    ("ini", "options"), [("[pytest]\naddopts = -x\n", ""), ("", " -qx"), ("", " --maxfail=1")], ids=["ini", "-x", "max"]
+)
+async def test_a_suite_that_stops_at_a_known_failure_has_shown_nothing_about_the_rest(
+    bench: Bench, files: Files, ini: str, options: str
+) -> None:
+    old = "def test_old():\n    assert 0\n\ndef test_after():\n    assert %s\n"
+    base = await bench.run(files({"pytest.ini": ini, "test_x.py": old % 1}), PYTEST + options)
+    found = verdict(await bench.run(files({"test_x.py": old % 0}), PYTEST + options, baseline=base))
+    assert (found.status, found.undecidable) == ("red", True)
+    assert found.summary.startswith("t0: exit code 1; main was red before and it did not run to its end")
+
+
+async def test_what_comes_behind_red_tests_in_one_command_has_not_run_and_is_not_excused(
+    bench: Bench, files: Files
+) -> None:
+    root = files({"test_x.py": "def test_old():\n    assert 0\n"})
+    for command, partial in ((f"{PYTEST} && true", True), (f"cd . && {PYTEST} 2>&1 | tee log; exit 1", False)):
+        base = await bench.run(root, command)
+        assert base.commands[0].partial is partial
+        assert verdict(await bench.run(root, command, baseline=base)).undecidable is partial

@@ -110,6 +110,10 @@ def _resolve(value: dict[str, Any], components: dict[str, Any]) -> dict[str, Any
 
 def _trim(value: Any, names: bool = False) -> Any:
     if isinstance(value, dict):
+        if not names and value.get("nullable"):
+            # GitHub means null to be one of them; a validator wants it said.
+            null: dict[str, Any] = {"enum": None, "oneOf": {"enum": [None]}, "anyOf": {"enum": [None]}}
+            value |= {word: [*value[word], null[word]] for word in null if word in value}
         return {
             key: _trim(inner, key in NAMED and not names)
             for key, inner in value.items()

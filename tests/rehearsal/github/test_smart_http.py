@@ -85,18 +85,18 @@ def make(at: Path, seed: Path) -> None:
     subprocess.run(["git", "clone", "-q", "--bare", str(seed), str(at)], env=PERSON, check=True, timeout=60)
 
 
-def descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def descendants() -> dict[psutil.Process, str]:
+    """What this process started and what still runs, with its command line."""
+    found = {}
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found[child] = " ".join(child.cmdline())
+    return found
 
 
 def backends() -> list[str]:
-    """Git servers that this process started and that still run."""
-    found = []
-    for child in descendants():
-        with contextlib.suppress(psutil.Error):
-            line = " ".join(child.cmdline())
-            found += [line] if "http-backend" in line or "-pack" in line else []
-    return found
+    """Git servers among them."""
+    return [line for line in descendants().values() if "http-backend" in line or "-pack" in line]
 
 
 async def git(where: Path, *args: str) -> tuple[int, str]:
@@ -251,7 +251,7 @@ async def test_what_works_for_a_client_that_was_killed_is_ended(door: Door, tmp_
     push = ("git", "-C", str(work), "push", "-q", "origin", "HEAD:refs/heads/x")
     client = await asyncio.create_subprocess_exec(*push, env=PERSON, start_new_session=True)
     async with asyncio.timeout(30):
-        while not (slow := [child for child in descendants() if child.name() == "sleep"]):
+        while not (slow := [child for child, line in descendants().items() if line == "sleep 600"]):
             await asyncio.sleep(0.02)
         os.killpg(client.pid, signal.SIGKILL)
         await client.wait()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from perdure.adapters.forges.github.errors import of_status, speaking
+from perdure.adapters.forges.github.errors import of_status, server_time, speaking
 from perdure.adapters.forges.github.wire import connect
 from perdure.models.errors import ForgeRefused
 from perdure.models.policy import FORGE_TOKEN_MARGIN_S
@@ -38,6 +39,10 @@ class Account(Protocol):
         """What an App's installation may do, such as {"pull_requests": "write"}; None where GitHub does not say."""
         ...
 
+    def renew(self, repository: str) -> bool:
+        """GitHub did not take the token: whether another try would show another one."""
+        ...
+
     @property
     def secrets(self) -> tuple[str, ...]:
         """Everything to keep out of what is stored or shown."""
@@ -60,6 +65,9 @@ class NoAccount:
 
     def permissions(self, repository: str) -> dict[str, str] | None:
         return None
+
+    def renew(self, repository: str) -> bool:
+        return False
 
 
 class TokenAccount:
@@ -86,12 +94,18 @@ class TokenAccount:
     def permissions(self, repository: str) -> dict[str, str] | None:
         return None
 
+    def renew(self, repository: str) -> bool:
+        return False
 
-@dataclass(frozen=True)
+
+@dataclass
 class _Installed:
+    """`ends`: when, by this host's clock; `shown`: how often it has been handed out."""
+
     token: str
-    ends: datetime
+    ends: float
     permissions: dict[str, str]
+    shown: int = 0
 
 
 class AppAccount:
@@ -111,10 +125,18 @@ class AppAccount:
         return (self._key, *tuple(self._issued))
 
     def token(self, repository: str) -> str | None:
-        return self._installed(repository).token
+        installed = self._installed(repository)
+        installed.shown += 1
+        return installed.token
 
     def permissions(self, repository: str) -> dict[str, str] | None:
         return self._installed(repository).permissions
+
+    def renew(self, repository: str) -> bool:
+        """One that was shown before may have ended early: the App was installed anew, or suspended for a while."""
+        with self._alone:
+            known = self._tokens.pop(repository.lower(), None)
+        return known is not None and known.shown > 1
 
     def login(self, repository: str) -> str:
         if not self._login:
@@ -127,7 +149,7 @@ class AppAccount:
         name = repository.lower()
         with self._alone:
             known = self._tokens.get(name)
-            if known is None or (known.ends - datetime.now(UTC)).total_seconds() < FORGE_TOKEN_MARGIN_S:
+            if known is None or known.ends - time.time() < FORGE_TOKEN_MARGIN_S:
                 known = self._tokens[name] = self._issue(repository)
                 self._issued.append(known.token)
             return known
@@ -142,9 +164,10 @@ class AppAccount:
             with connect(self._api, app=(self._id, self._key)) as github:
                 ask = github.requester.requestJsonAndCheck
                 _, installation = ask("GET", f"/repos/{repository}/installation")
-                _, issued = ask("POST", f"/app/installations/{int(installation['id'])}/access_tokens", input={})
-            ends = datetime.fromisoformat(issued["expires_at"].replace("Z", "+00:00"))
-            return _Installed(str(issued["token"]), ends, dict(issued.get("permissions") or {}))
+                headers, issued = ask("POST", f"/app/installations/{int(installation['id'])}/access_tokens", input={})
+            ends = datetime.fromisoformat(issued["expires_at"].replace("Z", "+00:00")).timestamp()
+            life = ends - server_time(headers)
+            return _Installed(str(issued["token"]), time.time() + life, dict(issued.get("permissions") or {}))
 
 
 def _who(requester: Requester) -> str:

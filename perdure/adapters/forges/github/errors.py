@@ -72,9 +72,8 @@ def of_status(status: int, data: Any, headers: Mapping[str, Any], where: str, va
     if status >= 500 or status in (408, 425):
         return ForgeUnavailable(f"GitHub is not well ({status})", where=where, retry_after=_seconds(headers))
     if status == 401:
-        fix = f"set {variable} to a token that is valid" + (
-            " and its App's key to the newest" if "APP" in variable else ""
-        )
+        what = "the App's id and its newest private key" if variable.endswith("_APP_KEY") else "a token that is valid"
+        fix = f"set {variable} to {what}, then start the worker again: perdure down && perdure up"
         return ForgeRefused(f"GitHub does not accept the token: {said}", where=variable, fix=fix)
     if status == 403:
         return _forbidden(said, headers, where, variable)
@@ -101,9 +100,9 @@ def words(data: Any) -> str:
 
 
 def problems(data: Any) -> list[tuple[str, str, str]]:
-    """(field, code, message) of every complaint of a 422, each possibly empty."""
+    """(field, code, message) of every complaint of a 422, each possibly empty; first the one about the whole."""
     errors = data.get("errors") if isinstance(data, Mapping) else None
-    found = []
+    found = [("", "", str(data.get("message") or ""))] if isinstance(data, Mapping) else []
     for error in errors if isinstance(errors, list) else []:
         if isinstance(error, Mapping):
             found.append((str(error.get("field") or ""), str(error.get("code") or ""), str(error.get("message") or "")))
@@ -159,11 +158,15 @@ def _until_reset(headers: Mapping[str, Any]) -> float | None:
     reset = str(headers.get("x-ratelimit-reset") or "")
     if not (reset.isascii() and reset.isdigit()):
         return None
+    return max(1.0, float(reset) - server_time(headers) + 1.0)  # both are whole seconds
+
+
+def server_time(headers: Mapping[str, Any]) -> float:
+    """Seconds since 1970 by the clock of the one who answered, or ours when it does not say."""
     try:
-        now = parsedate_to_datetime(str(headers["date"])).timestamp()
+        return parsedate_to_datetime(str(headers["date"])).timestamp()
     except (LookupError, ValueError):
-        now = time.time()
-    return max(1.0, float(reset) - now + 1.0)  # both are whole seconds
+        return time.time()
 
 
 def _forbidden(said: str, headers: Mapping[str, Any], where: str, variable: str) -> ForgeRefused:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from perdure.models.errors import ForgeUnavailable, InvalidRequest
+from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest
 from perdure.models.issue import Issue, IssueComment
 from perdure.models.policy import FORGE_COMMENTS, FORGE_COMMENTS_BYTES, FORGE_TEXT_CHARS
 
@@ -45,13 +45,15 @@ def read_issue(repository: Repository, number: int, me: Login) -> Issue:
 
 def tell(repository: Repository, number: int, delivery: str, text: str, me: Login) -> str:
     """Make our one comment for the delivery say `text`; returns its address. The oldest one is it: younger ones,
-    of attempts that ran at the same time, are removed."""
+    of attempts that ran at the same time, are removed. ForgeRefused for an issue that is in another repository now."""
     from github import UnknownObjectException
 
     body = f"{status_marker(delivery)}\n{text}"
     if len(body) > FORGE_TEXT_CHARS:
         body = body[: FORGE_TEXT_CHARS - 1] + "…"
     issue = repository.get_issue(number)
+    if not _is_here(issue, repository):
+        raise ForgeRefused(f"issue #{number} has moved to another repository", where=issue.html_url)
     mine = _ours(issue, delivery, me)
     if not mine:
         created = issue.create_comment(body)
@@ -78,7 +80,7 @@ def _open_issue(repository: Repository, number: int) -> GitHubIssue:
     try:
         found = repository.get_issue(number)
     except GithubException as error:
-        if error.status == 410 and not repository.has_issues:
+        if error.status in (404, 410) and not repository.has_issues:
             raise InvalidRequest(f"{repository.full_name} has its issues switched off", where=where) from None
         if error.status == 410:
             raise InvalidRequest(f"{name} has been deleted", where=where) from None
@@ -91,7 +93,7 @@ def _open_issue(repository: Repository, number: int) -> GitHubIssue:
         raise InvalidRequest(
             f"#{number} of {repository.full_name} is a pull request, not an issue", where=where, fix=fix
         )
-    if not found.html_url.lower().startswith(repository.html_url.lower() + "/issues/"):
+    if not _is_here(found, repository):
         fix = "deliver it there"
         raise InvalidRequest(f"{name} has moved to another repository", where=found.html_url, fix=fix)
     if found.state != "open":
@@ -99,6 +101,11 @@ def _open_issue(repository: Repository, number: int) -> GitHubIssue:
     if found.locked:
         raise InvalidRequest(f"{name} is locked", where=where, fix="unlock it, or say in words what to do")
     return found
+
+
+def _is_here(issue: GitHubIssue, repository: Repository) -> bool:
+    """GitHub leads from a transferred issue to where it is now: that may be anybody's."""
+    return issue.html_url.lower().startswith(repository.html_url.lower() + "/")
 
 
 def _comments(issue: GitHubIssue, me: Login) -> tuple[IssueComment, ...]:
@@ -115,7 +122,7 @@ def _comments(issue: GitHubIssue, me: Login) -> tuple[IssueComment, ...]:
             break
         page += 1
     claimed = [c for c in listed if (c.body or "").lstrip().startswith(STATUS)]
-    ours = {c.id for c in claimed if _author(c) == me()} if claimed else set()
+    ours = {c.id for c in claimed if _is_by(c, me)}
     kept: list[IssueComment] = []
     room = FORGE_COMMENTS_BYTES
     people = [c for c in listed if c.id not in ours]
@@ -140,7 +147,11 @@ def _ours(issue: GitHubIssue, delivery: str, me: Login) -> list[Comment]:
     """By marker and by author, oldest first: anybody can paste a marker."""
     begins = status_marker(delivery)
     marked = [c for c in issue.get_comments() if (c.body or "").lstrip().startswith(begins)]
-    return sorted((c for c in marked if _author(c) == me()), key=lambda c: c.id)
+    return sorted((c for c in marked if _is_by(c, me)), key=lambda c: c.id)
+
+
+def _is_by(comment: Comment, me: Login) -> bool:
+    return bool(author := _author(comment)) and author.lower() == me().lower()
 
 
 def _author(written: Comment | GitHubIssue) -> str:

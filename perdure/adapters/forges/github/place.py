@@ -57,6 +57,10 @@ class Place:
         try:
             repository = github.get_repo(self.repository)
         except GithubException as error:
+            if error.status == 401 and self.account.renew(self.repository):
+                raise ForgeUnavailable(
+                    "GitHub has ended our token early: a new one is asked for", where=self.web
+                ) from None
             if error.status == 404:
                 raise self._unseen(error.headers or {}) from None
             raise

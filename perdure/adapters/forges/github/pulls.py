@@ -142,11 +142,13 @@ def _is_here(pull: Pull, repository: Repository, head: str) -> bool:
 
 
 def _bounded(proposal: Proposal) -> str:
-    """The body as long as GitHub takes it, with the marker that ends it."""
-    if len(proposal.body) <= FORGE_TEXT_CHARS:
+    """The body as long as GitHub takes it, with the marker in it: without that we would not know it again."""
+    mark = marker(proposal.delivery)
+    if len(proposal.body) <= FORGE_TEXT_CHARS and mark in proposal.body:
         return proposal.body
-    end = f"\n\n…\n\n{marker(proposal.delivery)}\n"
-    return proposal.body[: FORGE_TEXT_CHARS - len(end)] + end
+    end = f"\n\n{mark}\n"
+    room = FORGE_TEXT_CHARS - len(end) - 1
+    return (proposal.body if len(proposal.body) <= room else proposal.body[:room] + "…") + end
 
 
 def _plain(text: str | None) -> str:

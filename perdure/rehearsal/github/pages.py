@@ -1,0 +1,192 @@
+"""Pages for people: a repository, its issues and pull requests. Only what is public; there is nothing to sign in to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from perdure.rehearsal.github import discussed, refs
+from perdure.rehearsal.github.html import POLICY, anchor, escape, label, markdown, state, whole
+from perdure.rehearsal.github.state import Comment, Issue, Pull, Repository, World
+
+DIFF_LINES = 400
+
+
+class Pages:
+    """`/OWNER/NAME`, `…/issues`, `…/pulls`, `…/issues/N`, `…/pull/N`, and a list of repositories at `/`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_get("/", self._home)
+        app.router.add_get("/{owner}/{name}", partial(self._of_repository, _repository))
+        app.router.add_get("/{owner}/{name}/issues", partial(self._of_repository, _issues))
+        app.router.add_get("/{owner}/{name}/pulls", partial(self._of_repository, _pulls))
+        app.router.add_get(r"/{owner}/{name}/{kind:issues|pull}/{number:\d+}", self._discussed)
+        app.router.add_get("/{path:.*}", self._nothing)
+
+    async def _home(self, request: web.Request) -> web.Response:
+        items = [anchor(f"/{it.full_name}", it.full_name) for it in self._world.repositories if not it.private]
+        return _page("GitHub's twin", "<h1>GitHub’s twin</h1>" + _list(items))
+
+    async def _of_repository(self, content: Callable[[Repository], str], request: web.Request) -> web.Response:
+        with self._world.lock:
+            it = self._visible(request)
+            return _page(it.full_name, _head(it) + content(it))
+
+    async def _discussed(self, request: web.Request) -> web.Response:
+        with self._world.lock:
+            it = self._visible(request)
+            thing = it.issues.get(int(request.match_info["number"]))
+            if thing is None or thing.deleted:
+                return await self._nothing(request)
+            if thing.moved is not None:
+                there, number = thing.moved
+                raise web.HTTPFound(f"/{there.full_name}/issues/{number}")
+            kind = "pull" if isinstance(thing, Pull) else "issues"
+            if kind != request.match_info["kind"]:
+                raise web.HTTPFound(f"/{it.full_name}/{kind}/{thing.number}")
+            if isinstance(thing, Pull):
+                discussed.refresh(it, thing)
+            return _page(f"{thing.title} · #{thing.number}", _head(it) + _thing(it, thing))
+
+    async def _nothing(self, request: web.Request) -> web.Response:
+        return _page("Page not found", "<h1>404</h1><p>This is not the page you are looking for.</p>", status=404)
+
+    def _visible(self, request: web.Request) -> Repository:
+        """As it is called now. HTTPException with a redirect or a 404."""
+        name = f"{request.match_info['owner']}/{request.match_info['name'].removesuffix('.git')}"
+        it = self._world.repository(name)
+        if it is None or it.private:
+            raise web.HTTPNotFound(text="Not Found")
+        if it.full_name.lower() != f"{request.match_info['owner']}/{request.match_info['name']}".lower():
+            rest = "/".join(request.path.split("/")[3:])
+            raise web.HTTPMovedPermanently(f"/{it.full_name}" + (f"/{rest}" if rest else ""))
+        return it
+
+
+def _page(title: str, content: str, status: int = 200) -> web.Response:
+    headers = {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, text=whole(title, content), content_type="text/html", headers=headers)
+
+
+def _head(it: Repository) -> str:
+    home = f"/{it.full_name}"
+    links = (anchor(home, it.full_name), anchor(f"{home}/issues", "Issues"), anchor(f"{home}/pulls", "Pull requests"))
+    notes = " <em>archived</em>" if it.archived else ""
+    return f"<nav>{' · '.join(links)}{notes}</nav>"
+
+
+def _repository(it: Repository) -> str:
+    branch = refs.default_branch(it.path)
+    sha = refs.tip(it.path, branch)
+    if sha is None:
+        return "<p>This repository is empty.</p>"
+    names = refs.git(it.path, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    files = refs.git(it.path, "ls-tree", "-r", "--name-only", sha).splitlines()
+    return (
+        f"<h1>{escape(it.full_name)}</h1><p><code>{escape(branch)}</code> at <code>{sha[:7]}</code></p>"
+        f"<h2>Files</h2>{_list([f'<code>{escape(name)}</code>' for name in files])}"
+        f"<h2>Branches</h2>{_list([f'<code>{escape(name)}</code>' for name in names])}"
+    )
+
+
+def _issues(it: Repository) -> str:
+    return "<h1>Issues</h1>" + _list([_line(it, each) for each in _newest(it) if not isinstance(each, Pull)])
+
+
+def _pulls(it: Repository) -> str:
+    for pull in it.pulls:
+        discussed.refresh(it, pull)
+    return "<h1>Pull requests</h1>" + _list([_line(it, each) for each in _newest(it) if isinstance(each, Pull)])
+
+
+def _newest(it: Repository) -> list[Issue]:
+    return [each for _, each in sorted(it.issues.items(), reverse=True) if not each.deleted and each.moved is None]
+
+
+def _line(it: Repository, thing: Issue) -> str:
+    kind = "pull" if isinstance(thing, Pull) else "issues"
+    link = anchor(f"/{it.full_name}/{kind}/{thing.number}", f"#{thing.number} {thing.title}")
+    return f"{state(*_state(thing))} {link} {''.join(label(each.name) for each in thing.labels)}"
+
+
+def _list(items: list[str]) -> str:
+    return "<ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>" if items else "<p>None.</p>"
+
+
+def _state(thing: Issue) -> tuple[str, str]:
+    """The word, and the class that colours it."""
+    if isinstance(thing, Pull) and thing.merged:
+        return "Merged", "merged"
+    if thing.state == "closed":
+        return "Closed", "closed" if isinstance(thing, Pull) else "merged"
+    return ("Draft", "draft") if isinstance(thing, Pull) and thing.draft else ("Open", "open")
+
+
+def _thing(it: Repository, thing: Issue) -> str:
+    locked = " <em>locked: only collaborators may comment</em>" if thing.locked else ""
+    labels = "".join(label(each.name) for each in thing.labels)
+    parts = [
+        f"<h1>{escape(thing.title)} <small>#{thing.number}</small></h1>",
+        f"<p>{state(*_state(thing))} {_about(thing)} {labels}{locked}</p>",
+        _box(it, thing.author.login, thing.created, thing.body or "*No description.*"),
+        *(_comment(it, each) for each in thing.comments),
+    ]
+    return "".join(parts) + (_changes(it, thing) if isinstance(thing, Pull) else "")
+
+
+def _about(thing: Issue) -> str:
+    who = escape(thing.author.login)
+    if not isinstance(thing, Pull):
+        return f"{who} opened this issue"
+    done = f"merged as <code>{(thing.merge_sha or '')[:7]}</code> by" if thing.merged else "wants to merge"
+    who = escape(thing.merged_by.login) if thing.merged_by else who
+    middle = f"{done} {who}:" if thing.merged else f"{who} {done}"
+    asked = [each.login for each in thing.reviewers] + thing.teams
+    reviewers = f" · review asked from {escape(', '.join(asked))}" if asked else ""
+    return f"{middle} <code>{escape(thing.head)}</code> into <code>{escape(thing.base)}</code>{reviewers}"
+
+
+def _comment(it: Repository, comment: Comment) -> str:
+    return (
+        f'<div id="issuecomment-{comment.id}">'
+        + _box(it, comment.author.login, comment.created, comment.body)
+        + "</div>"
+    )
+
+
+def _box(it: Repository, who: str, when: str, text: str) -> str:
+    words = f"<strong>{escape(who)}</strong> <time>{when.replace('T', ' ').removesuffix('Z')} UTC</time>"
+    return f"<article><header>{words}</header>{markdown(text, it.full_name)}</article>"
+
+
+def _changes(it: Repository, pull: Pull) -> str:
+    if pull.merged:
+        return ""
+    compared = refs.compare(it.path, pull.base_sha, pull.head_sha)
+    rows = "".join(
+        f'<tr><td><code>{escape(path)}</code></td><td class="plus">{"+" + str(added) if added >= 0 else "binary"}</td>'
+        f'<td class="minus">{"−" + str(deleted) if deleted >= 0 else ""}</td></tr>'
+        for path, added, deleted in compared.files
+    )
+    lines = refs.patch(it.path, pull.base_sha, pull.head_sha, DIFF_LINES)
+    diff = "".join(f'<span class="{_colour(line)}">{escape(line)}\n</span>' for line in lines)
+    commits = f"{compared.commits} commit{'' if compared.commits == 1 else 's'}"
+    files = f"{len(compared.files)} file{'' if len(compared.files) == 1 else 's'} changed"
+    merging = "It can be merged." if compared.mergeable else "It conflicts with its base."
+    where = f"Head <code>{pull.head_sha[:7]}</code>, base <code>{pull.base_sha[:7]}</code>."
+    return (
+        f'<h2>{commits}, {files}, <span class="plus">+{compared.additions}</span> <span class="minus">'
+        f"−{compared.deletions}</span></h2><p>{merging if pull.state == 'open' else ''} {where}</p>"
+        f"<table>{rows}</table><pre>{diff}</pre>"
+    )
+
+
+def _colour(line: str) -> str:
+    if line.startswith(("+++", "---", "diff ", "index ")):
+        return "file"
+    return {"+": "plus", "-": "minus", "@": "hunk"}.get(line[:1], "same")

@@ -1,0 +1,159 @@
+"""Runners that a machine may not have: fakes, which take the arguments and write the files that the real ones do.
+
+What is shown is what we ask of them and how we read what they leave; not that they do as they say. pytest and node are
+real, in test_project_flakes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from project_bench import Bench
+from project_files import Files
+
+from perdure.adapters.project.verdict import verdict
+from perdure.models.report import CommandResult
+
+FAKE = """\
+#!/usr/bin/env python3
+import json, os, pathlib, sys, tomllib
+
+arguments = sys.argv[1:]
+with open("ran.log", "a") as log:
+    print(json.dumps([pathlib.Path(sys.argv[0]).name, *arguments]), file=log)
+text = " ".join(arguments)
+alone = any(mark in text for mark in ("-run ", "-E ", "-Dtest=", "--tests ", "-t "))
+if "--tool-config-file" in arguments:
+    settings = arguments[arguments.index("--tool-config-file") + 1].removeprefix("perdure:")
+    report = tomllib.loads(pathlib.Path(settings).read_text())["profile"]["default"]["junit"]["path"]
+elif "JEST_JUNIT_OUTPUT_FILE" in os.environ:
+    report = os.environ["JEST_JUNIT_OUTPUT_FILE"]
+else:
+    named = [a.partition("=")[2] for a in arguments if a.startswith(("--junitfile=", "--outputFile.junit="))]
+    report = named[0] if named else "WHERE"
+path = pathlib.Path(report)
+path.parent.mkdir(parents=True, exist_ok=True)
+case = '<testcase classname="CLASS" name="%s" time="0.1">%s</testcase>'
+failure = "" if alone else '<failure message="not alone"/>'
+cases = [case % ("NAME", failure)] + ([] if alone else [case % ("other", "")])
+path.write_text("<testsuites><testsuite>" + "".join(cases) + "</testsuite></testsuites>")
+sys.exit(0 if alone else 1)
+"""
+
+SUREFIRE, GRADLE = "target/surefire-reports/TEST-com.x.CalcTest.xml", "build/test-results/test/TEST-com.x.CalcTest.xml"
+
+
+def fake(where: str, group: str, name: str) -> str:
+    return FAKE.replace("WHERE", where).replace("CLASS", group).replace("NAME", name)
+
+
+def calls(root: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (root / "ran.log").read_text().splitlines()]
+
+
+def make(files: Files, program: str, text: str, **more: str) -> Path:
+    root = files({program: text, **more})
+    (root / program).chmod(0o755)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("program", "command", "group", "name", "first", "again", "reproduces"),
+    [
+        (
+            ".venv/bin/gotestsum", "go test ./...", "example.com/calc", "TestAdd/a+b",
+            ["gotestsum", "--format=standard-verbose", "--junitfile=F", "--", "./..."],
+            ["-run", r"^TestAdd$/^a\+b$"],
+            r"go test ./... -run '^TestAdd$/^a\+b$'",
+        ),
+        (
+            ".venv/bin/gotestsum", "gotestsum -- -race ./...", "example.com/calc", "TestAdd",
+            ["gotestsum", "--junitfile=F", "--", "-race", "./..."],
+            ["-run", "^TestAdd$"],
+            "gotestsum -- -race ./... -run '^TestAdd$'",
+        ),
+        (
+            ".venv/bin/cargo", "cargo nextest run", "calc", "tests::adds",
+            ["cargo", "nextest", "run", "--no-fail-fast", "--tool-config-file", "perdure:F"],
+            ["-E", "test(=tests::adds) | test(=adds)"],
+            "cargo nextest run -E 'test(=tests::adds) | test(=adds)'",
+        ),
+        (
+            "mvnw", "./mvnw -q test", "com.x.CalcTest", "adds",
+            ["mvnw", "-q", "test", "--fail-at-end"],
+            ["-Dsurefire.failIfNoSpecifiedTests=false", "-Dtest=com.x.CalcTest#adds"],
+            "./mvnw -q test -Dsurefire.failIfNoSpecifiedTests=false '-Dtest=com.x.CalcTest#adds'",
+        ),
+        (
+            "gradlew", "./gradlew test", "com.x.CalcTest", "adds(int)[1]",
+            ["gradlew", "test", "--continue"],
+            ["--tests", "com.x.CalcTest.adds"],
+            "./gradlew test --tests com.x.CalcTest.adds",
+        ),
+        (
+            "node_modules/.bin/jest", "npx jest src", "src/x.test.js", "adds (1.5)",
+            ["jest", "src", "--ci", "--reporters=default", "--reporters=jest-junit"],
+            ["-t", r"(^| )adds \(1\.5\)$"],
+            r"npx jest src -t '(^| )adds \(1\.5\)$'",
+        ),
+        (
+            "node_modules/.bin/vitest", "npx vitest run", "src/x.test.ts", "sums > adds",
+            ["vitest", "run", "--reporter=default", "--reporter=junit", "--outputFile.junit=F"],
+            ["-t", "(^| )sums adds$"],
+            "npx vitest run -t '(^| )sums adds$'",
+        ),
+    ],
+    ids=["go", "gotestsum", "nextest", "maven", "gradle", "jest", "vitest"],
+)  # fmt: skip
+async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_test_alone(
+    bench: Bench, files: Files, program: str, command: str, group: str, name: str,
+    first: list[str], again: list[str], reproduces: str,
+) -> None:  # fmt: skip
+    where = {"mvnw": SUREFIRE, "gradlew": GRADLE}.get(program, "")
+    more = {"node_modules/jest-junit/package.json": "{}", "package.json": "{}"}
+    root = make(files, program, fake(where, group, name.replace(">", "&gt;")), **more)
+    report = await bench.run(root, command)
+    one, two = calls(root)
+    assert [_plain(word) for word in one] == first
+    assert [_plain(word) for word in two] == [*first, *again]
+    result = report.commands[0]
+    assert [(case.outcome, case.flaky) for case in result.cases] == [("passed", True), ("passed", False)]
+    assert result.cases[0].name == f"{group}::{name}"
+    assert result.cases[0].command == reproduces
+    assert result.cases[0].message == "not alone"
+    assert verdict(report).status == "green"
+
+
+def _plain(word: str) -> str:
+    """Without the directory that is another one each time."""
+    head, found, _ = word.partition("/")
+    return f"{head}F" if found and head in ("--junitfile=", "perdure:", "--outputFile.junit=") else word
+
+
+async def test_without_gotestsum_go_runs_as_it_stands_and_its_exit_code_decides(bench: Bench, files: Files) -> None:
+    root = make(files, ".venv/bin/go", '#!/bin/sh\necho "[\\"go\\", \\"$1\\", \\"$2\\"]" >> ran.log\n')
+    result = await bench.one(root, "go test ./...  # all")
+    assert calls(root) == [["go", "test", "./..."]]
+    assert (result.verdict, result.cases) == ("passed", ())
+
+
+async def _maven(bench: Bench, files: Files, script: str, **more: str) -> CommandResult:
+    return await bench.one(make(files, "mvnw", f"#!/bin/bash\n{script}\n", **more), "./mvnw test")
+
+
+async def test_reports_left_in_the_tree_before_the_run_are_not_read(bench: Bench, files: Files) -> None:
+    stale = '<testsuite><testcase classname="c" name="old"><failure/></testcase></testsuite>'
+    result = await _maven(bench, files, "exit 0", **{SUREFIRE: stale, f"sub/{SUREFIRE}": stale})
+    assert (result.verdict, result.cases) == ("passed", ())
+
+
+async def test_all_modules_reports_are_read_and_a_broken_one_is_a_contradiction(bench: Bench, files: Files) -> None:
+    write = 'mkdir -p {0}; echo \'<testsuite><testcase classname="{1}" name="t"/></testsuite>\' > {0}/TEST-{1}.xml\n'
+    script = "".join(write.format(f"{m}/target/surefire-reports", m) for m in ("a", "b"))
+    result = await _maven(bench, files, script)
+    assert [case.name for case in result.cases] == ["a::t", "b::t"]
+    broken = await _maven(bench, files, script + "echo '<testsuite' > b/target/surefire-reports/TEST-b.xml")
+    assert (broken.verdict, broken.cases) == ("contradicted", ())
+    assert "not valid XML" in broken.reason

@@ -1,0 +1,227 @@
+"""Verdicts of whole deliveries: against the base commit, without flakes, and never paid for in vain."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.models.report import TestReport
+from perdure.models.result import DeliveryResult
+from tests.lab import CALC, FIXES, HAPPY, Lab, check_shipped, finished, git, make_target, pulls
+
+HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+"""With this environment's pytest in sight."""
+
+PYTEST = f"""\
+version = 1
+[setup]
+commands = []
+[[test]]
+name = "unit"
+command = "{sys.executable} -m pytest -q"
+"""
+
+OLD = """\
+from calc import add
+
+
+def test_adds():
+    assert add(2, 3) == 5
+
+
+def test_words():
+    assert add("a", "b") == "a b"
+
+
+def test_nothing():
+    assert add(None, 1) == 1
+"""
+
+RED_BEFORE = {"calc.py": CALC["calc.py"], "tests/test_old.py": OLD, "perdure.toml": PYTEST}
+
+NODE = {
+    "calc.py": CALC["calc.py"],
+    "package.json": '{"scripts": {"test": "node --test"}}',
+    "calc.test.js": "const {test} = require('node:test');\nconst assert = require('node:assert');\n"
+    "const source = require('node:fs').readFileSync('calc.py', 'utf8');\n"
+    "test('adds', () => assert.match(source, /def add/));\n"
+    "test('has types', () => assert.match(source, /: int/));\n",
+    "perdure.toml": 'version = 1\n[setup]\ncommands = []\n[[test]]\nname = "npm test"\ncommand = "npm test"\n',
+}
+
+EXIT_CODE_ONLY = {**CALC, "tests/test_calc.py": CALC["tests/test_calc.py"].replace("5)", "6)")}
+
+STUCK = HAPPY.replace(
+    "return a - b\\\\n' >> calc.py", "return a - b\\\\n' >> calc.py && sed -i 's/a + b/a * b/' calc.py"
+)
+
+
+def report_of(lab: Lab, result: DeliveryResult) -> TestReport:
+    (vault,) = lab.home.vaults.glob("*.git")
+    sha = str(result.tests.report).removeprefix("artifact:sha256:")
+    return TestReport.model_validate_json(git(vault, "cat-file", "blob", f"refs/artifacts/{result.delivery_id}/{sha}"))
+
+
+def steps_of(result: DeliveryResult) -> list[str]:
+    return [record.step for record in result.steps]
+
+
+def evidence(origin: Path) -> str:
+    return git(origin, "show", "refs/pull/1/record:body.md")
+
+
+@pytest.mark.parametrize(
+    ("files", "counts", "words"),
+    [
+        (RED_BEFORE, (1, 2, 0, 2), "1 green, 2 failed before on main too: test_words, test_nothing"),
+        (NODE, (1, 1, 0, 1), "1 green, 1 failed before on main too: has types"),
+    ],
+    ids=["pytest", "node"],
+)
+async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for_its_old_failures(
+    tmp_path: Path, ports: int, files: dict[str, str], counts: tuple[int, ...], words: str
+) -> None:
+    origin = make_target(tmp_path / "calc.git", files)
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab)
+        check_shipped(origin, lab, result, {})
+        assert "fix_tests" not in steps_of(result)
+        tests = result.tests
+        assert (tests.passed, tests.failed, tests.new_failures, tests.known_failures) == counts
+        assert tests.status == "green"
+        assert words in evidence(origin)
+        assert result.steps[0].summary == f"already red on main: {words_before(words)}"
+        calls = lab.model_calls()
+
+        second = await finished(await lab.submit(origin, id="calc-again"), lab)
+        assert second.status == "delivered", second.message
+        assert lab.model_calls() - calls == calls
+        assert second.steps[0].summary.endswith("(known)")
+        assert not (lab.home.workspace("calc-again") / "logs" / "preflight").exists(), "the base was tested again"
+        assert second.tests.known_failures == tests.known_failures
+
+
+def words_before(words: str) -> str:
+    green, _, failed = words.partition(", ")
+    number, _, names = failed.partition(" failed before on main too: ")
+    return f"{number} of {int(green.split()[0]) + int(number)} fail: {names}"
+
+
+async def test_a_new_failure_beside_old_ones_is_mended_and_the_fix_is_told_which_is_which(
+    tmp_path: Path, ports: int
+) -> None:
+    told = 'contains = ["Mend the failures with known=false (1)", "with known=true (2) were there on main before"]\n'
+    screenplay = FIXES.replace('step = "fix_tests"\n', 'step = "fix_tests"\n' + told)
+    origin = make_target(tmp_path / "calc.git", RED_BEFORE)
+    async with Lab.open(tmp_path, screenplay, ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab)
+        check_shipped(origin, lab, result, {})
+        assert steps_of(result).count("fix_tests") == 1
+        red = next(record for record in result.steps if record.step == "run_tests")
+        assert red.summary == "1 of 3 fail: test_adds; 2 failed before on main too: test_words, test_nothing"
+        assert (result.tests.new_failures, result.tests.known_failures) == (0, 2)
+
+
+async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_not_a_bill(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git", EXIT_CODE_ONLY)
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab)
+        assert (result.status, result.tests.status) == ("draft", "red")
+        assert "fix_tests" not in steps_of(result)
+        first = evidence(origin).splitlines()[0]
+        assert (
+            "new and old failures cannot be told apart: unit: exit code 1; main was red before and only exit codes"
+            in first
+        )
+        assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
+
+
+async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, ports: int) -> None:
+    order = "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(1)\n\n\n"
+    order += "def test_depends():\n    assert not (SEEN and hasattr(calc, 'sub')), 'something ran before'\n"
+    origin = make_target(tmp_path / "calc.git", {**RED_BEFORE, "tests/test_old.py": order})
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab)
+        check_shipped(origin, lab, result, {})
+        assert "fix_tests" not in steps_of(result)
+        assert (result.tests.flaky, result.tests.new_failures, result.tests.passed) == (1, 0, 2)
+        assert "2 green, 1 flaky: test_depends" in evidence(origin)
+        (case,) = [case for case in report_of(lab, result).commands[0].cases if case.flaky]
+        assert "something ran before" in case.message
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [
+        (
+            "echo '# tried' >> calc.py",
+            "not converging: two fixes in a row left the same failures: 1 of 3 fail: test_adds",
+        ),
+        ("true", "not converging: the last fix changed nothing, and still 1 of 3 fail: test_adds"),
+    ],
+    ids=["the same failures", "nothing changed"],
+)
+async def test_fixes_that_lead_nowhere_end_after_the_second_one(
+    tmp_path: Path, ports: int, attempt: str, words: str
+) -> None:
+    vain = f"""
+[[line]]
+step = "fix_tests"
+turn = 1
+use = [{{ tool = "bash", input = {{ command = "{attempt}" }} }}]
+[[line]]
+step = "fix_tests"
+say = "Tried"
+"""
+    origin = make_target(tmp_path / "calc.git", RED_BEFORE)
+    async with Lab.open(tmp_path, STUCK + vain, ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab)
+        assert (result.status, result.reason) == ("not_delivered", "tests_red")
+        assert words in result.message
+        assert steps_of(result).count("fix_tests") == 2
+        assert (result.tests.new_failures, result.tests.known_failures) == (1, 2)
+        assert pulls(origin) == []
+
+
+async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(tmp_path: Path, ports: int) -> None:
+    lint = '[[test]]\nname = "lint"\ncommand = "! grep -n sub calc.py"\nrequired = false\n'
+    origin = make_target(tmp_path / "calc.git", {**CALC, "perdure.toml": CALC["perdure.toml"] + lint})
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab)
+        check_shipped(origin, lab, result, {})
+        assert "fix_tests" not in steps_of(result)
+        linted, unit = report_of(lab, result).commands  # failed first
+        assert (unit.name, unit.verdict) == ("unit", "passed")
+        assert (linted.name, linted.verdict, linted.since) == ("lint", "failed", "new")
+        assert "def sub" in linted.tail
+
+
+async def test_what_a_branch_broke_before_this_delivery_is_not_excused_by_its_own_tip(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git", RED_BEFORE)
+    work = origin.with_name("calc.git-work")
+    (work / "calc.py").write_text("def add(a, b):\n    return a * b\n")
+    git(work, "commit", "-qam", "break add")
+    git(work, "push", "-q", str(origin), "HEAD:refs/heads/feature")
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
+        lab.worker()
+        limits = PYTEST + "[limits]\ntest_fixes = 0\n"
+        result = await finished(await lab.submit(origin, branch="feature", phases=["test"], config=limits), lab)
+        assert (result.status, result.reason) == ("not_delivered", "tests_red")
+        assert (result.tests.new_failures, result.tests.known_failures) == (1, 2)
+        assert (
+            result.steps[-1].summary == "1 of 3 fail: test_adds; 2 failed before on main too: test_words, test_nothing"
+        )
+        assert lab.model_calls() == 0

@@ -1,0 +1,40 @@
+"""When another attempt at the failures makes sense."""
+
+from __future__ import annotations
+
+from perdure.models.fixing import needs_a_fix, not_converging
+from perdure.models.result import TestsStatus
+from perdure.models.work import TestVerdict
+
+
+def red(fingerprint: str = "f", tree: str = "t") -> TestVerdict:
+    return TestVerdict(status=TestsStatus.RED, tree=tree, fingerprint=fingerprint, summary="1 of 2 fail: test_a")
+
+
+def test_only_new_failures_are_worth_a_fix() -> None:
+    assert needs_a_fix(red())
+    assert not needs_a_fix(red().model_copy(update={"undecidable": True}))
+    assert not needs_a_fix(TestVerdict(status=TestsStatus.GREEN, tree="t"))
+
+
+def test_two_attempts_that_leave_the_same_failures_are_enough() -> None:
+    words = not_converging([red("x", "1"), red("f", "2")], red("f", "3"))
+    assert words == "not converging: two fixes in a row left the same failures: 1 of 2 fail: test_a"
+
+
+def test_an_attempt_that_changed_nothing_is_told_as_such_even_if_other_tests_fail_by_chance() -> None:
+    words = not_converging([red("f", "2")], red("g", "2"))
+    assert words == "not converging: the last fix changed nothing, and still 1 of 2 fail: test_a"
+
+
+def test_other_failures_are_progress_of_a_kind() -> None:
+    assert not_converging([red("f", "2")], red("g", "3")) == ""
+
+
+def test_one_attempt_alone_proves_nothing() -> None:
+    assert not_converging([], red()) == ""
+
+
+def test_verdicts_of_older_releases_have_no_fingerprint_and_end_nothing_early() -> None:
+    assert not_converging([red("")], red("")) == ""
+    assert not_converging([red("")], red("f")) == ""

@@ -1,0 +1,105 @@
+"""The twin's pages, and the twin as a program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.models.errors import BadInput
+from perdure.rehearsal.github import GitHubTwin
+from perdure.rehearsal.github.html import markdown
+
+EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) <!-- perdure:status=1 -->"
+
+
+async def test_an_issue_and_its_pull_request_can_be_read(hub: Any) -> None:
+    issue = hub.twin.add_issue("me/calc", "Add sub", "**Please**", labels=("bug",), comments=(("bob", "Yes, see #2"),))
+    hub.branch("work", "one\ntwo\n")
+    pull = hub.twin.add_pull("me/calc", "work", title="feat: add sub", body=f"Closes #{issue}", draft=True)
+    page = (await hub.page(f"/me/calc/issues/{issue}")).body
+    for words in ("Add sub", "<strong>Please</strong>", ">bug<", "bob", 'href="/me/calc/issues/2">#2</a>', ">Open<"):
+        assert words in page
+    page = (await hub.page(f"/me/calc/pull/{pull}")).body
+    for words in ("feat: add sub", ">Draft<", "<code>work</code> into <code>main</code>", "x.txt", "+two", "1 commit"):
+        assert words in page
+    hub.twin.merge  # noqa: B018  # a draft is not merged; the next test merges
+    assert (await hub.page(f"/me/calc/issues/{pull}")).headers["Location"] == f"/me/calc/pull/{pull}"
+
+
+async def test_a_merged_pull_request_and_its_issue_say_so(hub: Any) -> None:
+    issue = hub.twin.add_issue("me/calc", "Add sub")
+    hub.branch("work")
+    pull = hub.twin.add_pull("me/calc", "work", body=f"Fixes #{issue}")
+    hub.twin.merge("me/calc", pull)
+    assert ">Merged<" in (await hub.page(f"/me/calc/pull/{pull}")).body
+    assert ">Closed<" in (await hub.page(f"/me/calc/issues/{issue}")).body
+    assert "x.txt" in (await hub.page("/me/calc")).body
+
+
+async def test_nothing_that_strangers_write_runs(hub: Any) -> None:
+    hub.twin.add_issue("me/calc", EVIL, EVIL, labels=(EVIL.replace(",", ""),), author="<b>", comments=(("<i>", EVIL),))
+    for path in ("/me/calc/issues/1", "/me/calc/issues"):
+        told = await hub.page(path)
+        assert "<script>" not in told.body
+        assert 'href="javascript' not in told.body
+        assert "<b>" not in told.body
+        assert told.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "perdure:status" not in markdown(EVIL, "me/calc")
+
+
+def test_comments_are_hidden_outside_of_code_only() -> None:
+    shown = markdown("before <!-- hidden\n --> after\n```\n<!-- shown -->\n```\n", "me/calc")
+    assert "hidden" not in shown
+    assert "&lt;!-- shown --&gt;" in shown
+
+
+async def test_private_missing_and_renamed_repositories_answer_as_githubs_pages_do(hub: Any) -> None:
+    hub.twin.add_repository("me/secret", private=True)
+    assert [(await hub.page(path)).status for path in ("/me/secret", "/me/gone", "/me/calc/issues/9", "/a/b/c/d")] == [
+        404
+    ] * 4
+    assert "me/secret" not in (await hub.page("/")).body
+    assert "me/calc" in (await hub.page("/")).body
+    hub.twin.rename("me/calc", "me/sums")
+    assert (await hub.page("/me/calc/issues")).headers["Location"] == "/me/sums/issues"
+    assert (await hub.page("/me/sums.git")).headers["Location"] == "/me/sums"
+    assert (await hub.page("/me/sums/pulls")).status == 200
+
+
+async def test_a_port_that_is_taken_is_said_in_words(hub: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot listen"):
+        async with GitHubTwin(tmp_path, token="t", port=int(hub.twin.url.rpartition(":")[2])):
+            pass
+
+
+async def test_as_a_program_it_shows_where_it_is_and_leaves_no_token_behind(tmp_path: Path) -> None:
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.rehearsal.github", str(tmp_path / "root")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    try:
+        assert program.stdout is not None
+        lines = [(await asyncio.wait_for(program.stdout.readline(), 60)).decode() for _ in range(3)]
+        file = tmp_path / "root" / "token"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        token = file.read_text().strip()
+        assert token not in "".join(lines)
+        assert str(file) in lines[1]
+        assert lines[2].strip().endswith("/me/sample/issues/1")
+        program.send_signal(signal.SIGINT)
+        _, errors = await asyncio.wait_for(program.communicate(), 60)
+        assert (program.returncode, errors) == (0, b"")
+        assert not file.exists()
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()

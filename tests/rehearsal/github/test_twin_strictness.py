@@ -1,0 +1,154 @@
+"""The twin holds every request against GitHub's own description, and every reply of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.rehearsal.github import api, description, rights
+from perdure.rehearsal.github.answers import Reply
+
+ISSUE = "/repos/me/calc/issues/1"
+PULLS = "/repos/me/calc/pulls"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        ("POST", f"{ISSUE}/comments", {"text": "hello"}, "'body' is a required property"),
+        ("POST", f"{ISSUE}/comments", {"body": "hello", "colour": "red"}, "colour: no such field"),
+        ("POST", f"{ISSUE}/comments", {"body": 7}, "7 is not of type 'string'"),
+        ("POST", f"{ISSUE}/comments", None, "body: missing"),
+        ("PATCH", f"{PULLS}/1", {"state": "merged"}, "'merged' is not one of"),
+        ("POST", f"{ISSUE}/labels", {"labels": [{"name": "x", "size": 3}]}, "size: no such field"),
+        ("POST", f"{ISSUE}/labels", [], "is too short|non-empty|not valid"),
+        ("GET", f"{PULLS}?state=every", None, "'every' is not one of"),
+        ("GET", f"{PULLS}?heads=me:x", None, "heads: there is none"),
+        ("GET", f"{PULLS}?head=x", None, "does not filter at all"),
+        ("GET", f"{PULLS}?per_page=101", None, "GitHub gives 1 to 100"),
+        ("GET", f"{PULLS}?page=0", None, "begin with 1"),
+        ("GET", f"{PULLS}?page=x", None, "'x' is not of type 'integer'"),
+        ("GET", f"{PULLS}?state=open&state=all", None, "given twice"),
+        ("GET", "/repos/me/calc/issues/one", None, "'one' is not of type 'integer'"),
+        ("GET", ISSUE, {"body": "?"}, "there is none for this operation"),
+        ("GET", "/repos/me/calc/stargazers", None, "no operation that the twin knows"),
+        ("DELETE", PULLS, None, "no operation that the twin knows"),
+    ],
+)
+async def test_what_github_does_not_describe_is_refused_and_remembered(
+    hub: Any, method: str, path: str, body: Any, words: str
+) -> None:
+    hub.twin.add_issue("me/calc", "An issue")
+    told = await hub.ask(method, path, body)
+    assert told.status == 400
+    (violation,) = hub.twin.violations
+    assert any(each in violation for each in words.split("|")), violation
+    assert violation.startswith(f"{method} /api/v3{path.partition('?')[0]}")
+    assert hub.twin.comments("me/calc", 1) == []
+    hub.twin.violations.clear()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "words"),
+    [
+        ({"User_Agent": ""}, 403, "no User-Agent"),
+        ({"Accept": "text/html"}, 400, "header Accept: text/html"),
+        ({"X_GitHub_Api_Version": "2020-01-01"}, 400, "2020-01-01 is none of"),
+        ({"Content_Type": "text/plain"}, 400, "header Content-Type: text/plain"),
+    ],
+)
+async def test_headers_that_github_does_not_take_are_refused(
+    hub: Any, headers: dict[str, str], status: int, words: str
+) -> None:
+    hub.twin.add_issue("me/calc", "An issue")
+    told = await hub.ask("POST", f"{ISSUE}/comments", {"body": "hello"}, **headers)
+    assert told.status == status
+    assert words in hub.twin.violations[0]
+    hub.twin.violations.clear()
+
+
+async def test_a_body_that_is_no_json_is_refused(hub: Any) -> None:
+    hub.twin.add_issue("me/calc", "An issue")
+    headers = {"User-Agent": "tests", "Content-Type": "application/json", "Accept": "*/*"}
+    address = f"{hub.twin.url}/api/v3{ISSUE}/comments"
+    async with hub.session.post(address, data=b'{"body": ', headers=headers) as answer:
+        assert answer.status == 400
+    assert "Problems parsing JSON" in hub.twin.violations.pop()
+
+
+async def test_a_reply_that_does_not_fit_is_never_given(hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not the twin is replaced but its mistake is made: there is no other way to see that it would be noticed.
+    def crash(call: object) -> Reply:
+        raise ZeroDivisionError
+
+    wrong = {
+        "repos/get": lambda call: Reply(200, {"id": 1, "stars": 3}),
+        "meta/root": lambda call: Reply(201, {}),
+        "users/get-authenticated": crash,
+    }
+    for name, handler in wrong.items():
+        monkeypatch.setitem(api._HANDLERS, name, handler)
+    for path, *words in (
+        ("/repos/me/calc", "is a required property", "stars: no such field"),
+        ("/", "not a status of meta/root"),
+        ("/user", "ZeroDivisionError"),
+    ):
+        told = await hub.ask("GET", path)
+        assert told.status == 500
+        assert all(each in hub.twin.violations[-1] for each in words)
+    hub.twin.violations.clear()
+
+
+def test_a_field_that_nobody_described_is_found_at_any_depth() -> None:
+    get = description.operations()["issues/list-comments"]
+    assert any("0.colour: no such field" in each for each in description.check_reply(get, 200, [{"colour": "red"}]))
+    assert any("0.user.colour" in each for each in description.check_reply(get, 200, [{"user": {"colour": "red"}}]))
+
+
+def test_errors_have_githubs_two_shapes() -> None:
+    create = description.operations()["pulls/create"]
+    error = {"message": "Validation Failed", "documentation_url": "https://docs.github.com/rest"}
+    assert (
+        description.check_reply(create, 422, {**error, "errors": [{"resource": "PullRequest", "code": "custom"}]}) == []
+    )
+    assert description.check_reply(create, 422, {**error, "errors": [{"resource": "PullRequest"}]})
+    assert description.check_reply(create, 404, error) == []
+    assert description.check_reply(create, 404, {**error, "hint": "?"})
+    assert description.check_reply(create, 202, error)
+
+
+def test_every_operation_of_the_description_is_played_and_none_besides() -> None:
+    known = set(description.operations())
+    assert set(api._HANDLERS) | {"rate-limit/get"} == known
+    assert set(rights.RIGHTS) | set(rights.BY_APP) | {"rate-limit/get", "meta/root", "users/get-authenticated"} == known
+
+
+async def test_every_answer_has_the_budget_and_a_request_id(hub: Any) -> None:
+    first, second = [await hub.ask("GET", "/repos/me/calc") for _ in range(2)]
+    assert first.headers["X-RateLimit-Limit"] == "5000"
+    assert int(second.headers["X-RateLimit-Used"]) == int(first.headers["X-RateLimit-Used"]) + 1
+    assert int(second.headers["X-RateLimit-Remaining"]) == 5000 - int(second.headers["X-RateLimit-Used"])
+    assert first.headers["X-GitHub-Request-Id"] != second.headers["X-GitHub-Request-Id"]
+    budget = (await hub.ask("GET", "/rate_limit")).body["rate"]
+    assert budget["used"] == int(second.headers["X-RateLimit-Used"])
+    assert (await hub.ask("GET", "/repos/me/calc", token=None)).headers["X-RateLimit-Limit"] == "60"
+    root = await hub.ask("GET", "/")
+    assert root.body["repository_url"].startswith(f"{hub.twin.url}/api/v3/")
+
+
+async def test_somebody_without_a_token_has_sixty_requests_an_hour(hub: Any) -> None:
+    answers = [await hub.ask("GET", "/repos/me/calc", token=None) for _ in range(61)]
+    assert [answer.status for answer in answers] == [200] * 60 + [403]
+    assert answers[-1].headers["X-RateLimit-Remaining"] == "0"
+    assert "rate limit exceeded" in answers[-1].body["message"]
+    assert (await hub.ask("GET", "/repos/me/calc")).status == 200
+
+
+async def test_what_happened_is_written_down(hub: Any) -> None:
+    await hub.ask("GET", "/repos/me/calc")
+    await hub.ask("GET", "/repos/me/gone")
+    assert hub.twin.calls == [
+        ("GET", "/api/v3/repos/me/calc", "repos/get", 200),
+        ("GET", "/api/v3/repos/me/gone", "repos/get", 404),
+    ]
