@@ -57,8 +57,8 @@ fmt: $(READY) ## format the code and fix what can be fixed
 replay: $(READY) ## replay the kept histories against today's workflows
 	@$(PYTEST) -q tests/replay $(ARGS)
 
-chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (GITHUB_KILLS=1-25: the seeds)
-	@GITHUB_KILLS=$(or $(GITHUB_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)
+chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (FORGE_KILLS=1-25: the seeds)
+	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)
 
 bench-recovery: $(READY) ## from SIGKILL of the worker to the redone turn, and to the next
 	@$(BIN)/python benchmarks/recovery.py $(ARGS)

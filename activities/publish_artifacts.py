@@ -31,7 +31,7 @@ class Publications:
 
     def _publish(self, vault: Vault, work: ArtifactsInput) -> Artifacts:
         contract = self._host.contract(vault, work.delivery, work.policy)
-        branch = getattr(getattr(contract.config, "artifacts", None), "branch", "")
+        branch = contract.config.artifacts.branch
         forge = self._host.forges.forge(contract.repository)
         if not branch or not isinstance(forge, HostedForge):
             return Artifacts()

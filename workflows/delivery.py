@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.errors import InvalidRequest
-from perdure.models.fixing import needs_a_fix, not_converging
+from perdure.models.fixing import hopeless, needs_a_fix
 from perdure.models.ids import delivery_key
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
 from perdure.models.report import Severity
@@ -26,7 +26,7 @@ from perdure.models.work import (
     TestInput,
     TestVerdict,
 )
-from workflows.endings import Stopped, doubts, invalid, not_delivered
+from workflows.endings import CANNOT_TELL, Stopped, doubts, invalid, not_delivered
 from workflows.publishing import Publishing
 from workflows.stage import Stage, heed_cancellation
 
@@ -123,13 +123,13 @@ class Delivery:
         self.enter(Phase.TEST)
         left: list[TestVerdict] = []  # by each attempt here; first, what there was before any
         while needs_a_fix(verdict := await self.run_tests()):
-            if self.state.test_fixes >= self.prepared.test_fixes:
-                return await self._undeliverable(Reason.TESTS_RED, f"tests are red after {self.state.test_fixes} fixes")
-            if words := not_converging(left[1:], verdict):
+            if words := hopeless(left, verdict, self.state.test_fixes, self.prepared.test_fixes):
                 return await self._undeliverable(Reason.TESTS_RED, words)
             left.append(verdict)
             self.state.test_fixes += 1
             await self.fix(Step.FIX_TESTS, self.state.test_fixes, {"report": verdict.report})
+        if verdict.undecidable and not self.selected(Phase.SHIP):
+            raise not_delivered(Reason.TESTS_RED, f"{CANNOT_TELL}: {verdict.summary}")  # no draft could say so
         return None
 
     async def review_until_clean(self) -> None:

@@ -30,6 +30,8 @@ ENDINGS = {
     Ending.CONTEXT: (Reason.LIMITS, "the conversation outgrew the model's context window"),
 }
 
+CANNOT_TELL = "new and old failures cannot be told apart"
+
 BAD_REQUESTS = ("InvalidRequest", "BadInput")
 
 
@@ -57,8 +59,7 @@ def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
         if review.status is ReviewStatus.SKIPPED:
             found.append("not reviewed: the review phase was not selected")
     if tests is not None and tests.status is TestsStatus.RED:
-        old = f"new and old failures cannot be told apart: {tests.summary}"
-        found.append(old if tests.undecidable else "tests are red")
+        found.append(f"{CANNOT_TELL}: {tests.summary}" if tests.undecidable else "tests are red")
     if review.status is ReviewStatus.BLOCKED:
         found.append("the review found blockers")
     return found

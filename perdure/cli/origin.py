@@ -37,7 +37,7 @@ def check_repository() -> list[Finding]:
         url, base = origin_of(Path.cwd()) or "", _known_default(Path.cwd())
     else:
         finding = Finding("repository", OK, redact(target.url))
-        url, base = target.url, target.heads.default or ""
+        url, base = target.url, target.heads.default or "main"
     forge = forges.forge(url) if url else None
     if isinstance(forge, GitHub):
         return [finding, *_hosted(forge, forges, url, base, os.environ)]
@@ -71,7 +71,7 @@ def _hosted(forge: GitHub, forges: Forges, url: str, base: str, env: Mapping[str
 
 
 def _asked(forge: GitHub, base: str, env: Mapping[str, str]) -> list[Finding]:
-    app = f"App {env[_APP].strip()}: " if env.get(_APP, "").strip() else ""
+    app = f"App {env[_APP].strip()}" if env.get(_APP, "").strip() else ""
     try:
         access = _within(DOCTOR_FORGE_S, lambda: forge.check(base))
     except ForgeUnavailable as error:
@@ -79,8 +79,9 @@ def _asked(forge: GitHub, base: str, env: Mapping[str, str]) -> list[Finding]:
     except TimeoutError:
         return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
     except PerdureError as error:
-        return [failed(_GITHUB, type(error)(app + error.what, where=error.where, fix=error.fix))]
-    fine = f"{app}may push to {access.repository} and open pull requests into {base}"
+        what = f"{app}: {error.what}" if app else error.what
+        return [failed(_GITHUB, PerdureError(what, where=error.where, fix=error.fix))]
+    fine = f"{app or 'the token'} may push to {access.repository} and open pull requests into {base}"
     return [Finding(_GITHUB, OK, fine), *(Finding(_GITHUB, NOTE, note) for note in access.notes)]
 
 

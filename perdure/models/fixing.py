@@ -13,6 +13,17 @@ def needs_a_fix(verdict: TestVerdict) -> bool:
     return verdict.status is TestsStatus.RED and not verdict.undecidable
 
 
+def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:
+    """Why no other attempt is made at a red verdict; empty when one is.
+
+    left          the verdicts so far, in order: first on what there was before any attempt
+    fixes, limit  attempts made, in this and earlier rounds, and allowed
+    """
+    if fixes >= limit:
+        return f"tests are red after {fixes} fixes"
+    return not_converging(left[1:], verdict)
+
+
 def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
     """What to say when two attempts in a row left the same failures; empty when there is still hope.
 

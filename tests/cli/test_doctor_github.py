@@ -62,7 +62,7 @@ async def here(tmp_path: Path) -> AsyncIterator[Here]:
 async def test_a_token_that_can_publish_is_fine_and_named_by_nothing_but_what_it_may(here: Here) -> None:
     (found,) = await here.doctor()
     assert found["mark"] == "✓"
-    assert found["text"] == "may push to me/calc and open pull requests into main"
+    assert found["text"] == "the token may push to me/calc and open pull requests into main"
 
 
 async def test_a_protected_base_is_a_note_and_no_obstacle(here: Here) -> None:
@@ -111,7 +111,7 @@ async def test_an_app_is_named_and_whether_it_is_installed_there(here: Here, tmp
     app = {"PERDURE_GITHUB_TOKEN": "", "PERDURE_GITHUB_APP_ID": "1234", "PERDURE_GITHUB_APP_KEY": str(key)}
     key.write_text(here.github.add_app(1234, repositories=("me/calc",)))
     (found,) = await here.doctor(**app)
-    assert (found["mark"], found["text"].startswith("App 1234: may push to me/calc")) == ("✓", True)
+    assert (found["mark"], found["text"].startswith("App 1234 may push to me/calc")) == ("✓", True)
     key.write_text(here.github.add_app(1234, repositories=("me/other",)))
     (found,) = await here.doctor(**app)
     assert found["mark"] == "✗"

@@ -20,18 +20,18 @@ from perdure.models.result import Status
 from tests.github_lab import BUILD, ID, GitHubLab, github_lab
 from tests.lab import finished, git, heads, until
 
-KILLS = 4
-"""In one delivery, each while an attempt at the pull request runs."""
+KILLS = 8
+"""Tried in one delivery. One that comes when a fault has just ended the attempt kills an idle worker."""
 
-WITHIN_S = 1.2
-"""Longest time from an attempt's beginning to its end by SIGKILL: about what an undisturbed one takes."""
+REQUESTS = 7
+"""Of the ten or so that an undisturbed attempt asks of GitHub, git's included: each kill comes after some of them."""
 
 OPERATIONS = ("pulls/list", "pulls/create", "pulls/update", "issues/add-labels", "git/push", "git/fetch", "*")
 FAULTS = ("bad_gateway", "bad_gateway_after", "cut", "cut_after", "slow", "secondary", "rate_limit")
 
 
 def _seeds() -> list[int]:
-    first, _, last = os.environ.get("GITHUB_KILLS", "1-2").partition("-")
+    first, _, last = os.environ.get("FORGE_KILLS", "1-2").partition("-")
     return list(range(int(first), int(last or first) + 1))
 
 
@@ -49,21 +49,21 @@ def _whole(line: str) -> bool:
         return False
 
 
-async def _kill(world: GitHubLab, rng: random.Random) -> int:
-    killed, seen = 0, 0
-    while killed < KILLS:
+async def _kill(world: GitHubLab, rng: random.Random) -> None:
+    seen = 0
+    for _ in range(KILLS):
         await until(lambda: _attempts(world) > seen, timeout=120, every=0.01)  # noqa: B023
         seen = _attempts(world)
-        for _ in range(rng.randint(0, 2)):
-            pause = 1.0 if rng.random() < 0.5 else None
-            world.github.faults.add(rng.choice(OPERATIONS), rng.choice(FAULTS), times=1, retry_after=pause)
-        await asyncio.sleep(rng.uniform(0.0, WITHIN_S))
+        if rng.random() < 0.4:
+            world.github.faults.add(rng.choice(OPERATIONS), rng.choice(FAULTS), times=1, retry_after=1.0)
+        asked = len(world.github.calls) + rng.randint(0, REQUESTS)
+        with suppress(AssertionError):
+            await until(lambda: len(world.github.calls) >= asked, timeout=2, every=0.002)  # noqa: B023
+        await asyncio.sleep(rng.uniform(0.0, 0.03))
         record = read_supervisor(world.lab.home)
         if record is not None:
             with suppress(ProcessLookupError):
                 os.kill(record.worker_pid, signal.SIGKILL)
-                killed += 1
-    return killed
 
 
 @pytest.mark.slow

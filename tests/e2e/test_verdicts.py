@@ -143,6 +143,10 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
         )
         assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
 
+        built = await finished(await lab.submit(origin, id="unshipped", phases=["build", "test"]), lab)
+        assert (built.status, built.reason) == ("not_delivered", "tests_red"), "no pull request could say so"
+        assert built.message.startswith("new and old failures cannot be told apart")
+
 
 async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, ports: int) -> None:
     order = "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(1)\n\n\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.models.fixing import needs_a_fix, not_converging
+from perdure.models.fixing import hopeless, needs_a_fix, not_converging
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
@@ -25,6 +25,13 @@ def test_two_attempts_that_leave_the_same_failures_are_enough() -> None:
 def test_an_attempt_that_changed_nothing_is_told_as_such_even_if_other_tests_fail_by_chance() -> None:
     words = not_converging([red("f", "2")], red("g", "2"))
     assert words == "not converging: the last fix changed nothing, and still 1 of 2 fail: test_a"
+
+
+def test_attempts_end_at_their_limit_and_the_state_before_the_first_one_is_no_attempt() -> None:
+    assert hopeless([], red(), 4, 4) == "tests are red after 4 fixes"
+    assert hopeless([], red(), 0, 0) == "tests are red after 0 fixes"
+    assert hopeless([red("f", "1")], red("f", "2"), 1, 4) == ""
+    assert hopeless([red("f", "1"), red("f", "2")], red("f", "3"), 2, 4).startswith("not converging")
 
 
 def test_other_failures_are_progress_of_a_kind() -> None:

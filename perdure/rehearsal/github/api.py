@@ -76,6 +76,13 @@ class Api:
 
     async def handle(self, http: web.Request) -> web.StreamResponse:
         body = await http.read()
+        try:
+            return await self._answer(http, body)
+        except asyncio.CancelledError:
+            self._log(http.method, http.path_qs, "", CUT_STATUS)  # the client went away
+            raise
+
+    async def _answer(self, http: web.Request, body: bytes) -> web.StreamResponse:
         path = http.rel_url.raw_path.removeprefix(PREFIX) or "/"
         found = self._find(http.method, path)
         operation = found[0] if found is not None else None
@@ -100,7 +107,8 @@ class Api:
         except Exception as error:  # noqa: BLE001  # a mistake of the twin's own must not look like GitHub being away
             self._violations.append(f"{http.method} {http.path_qs}: the twin failed: {error!r}")
             reply = Reply(500, f"the twin failed: {type(error).__name__}")
-        reply = self._described(http, operation, reply)
+        # A list of a hundred takes a tenth of a second to look through; git is answered from this loop too.
+        reply = await asyncio.to_thread(self._described, http, operation, reply)
         if fault is not None and fault.kind is Kind.CUT_AFTER:
             return self._cut(http, operation)
         if fault is not None and fault.kind in (Kind.BAD_GATEWAY, Kind.BAD_GATEWAY_AFTER):

@@ -6,20 +6,20 @@ import re
 from itertools import pairwise
 
 import pytest
+from body_cast import CONTRACT, PIECES, WORK, green, plan_of, review_of, shapes, shown
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.body import body, marker, subject, title
 from perdure.adapters.forges.github.pulls import marker as github_marker
-from perdure.adapters.forges.neutral import code, line, neutral, plain, quote
-from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.issue import Issue as Asked
 from perdure.models.ledger import Spend
 from perdure.models.report import Issue, Plan, Review, Severity, Task
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
-from perdure.models.work import ShipInput, TestVerdict
+from perdure.models.work import TestVerdict
+
 
 @given(PIECES, PIECES)
 def test_a_whole_body_holds_nothing_of_a_models_but_words(text: str, other: str) -> None:
@@ -124,7 +124,8 @@ ASKED = Asked(
 def from_issue(request: str = "", *, close: bool = True) -> Contract:
     ship = CONTRACT.config.ship.model_copy(update={"close_issue": close})
     config = CONTRACT.config.model_copy(update={"ship": ship})
-    return CONTRACT.model_copy(update={"request": request, "issue": ASKED, "config": config})
+    contract: Contract = CONTRACT.model_copy(update={"request": request, "issue": ASKED, "config": config})
+    return contract
 
 
 def test_a_delivery_of_an_issue_names_it_closes_it_and_does_not_repeat_it() -> None:

@@ -51,6 +51,8 @@ def test_words_stay_apart_where_a_tab_stood_between_them() -> None:
         ("[a]: /x\n[a][b] [a](/x)", "[a]|: /x\n[a]|[b] [a]|(/x)"),
         ("> [!NOTE]\n[^1]", "> [|!NOTE]\n[|^1]"),
         ("gh\\-7 #\\7 https\\:\\/\\/x ftp://x www\\.x", "gh|\\-7 #|\\7 https\\:|\\/\\/x ftp:|//x www|\\.x"),
+        ("\uff20ada, \ufe6bada, @-x", "\uff20|ada, \ufe6b|ada, @|-x"),
+        ("<!-- x --> <?x> </b> <b>", "<|!-- x --> <|?x> <|/b> <|b>"),
         ("see /etc\n/approve", "see /etc\n|/approve"),
         ("warn\u034fing \u26a0\ufe0f \U000e0041", "warning \u26a0 "),
         ("```mermaid\ngraph", "```|mermaid\ngraph"),

@@ -106,8 +106,13 @@ def test_what_did_not_end_well_says_why_and_how_to_go_on() -> None:
     assert "closes" not in status_comment(work, CONTRACT.model_copy(update={"config": kept}))
 
 
-@given(st.lists(st.sampled_from(["@ada", "#12", "closes ", "<!-- perdure:status=x -->", "![x](https://e)", "```",
-                                 "\n", "# ", "<b>", "`", "&#64;", "\u202e", "x" * 900]), max_size=9).map("".join))  # fmt: skip
+HARMFUL = [
+    *("@ada", "#12", "closes ", "<!-- perdure:status=x -->", "![x](https://e)", "```", "\n", "# ", "<b>", "`", "&#64;"),
+    *("\u202e", "x" * 900),
+]
+
+
+@given(st.lists(st.sampled_from(HARMFUL), max_size=9).map("".join))
 def test_words_of_others_are_words_and_the_comment_stays_short(text: str) -> None:
     tests = TESTS.model_copy(update={"summary": text})
     whole = said(status="not_delivered", reason=text, message=text, tests=tests)

@@ -57,10 +57,9 @@ def filled(
 
 
 def headings(text: str) -> list[str]:
-    """Those that are seen as headings, not those within somebody's quotation, fence or HTML."""
-    tokens = MarkdownIt("commonmark").parse(text)
-    pairs = [(one, after) for one, after in pairwise(tokens) if one.type == "heading_open" and one.level == 0]
-    return [f"{one.markup} {after.content}" for one, after in pairs]
+    """Those that are seen as headings, not those within a quotation, fence or HTML."""
+    pairs = pairwise(MarkdownIt("commonmark").parse(text))
+    return [f"{one.markup} {words.content}" for one, words in pairs if (one.type, one.level) == ("heading_open", 0)]
 
 
 def below(text: str, heading: str) -> list[str]:
@@ -243,10 +242,7 @@ HIDING = [
     "[ref]: https://x\n\n| a |\n|---|",
     "1. [ ] one\n\n   ```\n   x",
     "## Tests\n- [ ] a\n  ```\n",
-    "`" * 3,
-    "```\n```\n```",
-    "\\",
-    "a\\\n",
+    *("`" * 3, "```\n```\n```", "\\", "a\\\n"),
 ]
 MARKS = [
     "<b>",

@@ -154,6 +154,7 @@ async def test_trying_again_takes_no_longer_than_the_command_may(bench: Bench, f
     root = files({"test_x.py": text})
     report = await bench.run(root, TestCommand(name="t", command=PYTEST, timeout="8s"))
     assert len(ran(root)) == 10
+    assert sum("again" in line for line in bench.said) == 1
     assert verdict(report).failed == 9
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -116,6 +118,13 @@ def test_errors_have_githubs_two_shapes() -> None:
     assert description.check_reply(create, 404, error) == []
     assert description.check_reply(create, 404, {**error, "hint": "?"})
     assert description.check_reply(create, 202, error)
+
+
+def test_whose_description_it_is_and_under_which_licence_is_said_beside_it() -> None:
+    here = files("perdure.rehearsal.github")
+    said = json.loads((here / "description.json").read_text())
+    assert said["source"].startswith("@octokit/openapi ")
+    assert "MIT License Copyright (c) 2020 Octokit contributors" in (here / "NOTICE").read_text()
 
 
 def test_every_operation_of_the_description_is_played_and_none_besides() -> None:
