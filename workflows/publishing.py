@@ -119,7 +119,8 @@ class Publishing:
         except ActivityError as error:
             if isinstance(meaning := interpret(error), asyncio.CancelledError):
                 raise meaning from error
-            workflow.logger.warning("artifacts were not published: %s", error.cause)
+            words = str(getattr(error.cause, "message", error)).partition("\n")[0]
+            self._stage.state.notes += (f"plan, tests and review are not linked: {words}",)
             return {}
         return shown.links
 
