@@ -96,7 +96,7 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
 
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.adapters.host.home import Home
-    from perdure.cli.issue import is_there
+    from perdure.cli.issue import is_there, publishes_here
     from perdure.cli.watch import follow
     from perdure.cli.web import web_page
     from perdure.client import Perdure
@@ -107,7 +107,7 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
     if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
         raise refusal
     if not taken.elsewhere:
-        await ensure_running(home, screen.say)
+        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, os.environ))
     perdure = Perdure(await connect(home, start=False, say=screen.say))
     found = await perdure.submit(taken.request, asked.id)
     submitted.append(found)

@@ -128,6 +128,13 @@ def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
     )
 
 
+def publishes_here(url: str, env: Mapping[str, str]) -> bool:
+    """Whether this host's own worker is who a hosted forge will see."""
+    from perdure.adapters.forges.select import Forges
+
+    return not env.get(PUBLISHER_QUEUE, "").strip() and hosted(Forges.from_environment(dict(env)), url) is not None
+
+
 def hosted(forges: Forges, url: str) -> HostedForge | None:
     """The forge of a repository, when it is one with issues and accounts."""
     from perdure.adapters.forges.base import HostedForge

@@ -1,8 +1,8 @@
-"""Which model a worker was started for: told apart without its key being written anywhere."""
+"""Which model and forge a worker was started for: told apart without a key or token being written anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from perdure.models.errors import BadInput
 from perdure.models.ids import digest
@@ -18,9 +18,26 @@ def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in (*KEYS, HEADERS, *SECRET_VARIABLES)}
 
 
-def fingerprint(env: Mapping[str, str], salt: str) -> str:
-    """Differs when key or address do; `salt` is new for every worker."""
-    return digest(salt, *(env.get(name, "").strip() for name in NAMES))[:16]
+def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = NAMES) -> str:
+    """Differs when one of these variables does; `salt` is new for every worker."""
+    return digest(salt, *(env.get(name, "").strip() for name in names))[:16]
+
+
+def forge_names() -> tuple[str, ...]:
+    """The variables that say who we are to a forge."""
+    from perdure.adapters.forges.github.access import APP_ID, SECRET_VARIABLES, URL
+
+    return (URL, APP_ID, *SECRET_VARIABLES)
+
+
+def check_same_forge(known: str, env: Mapping[str, str], salt: str) -> None:
+    """Raises BadInput when the worker that runs would be somebody else to the forge than `env` says."""
+    if known and known != fingerprint(env, salt, forge_names()):
+        raise BadInput(
+            "the worker that runs was started with another token for GitHub than yours, or without one",
+            where="PERDURE_GITHUB_TOKEN, GH_TOKEN or another of docs/github.md",
+            fix="perdure down, then the same again: what is being delivered goes on with yours",
+        )
 
 
 def check_same(known: str, env: Mapping[str, str], salt: str) -> None:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
 from perdure.local import Say
-from perdure.local.access import fingerprint
+from perdure.local.access import fingerprint, forge_names
 from perdure.local.application import worker_command, worker_environment
 from perdure.local.pauses import Pauses
 from perdure.local.places import Places
@@ -33,6 +33,7 @@ class SupervisorRecord(BaseModel):
     restarts   of the worker since the supervisor started
     idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
     access     fingerprint of the model key and address that the worker has; its salt is `started_at`
+    forge_access  likewise, of who it is to a forge
     """
 
     pid: int
@@ -41,6 +42,7 @@ class SupervisorRecord(BaseModel):
     started_at: datetime
     idle_exit: float | None = None
     access: str = ""
+    forge_access: str = ""
 
 
 def read_supervisor(home: Home) -> SupervisorRecord | None:
@@ -207,6 +209,7 @@ class Supervisor:
             started_at=self._started_at,
             idle_exit=self._idle_exit,
             access=fingerprint(os.environ, self._started_at.isoformat()),
+            forge_access=fingerprint(os.environ, self._started_at.isoformat(), forge_names()),
         )
         write_whole(self._places.supervisor_record, record.model_dump_json().encode(), sync=False)
 

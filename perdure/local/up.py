@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from perdure.adapters.host.home import Home
 from perdure.local import Say
-from perdure.local.access import check_same
+from perdure.local.access import check_same, check_same_forge
 from perdure.local.application import worker_command, worker_environment
 from perdure.local.checks import check_home
 from perdure.local.connect import configured, connect
@@ -61,11 +61,12 @@ async def down(home: Home, say: Say) -> None:
         say("nothing was running")
 
 
-async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None = None) -> None:
+async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None = None, hosted: bool = False) -> None:
     """Start what is missing for a delivery here, and say so; nothing is said of what runs already.
 
     The worker ends by itself after WORKER_IDLE_EXIT. With TEMPORAL_* configured nothing is started: that server's
-    workers hold the keys. Raises BadInput when the worker that runs has another key than this process.
+    workers hold the keys. Raises BadInput when the worker that runs has another key than this process; or another
+    token for the forge, where the delivery is for a `hosted` one.
     """
     if configured() is not None:
         return
@@ -73,6 +74,8 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
     if held(Places(home).supervisor_lock):
         if running := read_supervisor(home):
             check_same(running.access, os.environ, running.started_at.isoformat())
+            if hosted:
+                check_same_forge(running.forge_access, os.environ, running.started_at.isoformat())
     else:
         idle = policy.WORKER_IDLE_EXIT.total_seconds()
         started = await _start_supervisor(home, idle, command)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.local.access import without_secrets
+from perdure.local.access import check_same_forge, fingerprint, forge_names, without_secrets
+from perdure.models.errors import BadInput
 
 SECRET = "s3cret-of-the-owner"
 NAMES = (
@@ -29,6 +30,17 @@ def silent() -> Iterator[str]:
     """The address of a server that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_worker_with_another_token_for_the_forge_is_not_taken_for_ours() -> None:
+    salt = "2026-01-01"
+    started = fingerprint({"GH_TOKEN": SECRET}, salt, forge_names())
+    check_same_forge(started, {"GH_TOKEN": SECRET, "ANTHROPIC_API_KEY": "another"}, salt)
+    check_same_forge("", {}, salt)  # a worker from before there were forges
+    for other in ({}, {"GH_TOKEN": "another"}, {"GH_TOKEN": SECRET, "PERDURE_GITHUB_URL": "https://ghe.example.com"}):
+        with pytest.raises(BadInput, match="another token for GitHub than yours") as error:
+            check_same_forge(started, other, salt)
+        assert SECRET not in str(error.value)
 
 
 def environment(tmp_path: Path, address: str) -> dict[str, str]:
