@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson
 from perdure.models.result import Status
 from tests.github_lab import ID, TOKEN, github_lab
 from tests.lab import FIXES, finished
-from tests.secrets import SecretWatch, hits
+from tests.secret_watch import SecretWatch, hits
 
 
 @pytest.mark.slow

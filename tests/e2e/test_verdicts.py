@@ -229,3 +229,19 @@ async def test_what_a_branch_broke_before_this_delivery_is_not_excused_by_its_ow
             result.steps[-1].summary == "1 of 3 fail: test_adds; 2 failed before on main too: test_words, test_nothing"
         )
         assert lab.model_calls() == 0
+
+
+async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    checkout = tmp_path / "checkout"
+    git(tmp_path, "clone", "-q", str(origin), str(checkout))
+    config = 'version = 1\n[setup]\ncommands = []\ncopy = [".env.test"]\n'
+    config += '[[test]]\nname = "env"\ncommand = "grep -q 42 .env.test"\n'
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        told = []
+        for number, answer in enumerate(("42", "42", "41")):
+            (checkout / ".env.test").write_text(answer)
+            asked = {"config": config, "source": str(checkout), "phases": ["plan"]}
+            told.append((await finished(await lab.submit(origin, id=f"d-{number}", **asked), lab)).steps[0].summary)
+        assert told == ["env green on main", "env green on main (known)", "already red on main: env: exit code 1"]

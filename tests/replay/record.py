@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.lab import FIXES, HAPPY, Lab, finished, make_target
+from tests.github_lab import BUILD, ID, github_lab
+from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
 
 HISTORIES = Path(__file__).parent / "histories"
 
@@ -41,6 +42,24 @@ async def main(version: str) -> None:
             await submitted.delivery.retry()
             await finished(submitted, lab)
             await keep(lab, "killed-and-retried", version)
+        async with github_lab(root / "github", FIXES, ports=23000) as world:
+            world.lab.worker()
+            await finished(await world.submit(), world.lab)
+            await keep(world.lab, ID, version, "github-issue")
+        async with github_lab(root / "away", BUILD, ports=23000) as world:
+            world.lab.worker()
+            submitted = await world.build()
+            await until(lambda: world.lab.model_calls() >= 2)
+            world.github.down = True
+            await until(lambda: progress(world.lab))
+            await keep(world.lab, ID, version, "waiting-for-the-forge")
+            await submitted.delivery.cancel()
+            await finished(submitted, world.lab, timeout=120)
+
+
+async def progress(lab: Lab) -> str:
+    """What the delivery waits for."""
+    return str((await lab.handle(ID).query("progress"))["waiting"])
 
 
 async def keep(lab: Lab, id: str, version: str, name: str = "") -> None:

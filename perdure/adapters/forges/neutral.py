@@ -32,7 +32,7 @@ _NAMES = _breaks(
     (r"[@\uff20\ufe6b](?=[\w.\\-])", r"\g<0>" "\0"),  # @ada, @org/team, and mail addresses
     (r"[#!\uff03\ufe5f](?=\\?\d)", r"\g<0>" "\0"),  # #12, o/r#12; !12 at GitLab and Forgejo
     (r"(?i)\bgh(?=\\?-\d)", r"\g<0>" "\0"),  # GH-12
-    (rf"(?i)({_KEYWORD}[\s:*_~`(\[\"'-]+[A-Z][A-Z0-9_]*)(?=-\d)", r"\1" "\0"),  # Fixes ABC-12: other trackers
+    (rf"(?i)({_KEYWORD}[\s:*_~`(\[\"'-]++[A-Z][A-Z0-9_]*+)(?=-\d)", r"\1" "\0"),  # Fixes ABC-12: other trackers
     (r":(?=\\?/\\?/)", ":\0"),  # every address, and with it `closes https://…/issues/1`
     (r"(?i)\bwww(?=\\?\.)", r"\g<0>" "\0"),
     (r"^([ \t]*)(?=/\w)", r"\1" "\0"),  # /approve
@@ -44,7 +44,10 @@ _MARKUP = _breaks(
     (r"\](?=[(\[:])", "]\0"),  # links, images, what they refer to
     (r"\[(?=[!^])", "[\0"),  # `> [!WARNING]` in a quotation is a box of ours; footnotes
     (r"<(?=[A-Za-z/!?])", "<\0"),  # HTML, its comments, <https://…>
-    (r"(?i)([`~]{3,}[ \t]*)(?=mermaid|geojson|topojson|stl|math|suggestion)", r"\1" "\0"),  # drawn, not shown
+    (
+        r"(?i)(?<![`~])([`~]{3,}+[ \t]*+)(?=mermaid|geojson|topojson|stl|math|suggestion)",
+        r"\1" "\0",
+    ),  # drawn, not shown
 )
 
 _BLOCK = re.compile(r"#|>|[-+*](?:\s|$)|\d+[.)]|~~~|```|\[|!|=+$|(?:[-_*]\s*){3,}$")
@@ -68,7 +71,7 @@ def quote(text: str) -> str:
 
 def line(text: str, limit: int = 1000) -> str:
     """One line that is one, in a list or a paragraph; at most `limit` characters of the text."""
-    whole = " ".join(text.split())
+    whole = " ".join(_visible(text).split())  # before looking at how it begins
     safe = neutral(whole if len(whole) <= limit else whole[:limit].rstrip() + "…")
     return _BREAK + safe if _BLOCK.match(safe) else safe
 

@@ -68,3 +68,4 @@ def test_a_name_cannot_end_its_code_span_and_a_title_keeps_its_brackets() -> Non
     assert marker("d") not in code(marker("d"))
     assert plain("list[int](x) <b> & @ada") == "list[int](x) <b> & @\u200bada"
     assert line("x" * 30, 10) == "x" * 10 + "…"
+    assert line("\u202e\n# no heading") == "\u200b# no heading"

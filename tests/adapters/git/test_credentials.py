@@ -23,7 +23,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.rehearsal.github.smart_http import Moved, Refusal
-from tests.secrets import SecretWatch, hits
+from tests.secret_watch import SecretWatch, hits
 
 SHIP = "perdure/demo-1"
 

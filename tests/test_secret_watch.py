@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.secrets import Hit, SecretWatch
+from tests.secret_watch import Hit, SecretWatch
 
 SECRET = "ghp_Planted0123456789abcdefghij/+"
 GIT = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
