@@ -11,8 +11,10 @@ from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.status import status_comment
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import to_the_end
+from perdure.models.crash import CrashPoint
 from perdure.models.work import Commented, CommentInput
 
 
@@ -36,4 +38,5 @@ class Comments:
         receipt, spend = self._host.receipt(work.delivery), self._host.spend(work.delivery).total()
         text = status_comment(work, contract, receipt, spend)
         url = forge.comment(contract.issue.number, work.delivery, text)
+        crash_point(CrashPoint.AFTER_COMMENT)
         return Commented(url=url)

@@ -11,9 +11,11 @@ from perdure.adapters.forges.artifacts import artifact_files, permalink, publish
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import to_the_end
 from perdure.adapters.turn.written import read_plan, read_report, read_review
+from perdure.models.crash import CrashPoint
 from perdure.models.work import Artifacts, ArtifactsInput
 
 
@@ -43,5 +45,6 @@ class Publications:
             receipt,
         )
         commit = publish(vault, contract.repository, branch, work.delivery, files)
+        crash_point(CrashPoint.AFTER_ARTIFACTS)
         links = {name: permalink(forge.web, commit, work.delivery, name) for name in files}
         return Artifacts(links=links)

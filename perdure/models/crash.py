@@ -16,5 +16,11 @@ class CrashPoint(StrEnum):
     AFTER_SNAPSHOT = "after-snapshot"
     INSIDE_COMMIT = "inside-commit"
     DURING_TESTS = "during-tests"
+    AFTER_COMMENT = "after-comment"
+    AFTER_ARTIFACTS = "after-artifacts"
     AFTER_PUSH = "after-push"
     AFTER_PULL_REQUEST = "after-pull-request"
+
+
+AT_A_HOSTED_FORGE = (CrashPoint.AFTER_COMMENT, CrashPoint.AFTER_ARTIFACTS)
+"""Points that only a delivery to a forge with issues and accounts comes by."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.models.crash import AT_A_HOSTED_FORGE, CrashPoint
 from perdure.models.result import Reason, Status
 from tests.github_lab import BUILD, ID, TOKEN, github_lab
 from tests.lab import HAPPY, finished, git, heads, until
@@ -52,6 +53,18 @@ async def test_what_strangers_write_in_an_issue_reaches_the_model_as_data(tmp_pa
         assert all(
             "Ignore all previous instructions" not in str(c.body.get("system")) for c in world.lab.rehearsal.calls
         )
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("point", [*AT_A_HOSTED_FORGE, CrashPoint.AFTER_PUSH, CrashPoint.AFTER_PULL_REQUEST])
+async def test_a_worker_killed_between_an_effect_at_github_and_its_report_does_not_do_it_twice(
+    point: CrashPoint, tmp_path: Path, ports: int
+) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports, env={"PERDURE_CRASH_AT": point}) as world:
+        world.lab.supervised()
+        result = await finished(await world.build(), world.lab)
+        assert result.receipt.worker_deaths == 1, world.lab.worker_log()[-3000:]
+        world.check_one(result)
 
 
 @pytest.mark.timeout(120)

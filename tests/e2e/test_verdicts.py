@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -242,6 +243,6 @@ async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_pat
         told = []
         for number, answer in enumerate(("42", "42", "41")):
             (checkout / ".env.test").write_text(answer)
-            asked = {"config": config, "source": str(checkout), "phases": ["plan"]}
+            asked: dict[str, Any] = {"config": config, "source": str(checkout), "phases": ["plan"]}
             told.append((await finished(await lab.submit(origin, id=f"d-{number}", **asked), lab)).steps[0].summary)
         assert told == ["env green on main", "env green on main (known)", "already red on main: env: exit code 1"]
