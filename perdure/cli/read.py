@@ -182,8 +182,9 @@ def _facts(progress: Progress) -> list[str]:
     from perdure.cli.words import money, one_line, short
 
     base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
+    status = "waiting" if progress.waiting and progress.status == "running" else progress.status
     facts = [
-        f"{progress.delivery_id}  {progress.status}" + (f", {progress.phase}" if progress.phase else ""),
+        f"{progress.delivery_id}  {status}" + (f", {progress.phase}" if progress.phase else ""),
         f"  repository    {one_line(progress.repository)}" + (f" ({base})" if base else ""),
     ]
     if progress.branch:

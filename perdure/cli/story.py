@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 AGAIN = "↻"
 NO_WORKER = f"{STOPS} no worker is running: perdure up --detach starts one; the work goes on then"
+NEXT_TRY = "; tried again at "
+"""What follows in words of waiting is another with each attempt: an outage of a day is one line, not hundreds."""
 REWOUND = f"{AGAIN} the delivery was rewound: it goes on from here"
 
 _HEADLINES = {
@@ -69,6 +71,7 @@ class Teller:
     _told: list[Chapter] = field(default_factory=list)
     _said: set[tuple[str, ...]] = field(default_factory=set)
     _waiting: str = ""
+    _tried: str = ""
     _silent: bool = False
     _since: tuple[str, float] = ("", 0.0)
 
@@ -77,9 +80,12 @@ class Teller:
         lines = []
         if progress is not None:
             lines += self._tell(chapters(progress.steps)[:-1], _limits(progress))
-            if progress.waiting and progress.waiting != self._waiting:
+            cause, tries, _ = progress.waiting.partition(NEXT_TRY)
+            if cause and cause not in (self._waiting, self._tried):
                 lines.append(f"{STOPS} waiting    {one_line(progress.waiting)}")
-            self._waiting = progress.waiting
+            self._waiting = cause
+            if tries:  # between two attempts it waits for nothing
+                self._tried = cause
         if silent and not self._silent:
             lines.append(NO_WORKER)
         self._silent = silent

@@ -100,8 +100,11 @@ def _sections(
 
 
 def _request(contract: Contract) -> str:
-    """What was asked; an issue speaks for itself, so only what the submitter said beside it."""
+    """What was asked; an issue speaks for itself, so only what the submitter said beside it. Empty when there is
+    nothing beside it, and the line that closes it names it."""
     words = contract.request.strip()
+    if not words and contract.issue is not None and contract.config.ship.close_issue:
+        return ""
     shown = words if len(words) <= _REQUEST_SHOWN else words[:_REQUEST_SHOWN] + "…"
     origin = f"From #{contract.issue.number}" if contract.issue is not None else ""
     return "\n\n".join(part for part in (origin, quote(shown)) if part)

@@ -23,17 +23,34 @@ _WHY: dict[str, str] = {
     Reason.FORGE_REFUSED: "the repository does not let it",
 }
 
+_BEGINS = ("where: ", "fix: ")
+"""How the second and third line of an error begin."""
+
 
 def status_comment(
     work: CommentInput, contract: Contract, receipt: Receipt | None = None, spend: Spend | None = None, watch: str = ""
 ) -> str:
     """Markdown, at most STATUS_CHARS characters, without the hidden marker. `watch`: a page where it can be followed;
     `receipt` and `spend` None: not said."""
-    message = line(work.message, 1000) if work.message.strip() else ""
     facts = _facts(work, contract, receipt, spend)
-    parts = [f"**{_headline(work)}**", message, "\n".join(f"- {fact}" for fact in facts), _next(work, contract, watch)]
+    parts = [
+        f"**{_headline(work)}**",
+        *_message(work.message),
+        "\n".join(f"- {fact}" for fact in facts),
+        _next(work, contract, watch),
+    ]
     text = "\n\n".join(part for part in parts if part)
     return text if len(text) <= STATUS_CHARS else text[: STATUS_CHARS - 1] + "…"
+
+
+def _message(text: str) -> list[str]:
+    """A paragraph of what it says, and one each of where it is and what to do about it, as errors have them."""
+    paragraphs: list[list[str]] = [[]]
+    for said in filter(None, (said.strip() for said in text.splitlines())):
+        if said.startswith(_BEGINS):
+            paragraphs.append([])
+        paragraphs[-1].append(said)
+    return [line(" ".join(said)) for said in paragraphs if said]
 
 
 def _headline(work: CommentInput) -> str:

@@ -95,6 +95,11 @@ def test_every_reason_is_said_in_words() -> None:
 def test_what_did_not_end_well_says_why_and_how_to_go_on() -> None:
     text = said(status="not_delivered", reason="forge_refused", message="the branch\nis protected, @ada")
     assert "the branch is protected, @\u200bada" in text.splitlines()
+    three = said(
+        status="not_delivered", message="it is archived:\nnobody can change it\nwhere: me/calc\nfix: unarchive it"
+    )
+    paragraphs = three.split("\n\n")
+    assert paragraphs[1:4] == ["it is archived: nobody can change it", "where: me/calc", "fix: unarchive it"]
     assert "`perdure retry calc-issue-12` goes on where it stopped" in text
     assert "branch `perdure" not in text
     none = TestVerdict(status=TestsStatus.NONE, tree="")

@@ -152,7 +152,7 @@ async def test_trying_again_takes_no_longer_than_the_command_may(bench: Bench, f
     text += "    open('ran.log', 'a').write('x\\n')\n"
     text += "    time.sleep(60 if '--last-failed' in os.environ['PYTEST_ADDOPTS'] else 0)\n    assert 0\n"
     root = files({"test_x.py": text})
-    report = await bench.run(root, TestCommand(name="t", command=PYTEST, timeout="8s"))
+    report = await bench.run(root, TestCommand(name="t", command=PYTEST, timeout="25s"))
     assert len(ran(root)) == 10
     assert sum("again" in line for line in bench.said) == 1
     assert verdict(report).failed == 9
