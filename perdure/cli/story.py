@@ -219,6 +219,10 @@ def _tests(result: DeliveryResult) -> str:
         parts.append(f"{tests.failed} failed")
     if tests.new_failures is not None:
         parts.append(count(tests.new_failures, "new failure"))
+    if tests.known_failures:
+        parts.append(f"{tests.known_failures} before too")
+    if tests.flaky:
+        parts.append(f"{tests.flaky} flaky")
     return ", ".join(parts)
 
 
