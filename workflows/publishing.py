@@ -26,7 +26,7 @@ from perdure.models.policy import (
     RETRY_PAUSE,
     TELL_TIMEOUT,
 )
-from perdure.models.result import SUCCESSES, ReviewResult, Status
+from perdure.models.result import ReviewResult, Status
 from perdure.models.work import (
     Artifacts,
     ArtifactsInput,
@@ -86,7 +86,7 @@ class Publishing:
             reason=state.reason or "",
             message=state.message[:500],
             pull_request=state.pull_request,
-            tests=state.tests if state.status in SUCCESSES else None,
+            tests=state.tests if ended else None,
             review_result=state.review_result if ended else ReviewResult(),
         )
         telling = workflow.start_activity(
@@ -105,7 +105,8 @@ class Publishing:
         try:
             await telling
         except ActivityError as error:
-            workflow.logger.warning("issue #%s was not told: %s", prepared.issue, error.cause)
+            words = str(getattr(error.cause, "message", error)).partition("\n")[0]
+            state.notes += (f"issue #{prepared.issue} was not told: {words}",)
 
     async def show_artifacts(self, plan: str, report: str, review: str) -> dict[str, str]:
         """Put plan, test report and review where the pull request can link to them; without links when that fails."""
@@ -156,7 +157,7 @@ class Publishing:
                 asked = getattr(error.cause, "next_retry_delay", None)
                 wait = asked or pause
                 again = (workflow.now() + wait).strftime("%H:%M:%S UTC")
-                await self._stage.wait(f"{words} (since {since:%H:%M:%S} UTC; tried again at {again})", wait)
+                await self._stage.wait(f"{words} (since {since:%H:%M:%S} UTC; next try at {again})", wait)
             finally:
                 state.waiting = ""
             pause = min(2 * pause, FORGE_PAUSE_MAX)

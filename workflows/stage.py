@@ -215,7 +215,7 @@ class Stage:
             "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
         }
         updates = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
-        cost = [COST.value_set(round(state.spend.usd, 4))] if state.spend.usd is not None else []
+        cost = [COST.value_set(round(state.spend.usd, 6))] if state.spend.usd is not None else []
         workflow.upsert_search_attributes([*updates, *cost])
 
     async def wait(self, reason: str, pause: timedelta) -> None:

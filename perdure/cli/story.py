@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AGAIN = "↻"
 NO_WORKER = f"{STOPS} no worker is running: perdure up --detach starts one; the work goes on then"
-NEXT_TRY = "; tried again at "
+NEXT_TRY = "; next try at "
 """What follows in words of waiting is another with each attempt: an outage of a day is one line, not hundreds."""
 REWOUND = f"{AGAIN} the delivery was rewound: it goes on from here"
 

@@ -80,7 +80,9 @@ def _risk(state: DeliveryState) -> str:
 
 def dollars(amount: float | None) -> str:
     """`$0.43`; a price nobody knows is "unknown", never zero."""
-    return "unknown" if amount is None else f"${amount:.2f}"
+    if amount is None:
+        return "unknown"
+    return "under $0.01" if 0 < amount < 0.005 else f"${amount:.2f}"
 
 
 def _code(name: str) -> str:

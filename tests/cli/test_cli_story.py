@@ -186,11 +186,11 @@ def test_what_it_waits_for_is_told_when_it_changes() -> None:
 
 def test_an_outage_is_told_once_however_often_it_is_tried_again() -> None:
     teller = Teller()
-    away = "GitHub is not well (502) (since 15:00:28 UTC; tried again at 15:00:{})"
+    away = "GitHub is not well (502) (since 15:00:28 UTC; next try at 15:00:{})"
     assert teller.hear(progress(waiting=away.format(30))) == [f"! waiting    {away.format(30)}"]
     assert teller.hear(progress()) == []  # an attempt
     assert teller.hear(progress(waiting=away.format(34))) == []
-    other = "GitHub wants to be asked less often (since 15:00:28 UTC; tried again at 16:00:00)"
+    other = "GitHub wants to be asked less often (since 15:00:28 UTC; next try at 16:00:00)"
     assert teller.hear(progress(waiting=other)) == [f"! waiting    {other}"]
     again = away.replace("15:00:28", "17:00:00").format(59)
     assert teller.hear(progress(waiting=again)) == [f"! waiting    {again}"]

@@ -52,7 +52,7 @@ async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_pat
         for _ in range(6):
             await clock.fast_forward(handle, timedelta(minutes=10))
             words = await until(waiting)
-            assert "tried again at" in words
+            assert "next try at" in words
         shown = str(await handle.query("__temporal_workflow_metadata"))
         assert "**Waiting:**" in shown
         described = await handle.describe()

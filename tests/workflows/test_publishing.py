@@ -59,7 +59,7 @@ async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
 
         words = await until(waiting, 20)
         assert words.startswith("GitHub answers 502 (since ")
-        assert "tried again at" in words
+        assert "next try at" in words
         assert "**Waiting:** GitHub answers 502" in str(await handle.query("__temporal_workflow_metadata"))
         result = await submitted.delivery.result()
     assert result.status is Status.DELIVERED

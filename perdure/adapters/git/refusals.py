@@ -46,7 +46,8 @@ _PUSH: Sequence[tuple[str, str]] = (
     ),
     (
         r"GH006|GH013|protected branch|repository rule",
-        "set [git] branch in perdure.toml to a pattern that no rule covers, or let this account bypass the rule",
+        "let this account bypass the rule, then retry; or set [git] branch in perdure.toml to a pattern that no rule "
+        "covers, and deliver anew with --id NAME",
     ),
     (r"archived", "unarchive the repository, or deliver to a fork"),
 )
@@ -58,7 +59,7 @@ _LINE: Sequence[tuple[str, str]] = (
         "let git trust the server's certificate: git config --global http.sslCAInfo FILE, or set GIT_SSL_CAINFO",
     ),
     (r"\b407\b|proxy authentication", "give the proxy's name and password in HTTPS_PROXY, and restart the worker"),
-    (r"could not resolve (host|proxy)", "check the name, the network and the proxy; it is tried again"),
+    (r"could not resolve (host|proxy)", "check the name, the network and the proxy"),
 )
 """What is said when the server was not even spoken to → what may help. A hotel's network does this too: it passes."""
 

@@ -81,7 +81,8 @@ def of_status(status: int, data: Any, headers: Mapping[str, Any], where: str, va
         lacking = _scopes(headers)
         fix = f"give {variable} {lacking}" if lacking else f"check the address, and what {variable} may see"
         return ForgeRefused("GitHub has no such thing, or the token cannot see it", where=where, fix=fix)
-    return ForgeRefused(f"GitHub does not take it ({status}): {said}", where=where)
+    fix = "mend what GitHub names, then: perdure retry"
+    return ForgeRefused(f"GitHub does not take it ({status}): {said}", where=where, fix=fix)
 
 
 def words(data: Any) -> str:

@@ -54,4 +54,4 @@ def _noted(notes: list[str], what: str) -> Iterator[None]:
         meaning = of_status(error.status, error.data, error.headers or {}, "", "")
         if isinstance(meaning, ForgeUnavailable) or error.status == 401:
             raise
-        notes.append(f"{what}: {words(error.data)}")
+        notes.append(f"{what}: {words(error.data).rstrip('.')}")

@@ -72,6 +72,9 @@ def tell(repository: Repository, number: int, delivery: str, text: str, me: Logi
     return first.html_url
 
 
+_IN_WORDS = 'say in words what to do: perdure deliver "…"'
+
+
 def _open_issue(repository: Repository, number: int) -> GitHubIssue:
     from github import GithubException
 
@@ -81,9 +84,10 @@ def _open_issue(repository: Repository, number: int) -> GitHubIssue:
         found = repository.get_issue(number)
     except GithubException as error:
         if error.status in (404, 410) and not repository.has_issues:
-            raise InvalidRequest(f"{repository.full_name} has its issues switched off", where=where) from None
+            what = f"{repository.full_name} has its issues switched off"
+            raise InvalidRequest(what, where=where, fix=_IN_WORDS) from None
         if error.status == 410:
-            raise InvalidRequest(f"{name} has been deleted", where=where) from None
+            raise InvalidRequest(f"{name} has been deleted", where=where, fix=_IN_WORDS) from None
         if error.status == 404:
             fix = f"look at {repository.html_url}/issues for the number"
             raise InvalidRequest(f"there is no {name}", where=where, fix=fix) from None
