@@ -123,7 +123,8 @@ async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_
         await until(lambda: lab.model_calls() >= 1)
         (vault,) = lab.home.vaults.glob("*.git")
         with holding(vault / "perdure.lock"):  # removing a worktree needs it
-            await until(lambda: pending(submitted, "close"))
+            journal = lab.home.workspace("calc-sub") / "journal.jsonl"
+            await until(lambda: '"close"' in journal.read_text())  # begun, not only scheduled
             await submitted.delivery.cancel()
             lab.kill_workers()
         lab.worker()

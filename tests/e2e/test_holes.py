@@ -128,11 +128,12 @@ async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, p
 
 REPORT = """
 import os
-why = "why " * 5000
-cases = "".join(f'<testcase name="{"long name " * 3000}{n}"><failure>{why}</failure></testcase>' for n in range(40))
+red = "def sub" in open("calc.py").read()  # green on the base
+why = "<failure>" + "why " * 5000 + "</failure>" if red else ""
+cases = "".join(f'<testcase name="{"long name " * 3000}{n}">{why}</testcase>' for n in range(40))
 open(os.environ["PERDURE_REPORT"], "w").write(f"<testsuite name='big'>{cases}</testsuite>")
 print("noise " * 600_000)
-raise SystemExit(1)
+raise SystemExit(red)
 """
 CONFIG = """
 version = 1

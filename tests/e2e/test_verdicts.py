@@ -88,7 +88,7 @@ async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for
     origin = make_target(tmp_path / "calc.git", files)
     async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         assert "fix_tests" not in steps_of(result)
         tests = result.tests
@@ -98,7 +98,7 @@ async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for
         assert result.steps[0].summary == f"already red on main: {words_before(words)}"
         calls = lab.model_calls()
 
-        second = await finished(await lab.submit(origin, id="calc-again"), lab)
+        second = await finished(await lab.submit(origin, id="calc-again"), lab, timeout=100)
         assert second.status == "delivered", second.message
         assert lab.model_calls() - calls == calls
         assert second.steps[0].summary.endswith("(known)")
@@ -120,7 +120,7 @@ async def test_a_new_failure_beside_old_ones_is_mended_and_the_fix_is_told_which
     origin = make_target(tmp_path / "calc.git", RED_BEFORE)
     async with Lab.open(tmp_path, screenplay, ports=ports, env=HERE) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         assert steps_of(result).count("fix_tests") == 1
         red = next(record for record in result.steps if record.step == "run_tests")
@@ -134,7 +134,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
     origin = make_target(tmp_path / "calc.git", EXIT_CODE_ONLY)
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=100)
         assert (result.status, result.tests.status) == ("draft", "red")
         assert "fix_tests" not in steps_of(result)
         first = evidence(origin).splitlines()[0]
@@ -144,7 +144,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
         )
         assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
 
-        built = await finished(await lab.submit(origin, id="unshipped", phases=["build", "test"]), lab)
+        built = await finished(await lab.submit(origin, id="unshipped", phases=["build", "test"]), lab, timeout=100)
         assert (built.status, built.reason) == ("not_delivered", "tests_red"), "no pull request could say so"
         assert built.message.startswith("new and old failures cannot be told apart")
 
@@ -155,7 +155,7 @@ async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_pat
     origin = make_target(tmp_path / "calc.git", {**RED_BEFORE, "tests/test_old.py": order})
     async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         assert "fix_tests" not in steps_of(result)
         assert (result.tests.flaky, result.tests.new_failures, result.tests.passed) == (1, 0, 2)
@@ -190,7 +190,7 @@ say = "Tried"
     origin = make_target(tmp_path / "calc.git", RED_BEFORE)
     async with Lab.open(tmp_path, STUCK + vain, ports=ports, env=HERE) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=100)
         assert (result.status, result.reason) == ("not_delivered", "tests_red")
         assert words in result.message
         assert steps_of(result).count("fix_tests") == 2
@@ -203,7 +203,7 @@ async def test_commands_that_are_not_required_are_run_and_reported_and_never_dec
     origin = make_target(tmp_path / "calc.git", {**CALC, "perdure.toml": CALC["perdure.toml"] + lint})
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         assert "fix_tests" not in steps_of(result)
         linted, unit = report_of(lab, result).commands  # failed first
@@ -223,7 +223,9 @@ async def test_what_a_branch_broke_before_this_delivery_is_not_excused_by_its_ow
     async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
         lab.worker()
         limits = PYTEST + "[limits]\ntest_fixes = 0\n"
-        result = await finished(await lab.submit(origin, branch="feature", phases=["test"], config=limits), lab)
+        result = await finished(
+            await lab.submit(origin, branch="feature", phases=["test"], config=limits), lab, timeout=100
+        )
         assert (result.status, result.reason) == ("not_delivered", "tests_red")
         assert (result.tests.new_failures, result.tests.known_failures) == (1, 2)
         assert (
@@ -244,5 +246,7 @@ async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_pat
         for number, answer in enumerate(("42", "42", "41")):
             (checkout / ".env.test").write_text(answer)
             asked: dict[str, Any] = {"config": config, "source": str(checkout), "phases": ["plan"]}
-            told.append((await finished(await lab.submit(origin, id=f"d-{number}", **asked), lab)).steps[0].summary)
+            told.append(
+                (await finished(await lab.submit(origin, id=f"d-{number}", **asked), lab, timeout=100)).steps[0].summary
+            )
         assert told == ["env green on main", "env green on main (known)", "already red on main: env: exit code 1"]
