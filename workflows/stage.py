@@ -219,10 +219,15 @@ class Stage:
         workflow.upsert_search_attributes([*updates, *cost])
 
     async def wait(self, reason: str, pause: timedelta) -> None:
-        """Let time pass, and say what for: in the Web UI's details, in its list, and to whoever watches."""
+        """Let time pass, and say what for: in the Web UI's details, in its list, and to whoever watches.
+
+        It does not count as the delivery's: an outage of the forge must not use up the time for the work.
+        """
         self.state.waiting = reason
         self.show()
         await workflow.sleep(pause, summary=reason[:100])
+        self._started += pause
+        self.state.started = self._started
 
     def fail(self, summary: str = "") -> None:
         """The newest step ran to its end and its verdict is no: red tests, blockers."""

@@ -115,3 +115,11 @@ async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Ca
         assert hosted.seen == []
         await submitted.delivery.cancel()
         assert (await submitted.delivery.result()).status is Status.CANCELLED
+
+
+async def test_waiting_for_the_forge_does_not_use_up_the_time_for_the_work(
+    client: Client, hosted: Cast, fresh: str
+) -> None:
+    hosted.settings |= {"time_s": 4.0}
+    hosted.troubles = {"check_access": [away(timedelta(seconds=5))]}
+    assert (await deliver(client, hosted, fresh)).status is Status.DELIVERED

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.body import body, marker, subject, title
-from perdure.adapters.forges.github.pulls import marker as github_marker
 from perdure.models.contract import Contract
 from perdure.models.issue import Issue as Asked
 from perdure.models.ledger import Spend
@@ -198,7 +197,3 @@ def test_a_body_that_is_too_long_loses_its_longest_parts_and_nothing_that_counts
     assert len(re.findall(r"_… cut here, \d+ more characters_", text)) == 2
     assert "i" * 900 in text
     assert "p" * 20_000 in text
-
-
-def test_the_forge_looks_for_the_marker_that_the_body_ends_with() -> None:
-    assert github_marker("x-1") == marker("x-1")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Opened, Proposal
+from perdure.adapters.forges.body import marker
 from perdure.adapters.forges.github.errors import problems
 from perdure.adapters.forges.github.extras import add_labels, ask_reviewers
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
     from github.GithubException import GithubException
     from github.PullRequest import PullRequest as Pull
     from github.Repository import Repository
-
-
-def marker(delivery: str) -> str:
-    """What the body of a pull request of ours ends with; Markdown does not show it."""
-    return f"<!-- perdure:delivery={delivery} -->"
 
 
 def published(pull: Pull) -> PullRequest:
