@@ -56,7 +56,7 @@ async def test_what_strangers_write_in_an_issue_reaches_the_model_as_data(tmp_pa
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", [*AT_A_HOSTED_FORGE, CrashPoint.AFTER_PUSH, CrashPoint.AFTER_PULL_REQUEST])
+@pytest.mark.parametrize("point", AT_A_HOSTED_FORGE)
 async def test_a_worker_killed_between_an_effect_at_github_and_its_report_does_not_do_it_twice(
     point: CrashPoint, tmp_path: Path, ports: int
 ) -> None:
