@@ -32,7 +32,7 @@ class PullRequests:
 
     @activity.defn(name=Step.OPEN_PULL_REQUEST)
     async def open_pull_request(self, work: ShipInput) -> Shipped:
-        """Raises ForgeRefused, ForgeUnavailable (retried for as long as the delivery may take), Superseded."""
+        """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.policy)
             now_doing(doing="pushing")

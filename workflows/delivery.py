@@ -44,6 +44,8 @@ class Delivery:
         """Accept the request, deliver it, and end in one of the ways a delivery can end."""
         self.request, self.state = self._accept(raw)
         self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
+        resume = self.request.resume
+        self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
         try:
             await self.deliver()
         except Stopped as stop:
@@ -77,7 +79,6 @@ class Delivery:
         previous = self.state.prepared
         if previous is not None and self.request.resume and self.request.resume.continued:
             self.prepared = previous
-            self.forge = Publishing(self.stage, previous, begun=True)
             return
         work = PrepareInput(
             delivery=self.stage.delivery,
@@ -89,7 +90,6 @@ class Delivery:
         self.prepared = await self.stage.once(Step.PREPARE, work, Prepared, queue="perdure")
         self.state.begin(self.prepared)
         self.state.head = self.state.head or (self.prepared.head if self.request.branch else "")
-        self.forge = Publishing(self.stage, self.prepared)
         if self.selected(Phase.SHIP):
             await self.forge.check_access()
             await self.forge.tell(workflow.info().workflow_id)
@@ -277,8 +277,7 @@ class Delivery:
     async def _end(self) -> DeliveryResult:
         """Tidy up, write the receipt, and end the workflow the way the delivery ended."""
         state, info = self.state, workflow.info()
-        if state.prepared and self.selected(Phase.SHIP):
-            await self.forge.tell(info.workflow_id)
+        await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
         state.receipt, state.spend = closed.receipt, closed.spend
         self.stage.show()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -15,7 +14,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from perdure.models.errors import ForgeUnavailable
-from perdure.models.phases import Step
+from perdure.models.phases import Phase, Step
 from perdure.models.policy import (
     FORGE_ATTEMPT,
     FORGE_PATIENCE,
@@ -52,10 +51,18 @@ AT_ONCE = RetryPolicy(
 class Publishing:
     """One delivery's dealings with its forge; does nothing where the origin has none."""
 
-    def __init__(self, stage: Stage, prepared: Prepared, *, begun: bool = False) -> None:
-        """`begun`: another run of this delivery has told the issue that it is being worked on."""
-        self._stage, self._prepared, self._begun = stage, prepared, begun
-        self._queue = prepared.publisher or prepared.queue
+    def __init__(self, stage: Stage, *, begun: bool = False) -> None:
+        """`begun`: this run goes on with what another one has told the issue of."""
+        self._stage, self._begun = stage, begun
+
+    @property
+    def _prepared(self) -> Prepared:
+        assert self._stage.state.prepared is not None
+        return self._stage.state.prepared
+
+    @property
+    def _queue(self) -> str:
+        return self._prepared.publisher or self._prepared.queue
 
     async def check_access(self) -> None:
         """Whether it could be published at all, before a cent is spent. Raises Stopped."""
@@ -63,7 +70,7 @@ class Publishing:
             return
         work = CheckInput(delivery=self._stage.delivery, policy=self._prepared.policy)
         try:
-            checked = await self._patiently("check_access", work, Checked, "may we publish there?", FORGE_PATIENCE)
+            checked = await self._patiently("check_access", work, Checked, "may we publish there?")
         except ActivityError as error:
             raise interpret(error) from error
         self._stage.state.notes = checked.notes
@@ -73,11 +80,13 @@ class Publishing:
 
         A cancellation that comes now, or came before, does not keep the issue from being told.
         """
-        state, prepared = self._stage.state, self._prepared
+        state = self._stage.state
         ended = state.status is not None
-        if not (prepared.hosted and prepared.issue) or (ended and not self._begun):
+        if ended and not self._begun:
             return
-        self._begun = True
+        prepared, self._begun = self._prepared, True
+        if not (prepared.hosted and prepared.issue and Phase.SHIP in prepared.phases):
+            return
         work = CommentInput(
             delivery=self._stage.delivery,
             policy=prepared.policy,
@@ -116,7 +125,7 @@ class Publishing:
             delivery=self._stage.delivery, policy=self._prepared.policy, plan=plan, report=report, review=review
         )
         try:
-            shown = await self._patiently("publish_artifacts", work, Artifacts, "plan, tests, review", FORGE_PATIENCE)
+            shown = await self._patiently("publish_artifacts", work, Artifacts, "plan, tests, review")
         except ActivityError as error:
             if isinstance(meaning := interpret(error), asyncio.CancelledError):
                 raise meaning from error
@@ -128,10 +137,10 @@ class Publishing:
     async def open_pull_request(self, work: ShipInput) -> Shipped:
         """Exactly one. Raises Stopped where the forge says no."""
         caption = f"{work.branch} → {work.base}"
-        doing = self._patiently(Step.OPEN_PULL_REQUEST, work, Shipped, caption, FORGE_PATIENCE)
+        doing = self._patiently(Step.OPEN_PULL_REQUEST, work, Shipped, caption)
         return await self._stage.recorded(Step.OPEN_PULL_REQUEST, 1, doing)
 
-    async def _patiently(self, activity: str, work: Any, result: type[T], summary: str, patience: timedelta) -> T:
+    async def _patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """An attempt at a time; between them the delivery says what it waits for and when it tries again."""
         since, pause, state = workflow.now(), FORGE_PAUSE, self._stage.state
         while True:
@@ -152,7 +161,7 @@ class Publishing:
                 return done
             except ActivityError as error:
                 words = self._away(error)
-                if not words or workflow.now() - since > patience:
+                if not words or workflow.now() - since > FORGE_PATIENCE:
                     raise
                 asked = getattr(error.cause, "next_retry_delay", None)
                 wait = asked or pause

@@ -196,10 +196,9 @@ class ArtifactsInput(Recorded):
 
 
 class Artifacts(Recorded):
-    """`links`: name → address. `message` says why there are none where there should be."""
+    """`links`: name → address."""
 
     links: dict[str, str] = {}
-    message: str = ""
 
 
 class CommentInput(Recorded):
@@ -221,10 +220,9 @@ class CommentInput(Recorded):
 
 
 class Commented(Recorded):
-    """`url` of the comment; empty when the forge would not take it, `message` says why."""
+    """`url` of the comment."""
 
     url: str = ""
-    message: str = ""
 
 
 class CloseInput(Recorded):

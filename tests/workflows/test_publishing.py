@@ -123,3 +123,16 @@ async def test_waiting_for_the_forge_does_not_use_up_the_time_for_the_work(
     hosted.settings |= {"time_s": 4.0}
     hosted.troubles = {"check_access": [away(timedelta(seconds=5))]}
     assert (await deliver(client, hosted, fresh)).status is Status.DELIVERED
+
+
+async def test_a_retry_whose_workspace_cannot_be_prepared_ends_and_says_so(
+    client: Client, hosted: Cast, fresh: str
+) -> None:
+    hosted.troubles = {"open_pull_request": [ApplicationError("no", type="ForgeRefused", non_retryable=True)]}
+    async with playing(client, hosted):
+        submitted = await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)
+        assert (await submitted.delivery.result()).reason == "forge_refused"
+        hosted.settings |= {"fails": "SetupFailed"}
+        await submitted.delivery.retry()
+        assert (await submitted.delivery.result()).reason == "setup_failed"
+    assert [told.status for told in hosted.told] == ["running", "not_delivered"]
