@@ -99,6 +99,7 @@ class StepsSettings(Written):
     classify: StepSettings = StepSettings(model="claude-haiku-5-5", max_tokens=2048)
     plan: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
     implement: StepSettings = StepSettings()
+    document: StepSettings = StepSettings()
     fix_tests: StepSettings = StepSettings()
     review: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
     fix_review: StepSettings = StepSettings()

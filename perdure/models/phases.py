@@ -23,6 +23,7 @@ class Step(StrEnum):
     PLAN = "plan"
     IMPLEMENT = "implement"
     COMMIT = "commit"
+    DOCUMENT = "document"
     RUN_TESTS = "run_tests"
     FIX_TESTS = "fix_tests"
     REVIEW = "review"
@@ -30,7 +31,7 @@ class Step(StrEnum):
     OPEN_PULL_REQUEST = "open_pull_request"
 
 
-AGENTIC = (Step.CLASSIFY, Step.PLAN, Step.IMPLEMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
+AGENTIC = (Step.CLASSIFY, Step.PLAN, Step.IMPLEMENT, Step.DOCUMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
 READ_ONLY = (Step.CLASSIFY, Step.PLAN, Step.REVIEW)
 
 

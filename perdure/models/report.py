@@ -66,12 +66,53 @@ class CommandResult(Published):
     cases: tuple[TestCase, ...] = ()
 
 
+class Tampering(StrEnum):
+    """How a change can make tests say less than they did."""
+
+    GONE = "gone"
+    SKIPPED = "skipped"
+    HOLLOW = "hollow"
+    CONFIGURATION = "configuration"
+    COMMAND = "command"
+    REPORT = "report"
+
+
+class Hit(Published):
+    """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper).
+
+    rule      gone: a test of the base that is not there any more, nor a moved twin of it; skipped: it is skipped or
+              expected to fail; hollow: it checks nothing any more; configuration: what is collected, or how, has
+              changed (conftest.py, runner settings); command: what the test command runs cannot fail any more; report:
+              something writes, or holds, a report of its own
+    title     one line for people
+    evidence  a few lines: what it was and what it is
+    """
+
+    rule: Tampering
+    title: str
+    file: str = ""
+    line: int | None = None
+    evidence: str = ""
+
+
+class ChangedTest(Published):
+    """A test of the base that is still there and checks something else now: for the reviewer, never a verdict."""
+
+    name: str
+    file: str
+    line: int | None = None
+    before: str = ""
+    after: str = ""
+
+
 class TestReport(Published):
     """What all test commands said about one tree, those first that decide against it.
 
-    base   the branch it was compared with; empty when its tests are not known
-    note   one line for whoever reads the report: what is new and what is not
-    fixed  names of tests, and of commands without a report, that failed on the base and passed now
+    base       the branch it was compared with; empty when its tests are not known
+    note       one line for whoever reads the report: what is new and what is not
+    fixed      names of tests, and of commands without a report, that failed on the base and passed now
+    tampering  where the change makes the tests say less than on the base: each makes the verdict red, unless `allowed`
+    allowed    the request itself is about tests (allow_test_changes)
     """
 
     __test__ = False
@@ -81,6 +122,8 @@ class TestReport(Published):
     base: str = ""
     note: str = ""
     fixed: tuple[str, ...] = ()
+    tampering: tuple[Hit, ...] = ()
+    allowed: bool = False
     commands: tuple[CommandResult, ...] = ()
 
 
@@ -123,6 +166,9 @@ class Issue(Written):
     file: str = Field(description="path in the diff, or empty")
     line: int | None = Field(description="line in the new file, or null")
     suggestion: str
+    screenshots: list[str] = Field(
+        default=[], description="pages whose screenshots show it, by their address; empty if none"
+    )
 
 
 class Review(Written):
@@ -130,3 +176,65 @@ class Review(Written):
 
     summary: str
     issues: list[Issue]
+
+
+class Rule(StrEnum):
+    """What the engine itself looks for in a change."""
+
+    SECRET = "secret"  # noqa: S105  # a name, not one
+    PROTECTED_PATH = "protected_path"
+    BINARY = "binary"
+    SYMLINK = "symlink"
+    SIZE = "size"
+    TAMPERING = "tampering"
+
+
+class Finding(Published):
+    """What the engine itself found in a change, beside the reviewer. Never holds the secret it is about."""
+
+    rule: Rule
+    severity: Severity
+    title: str
+    description: str = ""
+    file: str = ""
+    line: int | None = None
+    suggestion: str = ""
+
+
+class Findings(Published):
+    """Deterministic findings about the change from `base` to `head` (commits), the worst first.
+
+    changed_tests  tests of the base that check something else now: shown to the reviewer
+    files, added, deleted   the size of the change: files and lines
+    """
+
+    base: str
+    head: str
+    findings: tuple[Finding, ...] = ()
+    changed_tests: tuple[ChangedTest, ...] = ()
+    files: int = 0
+    added: int = 0
+    deleted: int = 0
+
+
+class Screenshot(Published):
+    """One page as a browser showed it.
+
+    page      as `[app] pages` names it: a path or an address
+    artifact  SHA-256 of the PNG in the vault; empty when there is none, and `note` says why
+    width, height  in pixels
+    """
+
+    page: str
+    artifact: str = ""
+    width: int = 0
+    height: int = 0
+    note: str = ""
+
+
+class Screenshots(Published):
+    """The application at `commit`, page by page. `note`: why there is no picture at all."""
+
+    commit: str
+    pictures: tuple[Screenshot, ...] = ()
+    note: str = ""

@@ -42,6 +42,7 @@ class DeliveryRequest(Written):
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
     allow_test_changes  the request itself is about tests
+    fix                 whether red tests and blockers are mended (default), or only reported
     model               one model for every step, overriding configuration
     config              text of a perdure.toml to use instead of the base branch's
     source              the submitter's checkout, for `[setup] copy`; local repositories only
@@ -59,6 +60,7 @@ class DeliveryRequest(Written):
     branch: str | None = None
     plan: str | None = None
     allow_test_changes: bool = False
+    fix: bool = True
     spec_version: int = Field(default=1, ge=1, le=1)
     model: str | None = None
     config: str | None = None

@@ -56,6 +56,7 @@ class TestsResult(Published):
     new_failures    failed here and not on the base commit; None: cannot be told
     known_failures  failed there too, and do not count as red; fixed: failed there and passed here
     flaky           failed, and passed when they were run once more, alone
+    tampered        places where the change makes the tests say less than they did on the base
     """
 
     status: TestsStatus = TestsStatus.SKIPPED
@@ -66,6 +67,7 @@ class TestsResult(Published):
     known_failures: int | None = None
     fixed: int | None = None
     flaky: int = 0
+    tampered: int = 0
     report: str | None = None
 
 
@@ -76,11 +78,14 @@ class ReviewStatus(StrEnum):
 
 
 class ReviewResult(Published):
+    """Counts of what the reviewer and the engine found. `findings`: the engine's own, `report`: the reviewer's."""
+
     status: ReviewStatus = ReviewStatus.SKIPPED
     blockers: int = 0
     tech_debt: int = 0
     skippable: int = 0
     report: str | None = None
+    findings: str | None = None
 
 
 class StepRecord(Published):

@@ -21,6 +21,8 @@ class DeliveryState(BaseModel):
     checkpoint  the newest checkpoint: where a retry goes on
     plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
     tests       verdict on `head`, None when `head` was not tested
+    findings    artifact: what the engine itself found in the commit `inspected`
+    screenshots artifact: the application's pages at the newest commit that was reviewed
     built       whether implement and its commit are behind us
     at          (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
     waiting     what it waits for, in one line, while it waits
@@ -44,6 +46,9 @@ class DeliveryState(BaseModel):
     tests: TestVerdict | None = None
     review: str = ""
     review_result: ReviewResult = ReviewResult()
+    findings: str = ""
+    inspected: str = ""
+    screenshots: str = ""
     pull_request: PullRequest | None = None
     built: bool = False
     at: tuple[str, int, int] | None = None

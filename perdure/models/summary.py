@@ -34,7 +34,9 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         checkpoint=state.checkpoint or None,
         pull_request=state.pull_request,
         tests=tests_of(state),
-        review=state.review_result.model_copy(update={"report": _link(state.review)}),
+        review=state.review_result.model_copy(
+            update={"report": _link(state.review), "findings": _link(state.findings)}
+        ),
         steps=tuple(state.steps),
         usage=usage_of(state),
         receipt=state.receipt,
@@ -55,6 +57,7 @@ def tests_of(state: DeliveryState) -> TestsResult:
         known_failures=verdict.known_failures,
         fixed=verdict.fixed,
         flaky=verdict.flaky,
+        tampered=verdict.tampered,
         report=_link(verdict.report),
     )
 

@@ -38,6 +38,10 @@ class Prepared(Recorded):
     title       that issue's title
     baseline    artifact: the TestReport of the base commit, empty where it has no test command
     base_red    whether its required tests failed there
+    inspects    the engine looks at each change itself before it is reviewed or published; false only in histories of
+                releases that did not
+    document    the optional step before the tests is wanted
+    app         screenshots are wanted: `[app]` says how to start the application and which pages to show
     """
 
     queue: str
@@ -70,6 +74,9 @@ class Prepared(Recorded):
     title: str = ""
     baseline: str = ""
     base_red: bool = False
+    inspects: bool = False
+    document: bool = False
+    app: bool = False
 
 
 class CommitInput(Recorded):
@@ -120,6 +127,7 @@ class TestVerdict(Recorded):
     fixed           what failed on the base and passed now; None as above
     flaky           tests, and commands as a whole, that failed and passed when they were run once more
     undecidable     red only in commands that were red on the base too and have nothing but an exit code
+    tampered        places where the change makes the tests say less than on the base; 0 where that was asked for
     fingerprint     equal for two red verdicts with the same failures
     """
 
@@ -137,7 +145,59 @@ class TestVerdict(Recorded):
     fixed: int | None = None
     flaky: int = 0
     undecidable: bool = False
+    tampered: int = 0
     fingerprint: str = ""
+
+
+class InspectInput(Recorded):
+    """What the engine itself finds in the change from the base to `commit`. Policy: artifact of the Contract."""
+
+    delivery: str
+    policy: str
+    commit: str
+
+
+class Inspected(Recorded):
+    """Counts by severity. `findings`: artifact (perdure.models.report.Findings); `secrets`: how many of the blockers
+    must not even be pushed."""
+
+    findings: str = ""
+    blockers: int = 0
+    tech_debt: int = 0
+    skippable: int = 0
+    secrets: int = 0
+    summary: str = ""
+
+
+class CaptureInput(Recorded):
+    """Start the application of `commit` and take its pages. Policy: artifact of the Contract."""
+
+    delivery: str
+    policy: str
+    commit: str
+
+
+class Captured(Recorded):
+    """`screenshots`: artifact (perdure.models.report.Screenshots), empty when nothing was taken; never a failure."""
+
+    screenshots: str = ""
+    taken: int = 0
+    summary: str = ""
+
+
+class PushInput(Recorded):
+    """Push `head` as `branch`, and open nothing. `tests`: the verdict on it, when it was tested."""
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    branch: str
+    head: str
+    tests: TestVerdict | None = None
+
+
+class Pushed(Recorded):
+    summary: str = ""
 
 
 class ShipInput(Recorded):
@@ -162,6 +222,8 @@ class ShipInput(Recorded):
     review_result: ReviewResult = ReviewResult()
     spend: Spend = Spend()
     artifacts: dict[str, str] = {}
+    findings: str = ""
+    screenshots: str = ""
 
 
 class Shipped(Recorded):
@@ -193,6 +255,8 @@ class ArtifactsInput(Recorded):
     plan: str = ""
     report: str = ""
     review: str = ""
+    findings: str = ""
+    screenshots: str = ""
 
 
 class Artifacts(Recorded):
