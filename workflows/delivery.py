@@ -12,23 +12,15 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.fixing import hopeless, needs_a_fix
 from perdure.models.ids import delivery_key
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
-from perdure.models.report import Severity
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
-from perdure.models.result import SUCCESSES, DeliveryResult, Reason, ReviewResult, ReviewStatus, Status, TestsStatus
+from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
-from perdure.models.work import (
-    CommitInput,
-    Committed,
-    Prepared,
-    PrepareInput,
-    ShipInput,
-    TestInput,
-    TestVerdict,
-)
+from perdure.models.work import TestVerdict
 from workflows.endings import CANNOT_TELL, Stopped, doubts, invalid, not_delivered
 from workflows.publishing import Publishing
 from workflows.stage import Stage, heed_cancellation
+from workflows.steps import Steps
 
 
 @workflow.defn
@@ -46,6 +38,7 @@ class Delivery:
         self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
         resume = self.request.resume
         self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
+        self.steps = Steps(self.stage, self.forge)
         try:
             await self.deliver()
         except Stopped as stop:
@@ -61,10 +54,9 @@ class Delivery:
         """The business process, in order. Each line is safe to reach again: what is done is not done twice."""
         await self.prepare()
         if self.selected(Phase.PLAN):
-            await self.classify()
             await self.plan()
         if self.selected(Phase.BUILD):
-            await self.implement()
+            await self.build()
         if self.selected(Phase.TEST):
             await self.test_until_green()
         if self.selected(Phase.REVIEW):
@@ -72,7 +64,7 @@ class Delivery:
         if self.selected(Phase.SHIP):
             await self.open_pull_request()
         else:
-            self.state.status = Status.COMPLETED
+            await self.hand_over()
 
     async def prepare(self) -> None:
         """Before a cent is spent: a workspace, setup and preflight behind it; a forge that would take the result."""
@@ -80,54 +72,39 @@ class Delivery:
         if previous is not None and self.request.resume and self.request.resume.continued:
             self.prepared = previous
             return
-        work = PrepareInput(
-            delivery=self.stage.delivery,
-            request=self.request.model_copy(update={"resume": None}),
-            previous=previous,
-            checkpoint=self.state.checkpoint,
-        )
         self.stage.enter(None)
-        self.prepared = await self.stage.once(Step.PREPARE, work, Prepared, queue="perdure")
-        self.state.begin(self.prepared)
-        self.state.head = self.state.head or (self.prepared.head if self.request.branch else "")
-        if self.selected(Phase.SHIP):
-            await self.forge.check_access()
-            await self.forge.tell(workflow.info().workflow_id)
-
-    async def classify(self) -> None:
-        """Bug, feature or chore: anything else is an error, not a guess."""
-        self.enter(Phase.PLAN)
-        if not self.state.kind:
-            outcome = await self.stage.turns(Step.CLASSIFY, 1, {})
-            self.state.kind = str(outcome.data.get("kind", ""))
+        self.prepared = await self.steps.prepare()
 
     async def plan(self) -> None:
-        """Fixed sections, kept as an artifact; a plan that came with the request is used as it is."""
+        """Bug, feature or chore; then a plan, unless one came with the request."""
+        self.enter(Phase.PLAN)
+        if not self.state.kind:
+            await self.steps.classify()
         if not self.state.plan:
-            outcome = await self.stage.turns(Step.PLAN, 1, self._materials())
-            self.state.plan = outcome.artifact
-            self.state.title = str(outcome.data.get("title", ""))
+            await self.steps.plan()
 
-    async def implement(self) -> None:
+    async def build(self) -> None:
         """Build what was planned, and commit it; a delivery that changes nothing ends here."""
         self.enter(Phase.BUILD)
-        if self.state.built:
-            return
-        outcome = await self.stage.turns(Step.IMPLEMENT, 1, self._materials())
-        if not await self.commit(Step.IMPLEMENT, 1, outcome.summary):
-            raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
-        self.state.built = True
+        if not self.state.built:
+            outcome = await self.steps.implement()
+            if not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary):
+                raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
+            self.state.built = True
+        if self.prepared.document and not self.state.documented:
+            await self.steps.write(Step.DOCUMENT, 1, {})
+            self.state.documented = True
 
     async def test_until_green(self) -> None:
         """The repository's own tests decide; each fix sees the last failure and is tested again, while that helps."""
         self.enter(Phase.TEST)
         left: list[TestVerdict] = []  # by each attempt here; first, what there was before any
-        while needs_a_fix(verdict := await self.run_tests()):
+        while needs_a_fix(verdict := await self.steps.run_tests()):
             if words := hopeless(left, verdict, self.state.test_fixes, self.prepared.test_fixes):
-                return await self._undeliverable(Reason.TESTS_RED, words)
+                return await self._undeliverable(Reason.TAMPERED if verdict.tampered else Reason.TESTS_RED, words)
             left.append(verdict)
             self.state.test_fixes += 1
-            await self.fix(Step.FIX_TESTS, self.state.test_fixes, {"report": verdict.report})
+            await self.steps.write(Step.FIX_TESTS, self.state.test_fixes, {"report": verdict.report})
         if verdict.undecidable and not self.selected(Phase.SHIP):
             raise not_delivered(Reason.TESTS_RED, f"{CANNOT_TELL}: {verdict.summary}")  # no draft could say so
         return None
@@ -135,12 +112,14 @@ class Delivery:
     async def review_until_clean(self) -> None:
         """Only blockers block; every fix is tested before it is reviewed again."""
         self.enter(Phase.REVIEW)
-        while (await self.review()).blockers:
+        while (await self.steps.review()).blockers:
             if self.state.review_fixes >= self.prepared.review_fixes:
                 words = f"blockers remain after {self.state.review_fixes} fixes"
                 return await self._undeliverable(Reason.BLOCKERS, words)
             self.state.review_fixes += 1
-            await self.fix(Step.FIX_REVIEW, self.state.review_fixes, {"review": self.state.review})
+            blockers = {"review": self.state.review, "findings": self.state.findings}
+            told = {name: artifact for name, artifact in blockers.items() if artifact}
+            await self.steps.write(Step.FIX_REVIEW, self.state.review_fixes, told)
             if self.selected(Phase.TEST):
                 await self.test_until_green()
             self.enter(Phase.REVIEW)
@@ -149,68 +128,30 @@ class Delivery:
     async def open_pull_request(self) -> None:
         """Exactly one: for a tree tested green and free of blockers, or as a draft that says what is missing."""
         self.enter(Phase.SHIP)
-        await self._ship("; ".join(doubts(self.state, self.prepared)))
+        found = await self.steps.inspect()
+        if found.blockers and not self.selected(Phase.REVIEW):
+            return await self._undeliverable(Reason.BLOCKERS, found.summary)
+        await self._publishable()
+        await self.steps.ship("; ".join(doubts(self.state, self.prepared)))
         if self.state.pull_request is None:
             self.state.status = Status.COMPLETED  # pushed, where no forge is spoken to yet: the message says so
         else:
             self.state.status = Status.DRAFT if self.state.pull_request.draft else Status.DELIVERED
+        return None
 
-    async def run_tests(self) -> TestVerdict:
-        attempt = self.state.test_runs + 1
-        work = TestInput(
-            delivery=self.stage.delivery,
-            policy=self.prepared.policy,
-            commit=self.state.head,
-            attempt=attempt,
-            baseline=self.prepared.baseline,
-        )
-        verdict = await self.stage.once(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
-        self.state.tests, self.state.test_runs = verdict, attempt
-        if verdict.status is TestsStatus.RED:
-            self.stage.fail()
-        return verdict
+    async def hand_over(self) -> None:
+        """The phases asked for are done; new commits go where the branch came from, if that was asked for."""
+        if self.request.push and self.state.head not in ("", self.prepared.head):
+            self.enter(Phase.SHIP)
+            await self._publishable()
+            await self.steps.push()
+        self.state.status = Status.COMPLETED
 
-    async def review(self) -> ReviewResult:
-        attempt = self.state.reviews + 1
-        materials = self._materials() | {"base": self.prepared.base_sha, "head": self.state.head}
-        outcome = await self.stage.turns(Step.REVIEW, attempt, materials)
-        blockers = int(outcome.data.get(Severity.BLOCKER, 0))
-        self.state.review, self.state.reviews = outcome.artifact, attempt
-        self.state.review_result = ReviewResult(
-            status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
-            blockers=blockers,
-            tech_debt=int(outcome.data.get(Severity.TECH_DEBT, 0)),
-            skippable=int(outcome.data.get(Severity.SKIPPABLE, 0)),
-        )
-        if blockers:
-            self.stage.fail()
-        return self.state.review_result
-
-    async def fix(self, step: Step, attempt: int, found: dict[str, str]) -> None:
-        """One fresh conversation about one finding, and a commit of its own."""
-        materials = self._materials() | {"base": self.prepared.base_sha, "head": self.state.head} | found
-        outcome = await self.stage.turns(step, attempt, materials)
-        await self.commit(step, attempt, outcome.summary)
-
-    async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Whether there was anything to commit."""
-        subject = self.state.title if step is Step.IMPLEMENT and self.state.title else summary
-        work = CommitInput(
-            delivery=self.stage.delivery,
-            policy=self.prepared.policy,
-            step=step,
-            attempt=attempt,
-            checkpoint=self.state.checkpoint,
-            parent=self.state.head or self.prepared.head,
-            subject=subject,
-            kind=self.state.kind,
-        )
-        made = await self.stage.once(Step.COMMIT, work, Committed, attempt=attempt)
-        if not made.commit:
-            return False
-        self.state.head = made.commit
-        self.stage.committed(made.commit, made.summary)
-        return True
+    async def _publishable(self) -> None:
+        """A secret that was pushed is no secret any more: not even a draft may hold one."""
+        found = await self.steps.inspect()
+        if found.secrets:
+            raise not_delivered(Reason.BLOCKERS, f"nothing was pushed: {found.summary}")
 
     def enter(self, phase: Phase) -> None:
         """A phase begins; in a new run when this one's history has grown long. The state is all that goes along."""
@@ -229,38 +170,10 @@ class Delivery:
         """Red tests or blockers that remain: no pull request, or a draft with the report where that is asked for."""
         if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP):
             self.enter(Phase.SHIP)
-            await self._ship(message)
+            await self._publishable()
+            await self.steps.ship(message)
             raise Stopped(Status.DRAFT, reason, message)
         raise not_delivered(reason, message)
-
-    async def _ship(self, doubt: str) -> None:
-        state, prepared = self.state, self.prepared
-        report = state.tests.report if state.tests else ""
-        links = await self.forge.show_artifacts(state.plan, report, state.review)
-        work = ShipInput(
-            delivery=self.stage.delivery,
-            policy=prepared.policy,
-            workflow_id=workflow.info().workflow_id,
-            base=prepared.base,
-            branch=prepared.branch,
-            head=state.head,
-            title=state.title or prepared.title or " ".join(self.request.request.split())[:60],
-            kind=state.kind,
-            draft=prepared.draft or bool(doubt),
-            draft_reason=doubt,
-            plan=state.plan,
-            tests=state.tests,
-            review=state.review,
-            review_result=state.review_result,
-            spend=state.spend,
-            artifacts=links,
-        )
-        shipped = await self.forge.open_pull_request(work)
-        state.pull_request, state.message = shipped.pull_request, shipped.message
-
-    def _materials(self) -> dict[str, str]:
-        """What every agentic step is told about the ones before it."""
-        return {name: value for name, value in (("kind", self.state.kind), ("plan", self.state.plan)) if value}
 
     def _accept(self, raw: Any) -> tuple[DeliveryRequest, DeliveryState]:
         """The request and the state it begins from; a bad one fails the workflow at once and names the field."""

@@ -34,6 +34,8 @@ from perdure.models.work import (
     Commented,
     CommentInput,
     Prepared,
+    Pushed,
+    PushInput,
     ShipInput,
     Shipped,
 )
@@ -117,12 +119,20 @@ class Publishing:
             words = str(getattr(error.cause, "message", error)).partition("\n")[0]
             state.notes += (f"issue #{prepared.issue} was not told: {words}",)
 
-    async def show_artifacts(self, plan: str, report: str, review: str) -> dict[str, str]:
-        """Put plan, test report and review where the pull request can link to them; without links when that fails."""
+    async def show_artifacts(
+        self, plan: str, report: str, review: str, findings: str = "", screenshots: str = ""
+    ) -> dict[str, str]:
+        """Put what was written where the pull request can link to it; without links when that fails."""
         if not self._prepared.hosted:
             return {}
         work = ArtifactsInput(
-            delivery=self._stage.delivery, policy=self._prepared.policy, plan=plan, report=report, review=review
+            delivery=self._stage.delivery,
+            policy=self._prepared.policy,
+            plan=plan,
+            report=report,
+            review=review,
+            findings=findings,
+            screenshots=screenshots,
         )
         try:
             shown = await self._patiently("publish_artifacts", work, Artifacts, "plan, tests, review")
@@ -139,6 +149,11 @@ class Publishing:
         caption = f"{work.branch} → {work.base}"
         doing = self._patiently(Step.OPEN_PULL_REQUEST, work, Shipped, caption)
         return await self._stage.recorded(Step.OPEN_PULL_REQUEST, 1, doing)
+
+    async def push_branch(self, work: PushInput) -> Pushed:
+        """The branch alone. Raises Stopped where the forge says no."""
+        doing = self._patiently("push_branch", work, Pushed, work.branch)
+        return await self._stage.recorded("push_branch", 1, doing)
 
     async def _patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """An attempt at a time; between them the delivery says what it waits for and when it tries again."""

@@ -60,26 +60,36 @@ class Stage:
         state.started = state.started or workflow.now()
         self._started = state.started
 
-    async def once(self, step: Step, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
+    async def once(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
         """Carry out a step that is one activity, within the time that is left."""
+        caption = captions.of_step(step, attempt, self.state, getattr(work, "subject", ""))
+        return await self.recorded(step, attempt, self._carried_out(step, work, result, caption, queue))
 
-        async def doing() -> T:
-            done: T = await workflow.execute_activity(
-                step,
-                work,
-                result_type=result,
-                task_queue=queue or self.queue,
-                schedule_to_close_timeout=self._time_left(),
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=ENDLESS,
-                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                summary=captions.of_step(step, attempt, self.state, getattr(work, "subject", "")),
-            )
-            return done
+    async def aside(self, activity: str, work: Any, result: type[T], summary: str) -> T:
+        """A piece of work too small to be a step of its own: it has no record, and takes milliseconds."""
+        heed_cancellation()
+        try:
+            return await self._carried_out(activity, work, result, summary)
+        except ActivityError as error:
+            raise interpret(error) from error
 
-        return await self.recorded(step, attempt, doing())
+    async def _carried_out(
+        self, activity: str, work: Any, result: type[T], summary: str, queue: str | None = None
+    ) -> T:
+        done: T = await workflow.execute_activity(
+            activity,
+            work,
+            result_type=result,
+            task_queue=queue or self.queue,
+            schedule_to_close_timeout=self._time_left(),
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=ENDLESS,
+            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=summary,
+        )
+        return done
 
-    async def recorded(self, step: Step, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
+    async def recorded(self, step: str, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
         """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""
         try:
             heed_cancellation()
@@ -94,6 +104,9 @@ class Stage:
             raise
         except ActivityError as error:
             raise self._broken_off(error) from error
+        except Stopped:
+            self._end("failed")
+            raise
         self._end("done", summary=getattr(done, "summary", ""))
         return done
 
@@ -139,6 +152,9 @@ class Stage:
             )
         except ActivityError as error:
             raise self._broken_off(error) from error
+        except Stopped:
+            self._end("failed")
+            raise
         return result
 
     def _broken_off(self, error: ActivityError) -> BaseException:
@@ -236,7 +252,7 @@ class Stage:
     def committed(self, commit: str, summary: str) -> None:
         self._record(commit=commit, summary=summary)
 
-    def _begin(self, step: Step, attempt: int) -> None:
+    def _begin(self, step: str, attempt: int) -> None:
         started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
         self._since = workflow.now()
@@ -254,7 +270,6 @@ class Stage:
         limit = timedelta(seconds=prepared.time_s) if prepared else PREPARE_TIME
         left = limit - (workflow.now() - self._started)
         if left <= timedelta(0):
-            self._end("failed")
             raise not_delivered(Reason.LIMITS, f"the time limit of {limit} is over")
         return left
 

@@ -8,7 +8,7 @@ from perdure.models.state import DeliveryState
 _LONGEST = 100
 
 
-def of_step(step: Step, attempt: int, state: DeliveryState, subject: str = "") -> str:
+def of_step(step: str, attempt: int, state: DeliveryState, subject: str = "") -> str:
     """For a step that is one activity; its name stands beside it already. `subject`: of the commit."""
     prepared = state.prepared
     match step:
@@ -18,6 +18,8 @@ def of_step(step: Step, attempt: int, state: DeliveryState, subject: str = "") -
             words = f"on a clean checkout of {state.head[:7]}" if state.head else "on a clean checkout"
         case Step.OPEN_PULL_REQUEST:
             words = f"{prepared.branch} → {prepared.base}" if prepared else ""
+        case "capture_pages":
+            words = "the application's pages, for the reviewer"
         case _:
             words = " ".join(subject.split())
     return _cut(_round(attempt) + words)

@@ -43,6 +43,7 @@ class DeliveryRequest(Written):
     plan                a plan in Markdown, used instead of making one
     allow_test_changes  the request itself is about tests
     fix                 whether red tests and blockers are mended (default), or only reported
+    push                push the branch's new commits although no pull request is asked for
     model               one model for every step, overriding configuration
     config              text of a perdure.toml to use instead of the base branch's
     source              the submitter's checkout, for `[setup] copy`; local repositories only
@@ -61,6 +62,7 @@ class DeliveryRequest(Written):
     plan: str | None = None
     allow_test_changes: bool = False
     fix: bool = True
+    push: bool = False
     spec_version: int = Field(default=1, ge=1, le=1)
     model: str | None = None
     config: str | None = None

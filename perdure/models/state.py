@@ -11,7 +11,7 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
-from perdure.models.work import Prepared, TestVerdict
+from perdure.models.work import Inspected, Prepared, TestVerdict
 
 
 class DeliveryState(BaseModel):
@@ -21,9 +21,9 @@ class DeliveryState(BaseModel):
     checkpoint  the newest checkpoint: where a retry goes on
     plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
     tests       verdict on `head`, None when `head` was not tested
-    findings    artifact: what the engine itself found in the commit `inspected`
-    screenshots artifact: the application's pages at the newest commit that was reviewed
-    built       whether implement and its commit are behind us
+    found       what the engine itself found in the commit `inspected`
+    screenshots artifact: the application's pages at the commit `captured`
+    built, documented   whether the step and its commit are behind us
     at          (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
     waiting     what it waits for, in one line, while it waits
     notes       what a person should know about the forge, one sentence each
@@ -46,11 +46,13 @@ class DeliveryState(BaseModel):
     tests: TestVerdict | None = None
     review: str = ""
     review_result: ReviewResult = ReviewResult()
-    findings: str = ""
+    found: Inspected = Inspected()
     inspected: str = ""
     screenshots: str = ""
+    captured: str = ""
     pull_request: PullRequest | None = None
     built: bool = False
+    documented: bool = False
     at: tuple[str, int, int] | None = None
     test_fixes: int = 0
     review_fixes: int = 0
@@ -63,6 +65,10 @@ class DeliveryState(BaseModel):
     waiting: str = ""
     notes: tuple[str, ...] = ()
     started: datetime | None = None
+
+    @property
+    def findings(self) -> str:
+        return self.found.findings
 
     def again(self) -> DeliveryState:
         """As a retry begins: the work is kept, the verdict and the counts that led to it are not."""
@@ -83,7 +89,7 @@ class DeliveryState(BaseModel):
         if self.at and prepared.at and self.at[:2] == prepared.at[:2]:
             self.at = prepared.at
         else:
-            self.at, self.built, self.head, self.tests = None, False, "", None
+            self.at, self.built, self.documented, self.head, self.tests = None, False, False, "", None
 
 
 class Progress(BaseModel):

@@ -10,6 +10,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
+from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS, Delivery
@@ -43,11 +44,10 @@ class Reordered(Delivery):
     async def run(self, raw: Any = None) -> DeliveryResult:
         return await super().run(raw)
 
-    async def classify(self) -> None:
-        await super().plan()
-
     async def plan(self) -> None:
-        await super().classify()
+        self.enter(Phase.PLAN)
+        await self.steps.plan()
+        await self.steps.classify()
 
 
 async def test_two_activities_in_another_order_fail_the_replay() -> None:

@@ -44,7 +44,7 @@ from perdure.models.policy import (
 
 log = logging.getLogger(__name__)
 
-FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS})
+FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages"})
 """What runs other people's code: these can kill their worker by themselves, again and again (holes.md H6)."""
 
 LAST = "close"

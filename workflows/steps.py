@@ -1,0 +1,211 @@
+"""The steps of the process: what each is given, and what of its result the delivery keeps. Nothing is decided here."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from perdure.models.phases import Phase, Step
+from perdure.models.report import Severity
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.state import DeliveryState
+from perdure.models.turn import Outcome
+from perdure.models.work import (
+    Captured,
+    CaptureInput,
+    CommitInput,
+    Committed,
+    Inspected,
+    InspectInput,
+    Prepared,
+    PrepareInput,
+    PushInput,
+    ShipInput,
+    TestInput,
+    TestVerdict,
+)
+from workflows.endings import Stopped
+from workflows.publishing import Publishing
+from workflows.stage import Stage
+
+
+class Steps:
+    """One delivery's steps; `prepare` comes first."""
+
+    def __init__(self, stage: Stage, forge: Publishing) -> None:
+        self._stage, self._forge = stage, forge
+
+    @property
+    def _request(self) -> DeliveryRequest:
+        return self._stage.request
+
+    @property
+    def _state(self) -> DeliveryState:
+        return self._stage.state
+
+    @property
+    def _prepared(self) -> Prepared:
+        assert self._state.prepared is not None
+        return self._state.prepared
+
+    async def prepare(self) -> Prepared:
+        """A workspace, setup and preflight behind it; a forge that would take the result."""
+        work = PrepareInput(
+            delivery=self._stage.delivery,
+            request=self._request.model_copy(update={"resume": None}),
+            previous=self._state.prepared,
+            checkpoint=self._state.checkpoint,
+        )
+        prepared = await self._stage.once(Step.PREPARE, work, Prepared, queue="perdure")
+        self._state.begin(prepared)
+        self._state.head = self._state.head or (prepared.head if self._request.branch else "")
+        if Phase.SHIP in prepared.phases or self._request.push:
+            await self._forge.check_access()
+        if Phase.SHIP in prepared.phases:
+            await self._forge.tell(workflow.info().workflow_id)
+        return prepared
+
+    async def classify(self) -> None:
+        outcome = await self._stage.turns(Step.CLASSIFY, 1, {})
+        self._state.kind = str(outcome.data.get("kind", ""))
+
+    async def plan(self) -> None:
+        outcome = await self._stage.turns(Step.PLAN, 1, self._materials())
+        self._state.plan = outcome.artifact
+        self._state.title = str(outcome.data.get("title", ""))
+
+    async def implement(self) -> Outcome:
+        return await self._stage.turns(Step.IMPLEMENT, 1, self._materials())
+
+    async def write(self, step: Step, attempt: int, found: dict[str, str]) -> None:
+        """One fresh conversation about the change and what was found in it, and a commit of its own."""
+        outcome = await self._stage.turns(step, attempt, self._materials() | self._change() | found)
+        await self.commit(step, attempt, outcome.summary)
+
+    async def commit(self, step: Step, attempt: int, summary: str) -> bool:
+        """Whether there was anything to commit."""
+        state = self._state
+        subject = state.title if step is Step.IMPLEMENT and state.title else summary
+        work = CommitInput(
+            delivery=self._stage.delivery,
+            policy=self._prepared.policy,
+            step=step,
+            attempt=attempt,
+            checkpoint=state.checkpoint,
+            parent=state.head or self._prepared.head,
+            subject=subject,
+            kind=state.kind,
+        )
+        made = await self._stage.once(Step.COMMIT, work, Committed, attempt=attempt)
+        if not made.commit:
+            return False
+        state.head = made.commit
+        self._stage.committed(made.commit, made.summary)
+        return True
+
+    async def run_tests(self) -> TestVerdict:
+        attempt = self._state.test_runs + 1
+        work = TestInput(
+            delivery=self._stage.delivery,
+            policy=self._prepared.policy,
+            commit=self._state.head,
+            attempt=attempt,
+            baseline=self._prepared.baseline,
+        )
+        verdict = await self._stage.once(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
+        self._state.tests, self._state.test_runs = verdict, attempt
+        if verdict.status is TestsStatus.RED:
+            self._stage.fail()
+        return verdict
+
+    async def inspect(self) -> Inspected:
+        """What the engine itself finds in the change; the same commit is not looked at twice."""
+        state = self._state
+        if self._prepared.inspects and state.inspected != state.head:
+            work = InspectInput(delivery=self._stage.delivery, policy=self._prepared.policy, commit=state.head)
+            state.found = await self._stage.aside("inspect_change", work, Inspected, "secrets, protected paths, size")
+            state.inspected = state.head
+        return state.found
+
+    async def capture(self) -> None:
+        """Pictures of the application, where they are wanted; without them the delivery goes on all the same."""
+        state = self._state
+        if not self._prepared.app or state.captured == state.head:
+            return
+        work = CaptureInput(delivery=self._stage.delivery, policy=self._prepared.policy, commit=state.head)
+        try:
+            captured = await self._stage.once("capture_pages", work, Captured)
+            state.screenshots = captured.screenshots
+        except Stopped as stop:
+            state.screenshots = ""
+            state.notes += (f"no screenshots: {stop.message.partition(chr(10))[0][:200]}",)
+        state.captured = state.head
+
+    async def review(self) -> ReviewResult:
+        """What the reviewer says of the change, and what the engine found in it, counted together."""
+        state, attempt = self._state, self._state.reviews + 1
+        found = await self.inspect()
+        await self.capture()
+        seen = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
+        told = {name: value for name, value in (seen | {"findings": found.findings}).items() if value}
+        outcome = await self._stage.turns(Step.REVIEW, attempt, self._materials() | self._change() | told)
+        blockers = int(outcome.data.get(Severity.BLOCKER, 0)) + found.blockers
+        state.review, state.reviews = outcome.artifact, attempt
+        state.review_result = ReviewResult(
+            status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
+            blockers=blockers,
+            tech_debt=int(outcome.data.get(Severity.TECH_DEBT, 0)) + found.tech_debt,
+            skippable=int(outcome.data.get(Severity.SKIPPABLE, 0)) + found.skippable,
+        )
+        if blockers:
+            self._stage.fail("; ".join(part for part in (outcome.summary, found.summary) if part))
+        return state.review_result
+
+    async def push(self) -> None:
+        """The branch as it is, where it came from; no pull request."""
+        work = PushInput(
+            delivery=self._stage.delivery,
+            policy=self._prepared.policy,
+            workflow_id=workflow.info().workflow_id,
+            branch=self._prepared.branch,
+            head=self._state.head,
+            tests=self._state.tests,
+        )
+        self._state.message = (await self._forge.push_branch(work)).summary
+
+    async def ship(self, doubt: str) -> None:
+        """Exactly one pull request; a draft where there is a doubt."""
+        state, prepared = self._state, self._prepared
+        await self.capture()
+        report = state.tests.report if state.tests else ""
+        links = await self._forge.show_artifacts(state.plan, report, state.review, state.findings, state.screenshots)
+        work = ShipInput(
+            delivery=self._stage.delivery,
+            policy=prepared.policy,
+            workflow_id=workflow.info().workflow_id,
+            base=prepared.base,
+            branch=prepared.branch,
+            head=state.head,
+            title=state.title or prepared.title or " ".join(self._request.request.split())[:60],
+            kind=state.kind,
+            draft=prepared.draft or bool(doubt),
+            draft_reason=doubt,
+            plan=state.plan,
+            tests=state.tests,
+            review=state.review,
+            review_result=state.review_result,
+            spend=state.spend,
+            artifacts=links,
+            findings=state.findings,
+            screenshots=state.screenshots,
+        )
+        shipped = await self._forge.open_pull_request(work)
+        state.pull_request, state.message = shipped.pull_request, shipped.message
+
+    def _materials(self) -> dict[str, str]:
+        """What every agentic step is told about the ones before it."""
+        state = self._state
+        return {name: value for name, value in (("kind", state.kind), ("plan", state.plan)) if value}
+
+    def _change(self) -> dict[str, str]:
+        return {"base": self._prepared.base_sha, "head": self._state.head}
