@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from perdure.models.decisions import Gate
 from perdure.models.errors import InvalidRequest
 from perdure.models.fixing import hopeless, needs_a_fix
 from perdure.models.ids import delivery_key
@@ -17,14 +18,15 @@ from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import TestVerdict
-from workflows.endings import CANNOT_TELL, Stopped, doubts, invalid, not_delivered
+from workflows.endings import CANNOT_TELL, Stopped, doubts, heed_cancellation, invalid, not_delivered
+from workflows.inbox import TakesMessages
 from workflows.publishing import Publishing
-from workflows.stage import Stage, heed_cancellation
+from workflows.stage import Stage
 from workflows.steps import Steps
 
 
 @workflow.defn
-class Delivery:
+class Delivery(TakesMessages):
     """Takes a DeliveryRequest as JSON, returns a DeliveryResult; see docs/phases.md."""
 
     def __init__(self) -> None:
@@ -76,12 +78,14 @@ class Delivery:
         self.prepared = await self.steps.prepare()
 
     async def plan(self) -> None:
-        """Bug, feature or chore; then a plan, unless one came with the request."""
+        """Bug, feature or chore; then a plan, unless one came with the request; again until a person agrees."""
         self.enter(Phase.PLAN)
         if not self.state.kind:
             await self.steps.classify()
         if not self.state.plan:
             await self.steps.plan()
+        while words := await self.steps.decision(Gate.PLAN):
+            await self.steps.plan(words)
 
     async def build(self) -> None:
         """Build what was planned, and commit it; a delivery that changes nothing ends here."""
@@ -119,7 +123,7 @@ class Delivery:
             self.state.review_fixes += 1
             blockers = {"review": self.state.review, "findings": self.state.findings}
             told = {name: artifact for name, artifact in blockers.items() if artifact}
-            await self.steps.write(Step.FIX_REVIEW, self.state.review_fixes, told)
+            await self.steps.write(Step.FIX_REVIEW, self.state.review_fixes + self.state.mends, told)
             if self.selected(Phase.TEST):
                 await self.test_until_green()
             self.enter(Phase.REVIEW)
@@ -132,12 +136,25 @@ class Delivery:
         if found.blockers and not self.selected(Phase.REVIEW):
             return await self._undeliverable(Reason.BLOCKERS, found.summary)
         await self._publishable()
+        while words := await self.steps.decision(Gate.PULL_REQUEST):
+            await self.mend(words)
         await self.steps.ship("; ".join(doubts(self.state, self.prepared)))
         if self.state.pull_request is None:
             self.state.status = Status.COMPLETED  # pushed, where no forge is spoken to yet: the message says so
         else:
             self.state.status = Status.DRAFT if self.state.pull_request.draft else Status.DELIVERED
         return None
+
+    async def mend(self, words: str) -> None:
+        """What a person does not want published as it is goes back with their words, and through all checks again."""
+        await self.steps.write(Step.FIX_REVIEW, self.state.review_fixes + self.state.mends + 1, {"words": words})
+        self.state.mends += 1
+        if self.selected(Phase.TEST):
+            await self.test_until_green()
+        if self.selected(Phase.REVIEW):
+            await self.review_until_clean()
+        self.enter(Phase.SHIP)
+        await self._publishable()
 
     async def hand_over(self) -> None:
         """The phases asked for are done; new commits go where the branch came from, if that was asked for."""
@@ -171,6 +188,8 @@ class Delivery:
         if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP):
             self.enter(Phase.SHIP)
             await self._publishable()
+            if words := await self.steps.decision(Gate.PULL_REQUEST):
+                raise not_delivered(reason, f"{message}; rejected: {words}")
             await self.steps.ship(message)
             raise Stopped(Status.DRAFT, reason, message)
         raise not_delivered(reason, message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
@@ -86,3 +87,13 @@ def interpret(error: ActivityError) -> BaseException:
 def invalid(message: str) -> ApplicationError:
     """A bad submission fails the workflow at once and says which field."""
     return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)
+
+
+def heed_cancellation() -> None:
+    """Stop here if somebody asked for it.
+
+    An activity that ends by itself before it hears of the request ends well, and the SDK counts the cancellation as
+    dealt with: without this look, a cancel that meets a short turn would be forgotten.
+    """
+    if workflow.cancellation_reason() is not None:
+        raise asyncio.CancelledError

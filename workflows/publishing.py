@@ -39,8 +39,8 @@ from perdure.models.work import (
     ShipInput,
     Shipped,
 )
-from workflows.endings import interpret
-from workflows.stage import Stage, heed_cancellation
+from workflows.endings import heed_cancellation, interpret
+from workflows.stage import Stage
 
 T = TypeVar("T")
 

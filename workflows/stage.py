@@ -14,13 +14,14 @@ from temporalio.exceptions import ActivityError
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 from perdure.models import captions
+from perdure.models.decisions import Said
 from perdure.models.details import details
 from perdure.models.phases import Phase, Step
 from perdure.models.policy import (
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
-    PREPARE_TIME,
     RETRY_PAUSE,
+    SAID_BYTES_A_TURN,
     TASK_QUEUE,
 )
 from perdure.models.request import DeliveryRequest
@@ -29,6 +30,7 @@ from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
 from workflows.endings import ENDINGS, Stopped, interpret, not_delivered
+from workflows.people import People
 
 T = TypeVar("T")
 
@@ -42,23 +44,12 @@ ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, max
 """Deaths are not failures: attempts are bounded by time and by the journal's count, never by number (holes.md H6)."""
 
 
-def heed_cancellation() -> None:
-    """Stop here if somebody asked for it.
-
-    An activity that ends by itself before it hears of the request ends well, and the SDK counts the cancellation as
-    dealt with: without this look, a cancel that meets a short turn would be forgotten.
-    """
-    if workflow.cancellation_reason() is not None:
-        raise asyncio.CancelledError
-
-
 class Stage:
     """Carries out steps for one delivery and keeps its state up to date."""
 
     def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState) -> None:
         self.delivery, self.request, self.state = delivery, request, state
-        state.started = state.started or workflow.now()
-        self._started = state.started
+        self.people = People(state, self.show, self.tell)
 
     async def once(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
         """Carry out a step that is one activity, within the time that is left."""
@@ -67,7 +58,7 @@ class Stage:
 
     async def aside(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """A piece of work too small to be a step of its own: it has no record, and takes milliseconds."""
-        heed_cancellation()
+        await self.people.ready()
         try:
             return await self._carried_out(activity, work, result, summary)
         except ActivityError as error:
@@ -81,7 +72,7 @@ class Stage:
             work,
             result_type=result,
             task_queue=queue or self.queue,
-            schedule_to_close_timeout=self._time_left(),
+            schedule_to_close_timeout=self.people.time_left(),
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=ENDLESS,
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -89,11 +80,14 @@ class Stage:
         )
         return done
 
+    def tell(self, event: str) -> None:
+        """Say to those who want to hear of it that something happened: waiting, reminder, ended."""
+
     async def recorded(self, step: str, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
         """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""
         try:
-            heed_cancellation()
-        except asyncio.CancelledError:
+            await self.people.ready()
+        except BaseException:
             doing.close()
             raise
         self._begin(step, attempt)
@@ -118,8 +112,11 @@ class Stage:
         self._begin(step, attempt)
         last = ""
         for turn in range(taken + 1, taken + 1 + prepared.turns_per_step):
-            heed_cancellation()
-            self._afford()
+            try:
+                await self.people.ready()
+            except Stopped:
+                self._end("failed")
+                raise
             work = TurnInput(
                 delivery=self.delivery,
                 step=step,
@@ -128,14 +125,27 @@ class Stage:
                 checkpoint=self.state.checkpoint,
                 policy=prepared.policy,
                 materials=materials if turn == 1 else {},
+                said=self._next_words(),
             )
             result = await self._turn(step, work, captions.of_turn(attempt, turn, last, prepared.models.get(step, "")))
             last = result.summary
             self._book(step, attempt, turn, result)
+            if result.question is not None:
+                await self.people.put(result.question, of=f"{step}-{attempt}-{turn}")
             if result.outcome is not None:
                 return self._conclude(result.outcome)
         self._end("failed")
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
+
+    def _next_words(self) -> tuple[Said, ...]:
+        """What people said and no turn has read, the oldest first, as much as one turn takes."""
+        room, taken = SAID_BYTES_A_TURN, list[Said]()
+        for said in self.state.said:
+            room -= len(said.text.encode()) + len(said.about.encode())
+            if taken and room < 0:
+                break
+            taken.append(said)
+        return tuple(taken)
 
     async def _turn(self, step: Step, work: TurnInput, summary: str) -> TurnResult:
         try:
@@ -144,7 +154,7 @@ class Stage:
                 work,
                 result_type=TurnResult,
                 task_queue=self.queue,
-                schedule_to_close_timeout=self._time_left(),
+                schedule_to_close_timeout=self.people.time_left(),
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=ENDLESS,
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -170,6 +180,9 @@ class Stage:
         state.checkpoint = result.checkpoint
         state.at = (step, attempt, turn)
         state.usage += result.usage
+        state.said = tuple(said for said in state.said if said.id not in result.notes)
+        if result.assumption:
+            state.assumptions += (result.assumption[:500],)
         state.spend = result.spend
         cost = result.usage.cost_usd
         known = record.cost_usd is not None and cost is not None
@@ -242,8 +255,7 @@ class Stage:
         self.state.waiting = reason
         self.show()
         await workflow.sleep(pause, summary=reason[:100])
-        self._started += pause
-        self.state.started = self._started
+        self.people.give_back(pause)
 
     def fail(self, summary: str = "") -> None:
         """The newest step ran to its end and its verdict is no: red tests, blockers."""
@@ -264,21 +276,3 @@ class Stage:
 
     def _record(self, **changes: Any) -> None:
         self.state.steps[-1] = self.state.steps[-1].model_copy(update=changes)
-
-    def _time_left(self) -> timedelta:
-        prepared = self.state.prepared
-        limit = timedelta(seconds=prepared.time_s) if prepared else PREPARE_TIME
-        left = limit - (workflow.now() - self._started)
-        if left <= timedelta(0):
-            raise not_delivered(Reason.LIMITS, f"the time limit of {limit} is over")
-        return left
-
-    def _afford(self) -> None:
-        """Before every turn: what was paid, over all runs, against the budget. One unknown price hides no other."""
-        prepared, spend = self.state.prepared, self.state.spend
-        assert prepared is not None
-        known = spend.known_usd if spend.usd is None else spend.usd
-        paid = max(known, self.state.usage.cost_usd or 0.0) + spend.at_risk_usd
-        if paid >= prepared.budget_usd:
-            self._end("failed")
-            raise not_delivered(Reason.BUDGET, f"${paid:.2f} of ${prepared.budget_usd:.2f} are spent")

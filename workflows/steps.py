@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from temporalio import workflow
 
+from perdure.models.decisions import Gate, Verdict
 from perdure.models.phases import Phase, Step
 from perdure.models.report import Severity
 from perdure.models.request import DeliveryRequest
-from perdure.models.result import ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.result import Reason, ReviewResult, ReviewStatus, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
 from perdure.models.work import (
@@ -24,7 +27,7 @@ from perdure.models.work import (
     TestInput,
     TestVerdict,
 )
-from workflows.endings import Stopped
+from workflows.endings import Stopped, not_delivered
 from workflows.publishing import Publishing
 from workflows.stage import Stage
 
@@ -69,10 +72,35 @@ class Steps:
         outcome = await self._stage.turns(Step.CLASSIFY, 1, {})
         self._state.kind = str(outcome.data.get("kind", ""))
 
-    async def plan(self) -> None:
-        outcome = await self._stage.turns(Step.PLAN, 1, self._materials())
+    async def plan(self, words: str = "") -> None:
+        """A plan; with `words`, another one than the person who said them had before them."""
+        rejected = {"words": words} if words else {}
+        outcome = await self._stage.turns(Step.PLAN, self._state.plans + 1, self._materials() | rejected)
+        self._state.plans += 1
         self._state.plan = outcome.artifact
         self._state.title = str(outcome.data.get("title", ""))
+
+    async def decision(self, gate: Gate) -> str:
+        """Where a person decides, if that was asked for. The words it was rejected with; empty when it goes on.
+
+        Raises Stopped when nobody decided in time.
+        """
+        state, prepared = self._state, self._prepared
+        while gate in prepared.gates:
+            of, words, options = _put(gate, state)
+            after = timedelta(seconds=prepared.gate_expiry_s) if prepared.gate_expiry_s else None
+            decided = await self._stage.people.ask(gate, of, words, options, expires_after=after)
+            match decided.verdict:
+                case Verdict.REJECTED:
+                    return decided.note
+                case Verdict.EXPIRED:
+                    reason = Reason.PLAN_REJECTED if gate is Gate.PLAN else Reason.LIMITS
+                    raise not_delivered(reason, f"nobody decided in time: {words}")
+                case Verdict.EDITED:
+                    state.plan, state.title = decided.artifact, decided.note or state.title
+                case _:
+                    break
+        return ""
 
     async def implement(self) -> Outcome:
         return await self._stage.turns(Step.IMPLEMENT, 1, self._materials())
@@ -209,3 +237,14 @@ class Steps:
 
     def _change(self) -> dict[str, str]:
         return {"base": self._prepared.base_sha, "head": self._state.head}
+
+
+def _put(gate: Gate, state: DeliveryState) -> tuple[str, str, tuple[str, ...]]:
+    """What is decided, by the hash of exactly that, in words, and how; the same plan made anew is another one."""
+    if gate is Gate.PLAN:
+        again = f"-{state.plans}" if state.plans > 1 else ""
+        words = f"approve the plan: {state.title}" if state.title else "approve the plan"
+        return f"{state.plan[:8]}{again}", words, ("approve", "reject", "edit_plan")
+    again = f"-{state.mends}" if state.mends else ""
+    words = f"publish {state.head[:7]} as a pull request"
+    return f"{state.head[:8]}{again}", words, ("approve", "reject")

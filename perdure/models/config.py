@@ -78,7 +78,10 @@ class Limits(Written):
 
 
 class Gates(Written):
+    """`expire`: how long a gate waits before the delivery ends undelivered; None: for ever."""
+
     before: tuple[Literal["plan", "pull_request"], ...] = ()
+    expire: Duration | None = None
 
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]

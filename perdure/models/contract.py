@@ -21,6 +21,7 @@ class Contract(Recorded):
     issue      the issue it came from, as it was when the delivery began
     config     the effective configuration: flags, request, environment, repository, user and defaults merged
     head       the commit the delivery builds on: base_sha, or the tip of an existing branch
+    existing   whether `branch` was there before, and is other people's too
     source     the submitter's checkout, for `[setup] copy`
     origins    where each effective setting came from, by dotted name
     grade      the sandbox grade this delivery runs in
@@ -35,6 +36,7 @@ class Contract(Recorded):
     branch: str
     config: RepositoryConfig
     head: str = ""
+    existing: bool = False
     source: str = ""
     notes: tuple[Note, ...] = ()
     origins: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.models.decisions import Asked
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
@@ -17,7 +18,7 @@ def details(state: DeliveryState, request: DeliveryRequest) -> str:
     lines = [f"### {_headline(state)}", ""]
     if state.message:
         lines += [f"{cell(state.message, 400)}", ""]
-    if state.waiting:
+    if state.asked is None and state.waiting:
         lines += [f"**Waiting:** {cell(state.waiting, 200)}", ""]
     if number := request.issue_number:
         title = cell(state.prepared.title, 200) if state.prepared else ""
@@ -35,6 +36,8 @@ def details(state: DeliveryState, request: DeliveryRequest) -> str:
     if state.steps:
         lines += ["", "| | step | result | took |", "|---|---|---|---|"]
         lines += [_row(record) for record in state.steps[-_SHOWN:]]
+    if state.asked is not None:
+        lines += ["", *_waiting_for_you(state.asked)]
     return "\n".join(lines)
 
 
@@ -96,3 +99,16 @@ def cell(text: str, limit: int) -> str:
     line = "".join(c for c in line if c.isprintable())
     safe = "".join("\\" + c if c in "\\`*_[]<>|" else c for c in line[:limit])
     return safe + ("…" if len(line) > limit else "")
+
+
+def _waiting_for_you(asked: Asked) -> list[str]:
+    """What a person is asked, and the update that answers it: its name and its JSON, to be copied."""
+    lines = [f"### Waiting for you: {cell(asked.words, 300)}", ""]
+    if (question := asked.question) is not None:
+        lines += [cell(question.text, 1000), ""]
+        lines += [f"- {cell(choice, 200)}" for choice in question.choices]
+        lines += [f"It matters because: {cell(question.why, 500)}", ""] if question.why else []
+    if asked.expires is not None:
+        lines += [f"Without a decision it ends at {asked.expires:%Y-%m-%d %H:%M} UTC.", ""]
+    lines += ["Send one of these updates (More Actions, Update), or use the command line:", ""]
+    return [*lines, "| update | JSON |", "|---|---|", *(f"| `{name}` | `{said}` |" for name, said in asked.examples())]

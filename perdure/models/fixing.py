@@ -19,6 +19,8 @@ def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limi
     left          the verdicts so far, in order: first on what there was before any attempt
     fixes, limit  attempts made, in this and earlier rounds, and allowed
     """
+    if limit == 0:
+        return f"tests are red: {verdict.summary}"
     if fixes >= limit:
         return f"tests are red after {fixes} fixes"
     return not_converging(left[1:], verdict)

@@ -46,6 +46,15 @@ class Kind(StrEnum):
 ALL_PHASES: tuple[Phase, ...] = tuple(Phase)
 
 
+def speaks_for_itself(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
+    """Whether these phases need no words: what is on an existing branch is tested or published as it is. To be
+    reviewed it has to be compared with something: a plan will do.
+    """
+    if branch is None or not phases or Phase.PLAN in phases or Phase.BUILD in phases:
+        return False
+    return Phase.REVIEW not in phases or bool(plan and plan.strip())
+
+
 def why_not(phases: tuple[Phase, ...], branch: str | None) -> str | None:
     """One sentence saying why these phases cannot stand alone, or None when they can.
 

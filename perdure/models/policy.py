@@ -304,3 +304,171 @@ ARTIFACT_PAUSE_S = 0.25
 
 REHEARSAL_GIT_S = 60
 """For one git command of GitHub's twin: on a busy machine a clone of a small repository can take seconds."""
+
+RUNS_READ = 50
+"""Runs of one delivery that a report looks at: retries and continuations; a month of daily retries."""
+
+ARTIFACT_PAGE_BYTES = 45_000
+"""Of an artifact that is read through Temporal: 60,000 characters in base64, below 64 KiB with what is around them."""
+
+ARTIFACT_READ_BYTES = 8_000_000
+"""Of one artifact read that way, some 180 pages and a few seconds; a screenshot of a long page is below 2 MB."""
+
+TURNS_PAGE_CHARS = 48_000
+TURN_SAID_CHARS = 4_000
+"""Of what a turn said and did, in a report: a screen; `perdure logs` has the rest. A page holds a dozen of them."""
+
+REPORT_TESTS_SHOWN = 1_000
+"""Rows of tests that passed, one command each: folded away, and still not the whole of a suite of 50,000."""
+
+REPORT_TEXT_CHARS = 20_000
+"""Of any one text on a report's page: a command's last lines have some 8,000."""
+
+REPORT_PICTURES_BYTES = 24_000_000
+"""Of all screenshots in one page, before base64: mail takes it, and browsers open it without a pause."""
+
+REPORT_ROWS_SHOWN = 60
+"""Rows of the timeline: more do not fit a screen; the table below it has all of them."""
+
+JUNIT_CASES = 200_000
+"""Of one report: what JUNIT_BYTES of ordinary cases are. Each takes a kilobyte, and the file may hold ten times as many."""
+
+JUNIT_DEPTH = 500
+"""Elements within each other in a report: nested suites are some ten deep, and expat keeps a hundred bytes for each."""
+
+JUNIT_TAG_BYTES = 4 * 1024 * 1024
+"""Of one tag with its attributes, kept whole until it ends: a failure's message may be one, a million attributes not."""
+
+APP_S = 240.0
+"""To start an application and take its pages: what has not been taken by then is not, and the delivery goes on."""
+
+APP_READY_S = 90.0
+APP_PROBE_S = 3.0
+"""For an application to answer at `[app] ready`, which may build first; and for one answer of it."""
+
+APP_AT_ONCE_S = 5.0
+APP_DETACHED_S = 5.0
+"""Ended so soon, it did not start at all; and how long a server that it left behind has to answer."""
+
+APP_TAIL_CHARS = 1_500
+"""Of what an application wrote before it ended: a traceback's last lines, which say why."""
+
+APP_PAGES_MOST = 10
+APP_PAGE_S = 15.0
+APP_SETTLE_S = 2.0
+"""Pages taken; seconds for one to load, and for what it fetches after that: ten slow pages fit into APP_S."""
+
+BROWSER_START_S = 30.0
+"""Chromium starts in 0.5 s; on a busy host with a cold disk it was seen to take 8 s."""
+
+BROWSER_HEAP_MB = 512
+"""Of JavaScript in one page: a page that allocates without an end is its own failure, not the host's."""
+
+PAGE_ERRORS = 3
+PAGE_ERROR_CHARS = 200
+PAGE_NOTE_CHARS = 800
+"""Errors of a page's console that are told, the length of one, and of all that is said about a page."""
+
+PICTURE_WIDTH, PICTURE_VIEWPORT, PICTURE_HEIGHT = 1280, 800, 2000
+"""Pixels: a desk's window, and a long page down to 2000, the most the model's API takes where there are many images."""
+
+PICTURE_BYTES = 3_500_000
+"""Of one PNG: base64 makes 4.7 MB of it, and the model's API takes 5. A page of text has 100 KB."""
+
+PICTURES_SHOWN = 8
+PICTURES_SHOWN_BYTES = 6_000_000
+"""Given to a reviewer: some 25,000 tokens; each turn sends them again, and a request may have 32 MB."""
+
+PIXELS_PER_TOKEN = 750
+"""How the model's API counts an image; larger ones are scaled down before, so that this is the most."""
+
+TAMPER_FILE_BYTES = 1024**2
+"""Of one file the tamper gate reads: no test that people write is larger, and parsing takes a second for each MiB."""
+
+TAMPER_TOTAL_BYTES = 32 * 1024**2
+"""Of all files it reads on one commit: what a worker can hold twice; later ones count as unreadable."""
+
+TAMPER_HITS_MOST = 50
+"""Hits and changed tests listed in a report: a person undoes a whole commit long before the fiftieth."""
+
+TAMPER_EVIDENCE_CHARS = 600
+"""Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
+
+TAMPER_DEPTH = 4
+"""Helpers behind helpers that are followed to an assertion, and scripts behind scripts to what runs the tests."""
+
+VERIFY_PAGE = 60
+"""Checkpoints, commits or pull requests in one answer to `perdure verify`: each some 150 bytes, below RESULT_BYTES."""
+
+VERIFY_ANSWER = timedelta(minutes=2)
+"""For one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is said
+that nobody answers."""
+
+VERIFY_REPLAY_S = 120.0
+"""To replay a delivery's histories: a second for a thousand events, and the start of a Python process before it."""
+
+PATCH_FILE_BYTES = 16 * 1024**2
+"""Of one file whose change is looked into; larger ones are nothing a person wrote, and count as binary."""
+
+PATCH_BATCH_BYTES = 48 * 1024**2
+PATCH_BATCH_FILES = 500
+"""Compared by one git command, so that a change of any size needs some 200 MB at once, and its paths fit into argv."""
+
+FINDINGS_MOST = 50
+"""Listed for one change, the worst first; the others are counted. Nobody mends more in one round."""
+
+FINDING_BINARY_BYTES = 1024**2
+"""A binary file above this stays in every clone for ever: it blocks. Libraries of icons and fonts are below."""
+
+FINDING_IMAGE_BYTES = 256 * 1024
+"""A picture up to this size is nothing to talk about."""
+
+FINDING_LINK_BYTES = 4096
+"""Of a symbolic link's target: PATH_MAX of Linux; what is longer is no path."""
+
+FINDING_NAME_CHARS = 200
+"""Of a path in a finding: names may have 4096 bytes."""
+
+CHANGE_LINES = (1_000, 20_000)
+CHANGE_FILES = (60, 1_000)
+"""Lines and files without lock files: from the first on a reviewer misses things, from the second nobody reviews it."""
+
+SECRET_LINE_CHARS, SECRET_LINE_OVERLAP = 1_000, 300
+"""Longer lines are searched in pieces: some patterns take the square of a line's length. No token is longer."""
+
+SECRET_KEY_LINES = 8
+"""Behind the first line of a private key, until its first line of content: headers of encrypted ones have four."""
+
+SECRET_VALUES = 200
+SECRET_LEAKS = 5_000
+"""Different secrets that are searched for in the base, where they may have been before; more are taken for new. And the
+most that are noted: a change with that many is not published."""
+
+SECRET_COMMITS = 100
+"""Commits of a delivery that are searched beside its last one: each attempt makes one, and there are twenty at most."""
+
+REVIEW_ISSUES_TOLD = 20
+"""Wrong places of a review that are told back to the reviewer in one word, each in a line."""
+
+REPORT_CASES = 40
+REPORT_CASES_CHARS = 40_000
+"""Failing tests of one command in a prompt, and what all their messages take: the cause of more is in the first."""
+
+TEST_SCRIPT_BYTES = 100_000
+"""Of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be longer."""
+
+SAID_BYTES = 8 * 1024
+"""Of one word, note or answer from a person: it is kept in history and read in every turn that follows."""
+
+SAID_BYTES_A_TURN = 32 * 1024
+"""Of all the words that one turn reads: what is more waits for the next one."""
+
+REMIND_AFTER = timedelta(days=1)
+REMINDERS = 7
+"""A gate that nobody has heard of waits for ever: daily for a week, then whoever cares has been told."""
+
+DECIDED_KEPT = 200
+"""Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
+
+NOTES_KEPT = 20
+"""Notes of what was sent and did not count: somebody who sends nonsense all day must not fill the state."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
-from perdure.models.phases import Phase
+from perdure.models.phases import Phase, speaks_for_itself
 
 REQUEST_BYTES = 64 * 1024
 """A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
@@ -33,10 +33,11 @@ class DeliveryRequest(Written):
     """One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required.
 
     repository          path, file://, https://, ssh:// or scp-like address of the target
-    request             what is wanted, in words; at most 64 KiB; may be left out when an issue says it all
+    request             what is wanted, in words; at most 64 KiB; may be left out when an issue says it all, and where
+                        an existing branch is only tested, published, or reviewed against a plan
     base                branch to start from and to merge into; default: the target's default branch
     phases              which of plan, build, test, review, ship; default: the repository's setting, else all
-    gates               before which of plan, pull_request a person decides (not built yet: must be empty)
+    gates               before which of plan, pull_request a person decides; beside those of the repository's settings
     budget_usd          may lower the configured budget, and raise it up to the host's limit
     issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
     branch              an existing branch to work on instead of starting from the base
@@ -54,7 +55,7 @@ class DeliveryRequest(Written):
     request: str = ""
     base: str | None = None
     phases: tuple[Phase, ...] | None = None
-    gates: tuple[str, ...] = ()
+    gates: tuple[Literal["plan", "pull_request"], ...] = ()
     budget_usd: float | None = Field(default=None, gt=0, le=100_000)
     labels: tuple[str, ...] = ()
     issue: int | str | None = None
@@ -113,12 +114,12 @@ class DeliveryRequest(Written):
         if self.issue is not None:
             if not IssueName.parse(self.issue).belongs_to(self.repository):
                 raise ValueError(f"issue: {str(self.issue)[:200]} is not an issue of {self.repository[:200]}")
+        elif not self.request.strip() and speaks_for_itself(self.phases, self.branch, self.plan):
+            pass
         elif "request" not in self.model_fields_set:
             raise ValueError("request: required field is missing (or name an issue)")
         elif not self.request.strip():
             raise ValueError("request: is empty: say what you want")
-        if self.gates:
-            raise ValueError("gates: approvals are not built yet; leave it empty")
         return self
 
 

@@ -136,6 +136,8 @@ class Receipt(Published):
 
 
 class DeliveryResult(Published):
+    """How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made."""
+
     delivery_id: str
     run_id: str
     spec_version: int = 1
@@ -149,6 +151,7 @@ class DeliveryResult(Published):
     head_sha: str | None = None
     checkpoint: str | None = None
     pull_request: PullRequest | None = None
+    plan: str | None = None
     tests: TestsResult = TestsResult()
     review: ReviewResult = ReviewResult()
     steps: tuple[StepRecord, ...] = ()

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from perdure.models.decisions import Asked, Decided, Said
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
@@ -28,6 +29,13 @@ class DeliveryState(BaseModel):
     waiting     what it waits for, in one line, while it waits
     notes       what a person should know about the forge, one sentence each
     started     when its time limit began to run
+    asked       what it waits for a person to decide; decided: what was decided before, by gate and what it named
+    said, heard words for the next turn, in order; ids of all that ever came
+    held        why no further turn begins, in one line; empty: one may
+    extra_usd, extra_tokens, extra_time_s   what people added to the budget, in dollars, tokens and seconds
+    breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
+    plans, mends   plans made, and rounds of mending what a person had rejected before it was published
+    assumptions    what agents assumed where they would have asked
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -65,6 +73,19 @@ class DeliveryState(BaseModel):
     waiting: str = ""
     notes: tuple[str, ...] = ()
     started: datetime | None = None
+    asked: Asked | None = None
+    decided: dict[str, Decided] = {}
+    said: tuple[Said, ...] = ()
+    heard: tuple[str, ...] = ()
+    held: str = ""
+    extra_usd: float = 0.0
+    extra_tokens: int = 0
+    extra_time_s: float = 0.0
+    breaches: int = 0
+    unpriced: bool = False
+    plans: int = 0
+    mends: int = 0
+    assumptions: tuple[str, ...] = ()
 
     @property
     def findings(self) -> str:
@@ -72,7 +93,15 @@ class DeliveryState(BaseModel):
 
     def again(self) -> DeliveryState:
         """As a retry begins: the work is kept, the verdict and the counts that led to it are not."""
-        fresh = {"status": None, "reason": None, "message": "", "waiting": "", "started": None}
+        fresh = {
+            "status": None,
+            "reason": None,
+            "message": "",
+            "waiting": "",
+            "started": None,
+            "asked": None,
+            "held": "",
+        }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
 
     def begin(self, prepared: Prepared) -> None:
@@ -119,6 +148,8 @@ class Progress(BaseModel):
     spend: Spend = Spend()
     pull_request: PullRequest | None = None
     waiting: str = ""
+    asked: Asked | None = None
+    unread: int = 0
 
 
 def parse_resume(resume: ResumePoint) -> DeliveryState:

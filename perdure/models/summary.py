@@ -33,6 +33,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         head_sha=state.head or None,
         checkpoint=state.checkpoint or None,
         pull_request=state.pull_request,
+        plan=_link(state.plan),
         tests=tests_of(state),
         review=state.review_result.model_copy(
             update={"report": _link(state.review), "findings": _link(state.findings)}
@@ -120,6 +121,8 @@ def progress_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str
         spend=state.spend,
         pull_request=state.pull_request,
         waiting=state.waiting,
+        asked=state.asked,
+        unread=len(state.said),
     )
 
 

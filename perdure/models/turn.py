@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from perdure.models.base import Recorded
+from perdure.models.decisions import Question, Said
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Step
 
@@ -21,7 +22,7 @@ class TurnInput(Recorded):
     checkpoint  commit in the vault the turn starts from
     policy      artifact of the delivery's Contract (perdure.models.contract)
     materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
-    notes       ids of words from people that are new since the last turn
+    said        words from people that are new since the last turn
 
     Never the run id: a turn pending at a reset is dispatched again with its old input (holes.md H18).
     """
@@ -33,7 +34,7 @@ class TurnInput(Recorded):
     checkpoint: str
     policy: str
     materials: dict[str, str] = {}
-    notes: tuple[str, ...] = ()
+    said: tuple[Said, ...] = ()
 
 
 class Ending(StrEnum):
@@ -62,7 +63,12 @@ class Outcome(Recorded):
 
 
 class TurnResult(Recorded):
-    """What a turn made: a checkpoint, what it cost, and the step's outcome when this was its last turn."""
+    """What a turn made: a checkpoint, what it cost, and the step's outcome when this was its last turn.
+
+    notes       ids of the words it has read
+    question    what the agent asks a person; its next turn gets the answer
+    assumption  what it assumed because nobody is to be asked
+    """
 
     checkpoint: str
     summary: str
@@ -70,4 +76,6 @@ class TurnResult(Recorded):
     spend: Spend = Spend()
     notes: tuple[str, ...] = ()
     outcome: Outcome | None = None
+    question: Question | None = None
+    assumption: str = ""
     adopted: bool = False

@@ -42,6 +42,10 @@ class Prepared(Recorded):
                 releases that did not
     document    the optional step before the tests is wanted
     app         screenshots are wanted: `[app]` says how to start the application and which pages to show
+    asks        a person is asked where a limit is reached; false only in histories of releases that just ended
+    gates       before which of plan, pull_request a person decides; gate_expiry_s: how long it waits, 0: for ever
+    budget_tokens   the most tokens, 0: no limit
+    notifies    somebody wants to hear of gates and of the end: there is an address to tell
     """
 
     queue: str
@@ -77,6 +81,11 @@ class Prepared(Recorded):
     inspects: bool = False
     document: bool = False
     app: bool = False
+    asks: bool = False
+    gates: tuple[str, ...] = ()
+    gate_expiry_s: float = 0.0
+    budget_tokens: int = 0
+    notifies: bool = False
 
 
 class CommitInput(Recorded):

@@ -40,12 +40,19 @@ def test_any_json_is_a_request_or_an_invalid_one(raw: Any) -> None:
         ({**GOOD, "zzzzzz": 1}, "zzzzzz: unknown field (known: repository, request,"),
         ({"repository": "/r"}, "request: required field is missing"),
         ({**GOOD, "request": " \n"}, "request: is empty: say what you want"),
+        ({"repository": "/r", "branch": "b"}, "request: required field is missing"),
+        ({"repository": "/r", "phases": ["test"]}, "request: required field is missing"),
+        ({"repository": "/r", "branch": "b", "phases": []}, "request: required field is missing"),
+        ({"repository": "/r", "branch": "b", "phases": ["test", "review"]}, "request: required field is missing"),
+        ({"repository": "/r", "branch": "b", "phases": ["review"], "plan": " "}, "request: required field is missing"),
+        ({"repository": "/r", "branch": "b", "phases": ["build"], "plan": "x"}, "request: required field is missing"),
+        ({"repository": "/r", "branch": "b", "phases": ["plan"], "request": ""}, "request: is empty: say what you"),
         ({**GOOD, "request": "ü" * REQUEST_BYTES}, "request: is 131072 bytes, at most 65536"),
         ({**GOOD, "plan": "x" * (REQUEST_BYTES + 1)}, "plan: is 65537 bytes"),
         ({**GOOD, "budget_usd": -1}, "budget_usd: Input should be greater than 0"),
         ({**GOOD, "budget_usd": float("nan")}, "budget_usd: "),
         ({**GOOD, "spec_version": 2}, "spec_version: "),
-        ({**GOOD, "gates": ["plan"]}, "gates: approvals are not built yet"),
+        ({**GOOD, "gates": ["plans"]}, "gates.0: "),
         ({**GOOD, "request": None}, "request: is empty: say what you want"),
         ({"repository": "/r", "issue": 0}, "issue: '0' names no issue: write 12, #12 or https://"),
         ({"repository": "/r", "issue": -3}, "issue: '-3' names no issue"),
@@ -88,6 +95,23 @@ def test_an_issue_is_a_request_with_or_without_words(issue: int | str, words: di
 def test_an_issues_address_fits_every_way_to_name_its_repository(repository: str) -> None:
     sent = parse_request({"repository": repository, "issue": "https://github.com/me/calc/issues/12"})
     assert sent.issue_number == 12
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"phases": ["test"]},
+        {"phases": ["ship"]},
+        {"phases": ["test", "ship"]},
+        {"phases": ["review"], "plan": "Add sub"},
+        {"phases": ["test", "review", "ship"], "plan": "Add sub", "request": None},
+    ],
+)
+def test_an_existing_branch_speaks_for_itself_where_nothing_is_made_of_words(asked: dict[str, Any]) -> None:
+    sent = parse_request({"repository": "/r", "branch": "b", **asked})
+    assert (sent.request, sent.caption) == ("", "")
+    assert parse_request(sent.model_dump(mode="json", exclude_defaults=True)) == sent
+    assert parse_request(sent.model_dump(mode="json")) == sent
 
 
 def test_what_was_sent_before_there_were_issues_is_sent_the_same_way() -> None:

@@ -87,6 +87,14 @@ class Cast:
             self.seen.append(work)
             return await self.turn(work)
 
+        @activity.defn(name=Step.CLASSIFY)
+        async def classify(work: TurnInput) -> TurnResult:
+            return await implement(work)
+
+        @activity.defn(name=Step.PLAN)
+        async def plan(work: TurnInput) -> TurnResult:
+            return await implement(work)
+
         @activity.defn(name="close")
         async def close(work: CloseInput) -> Closed:
             if not self.closes:
@@ -121,7 +129,7 @@ class Cast:
             return Shipped(pull_request=pull, summary="pull request #7")
 
         at_the_forge = [check_access, comment, publish_artifacts, open_pull_request]
-        return [prepare, implement, commit, close, *at_the_forge]
+        return [prepare, classify, plan, implement, commit, close, *at_the_forge]
 
 
 @pytest.fixture

@@ -1,0 +1,48 @@
+"""What a delivery may still spend: pure decisions over its state. Unknown is unknown, never zero."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from perdure.models.details import dollars
+from perdure.models.state import DeliveryState
+from perdure.models.work import Prepared
+
+
+class Limit(StrEnum):
+    USD = "usd"
+    TOKENS = "tokens"
+    TIME = "time"
+    PRICE = "price"
+
+
+def budget_usd(state: DeliveryState, prepared: Prepared) -> float:
+    return prepared.budget_usd + state.extra_usd
+
+
+def time_left(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> timedelta:
+    """Of the limit, which waiting for people does not use up. `since`: when it began to run."""
+    return timedelta(seconds=prepared.time_s + state.extra_time_s) - (now - since)
+
+
+def breach(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> tuple[Limit, str] | None:
+    """Which limit is reached, and that in words; None while there is room for another reply.
+
+    What was paid, over all runs, against the budget: money at risk counts, and one unknown price hides no other.
+    """
+    if time_left(state, prepared, since, now) <= timedelta(0):
+        limit = timedelta(seconds=prepared.time_s + state.extra_time_s)
+        return Limit.TIME, f"the time limit of {limit} is over"
+    spend = state.spend
+    known = spend.known_usd if spend.usd is None else spend.usd
+    paid = max(known, state.usage.cost_usd or 0.0) + spend.at_risk_usd
+    if paid >= budget_usd(state, prepared):
+        return Limit.USD, f"${paid:.2f} of {dollars(budget_usd(state, prepared))} are spent"
+    used = state.usage.prompt_tokens + state.usage.output_tokens
+    most = prepared.budget_tokens + state.extra_tokens
+    if prepared.budget_tokens and used >= most:
+        return Limit.TOKENS, f"{used:,} of {most:,} tokens are used"
+    if prepared.asks and not state.unpriced and (spend.usd is None or state.usage.cost_usd is None):
+        return Limit.PRICE, "the price of a model is not known: what this costs cannot be counted"
+    return None

@@ -1,0 +1,201 @@
+"""What a delivery waits for a person to decide, what people decide, and what they say to it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+
+from perdure.models.base import Recorded, Written
+from perdure.models.config import Duration
+from perdure.models.errors import InvalidRequest
+from perdure.models.policy import SAID_BYTES
+from perdure.models.request import explain
+
+
+class Gate(StrEnum):
+    """Where a person decides."""
+
+    PLAN = "plan"
+    PULL_REQUEST = "pull_request"
+    BUDGET = "budget"
+    QUESTION = "question"
+
+
+class Verdict(StrEnum):
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EDITED = "edited"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+
+
+class QuestionKind(StrEnum):
+    TEXT = "text"
+    CHOICE = "choice"
+    YES_NO = "yes_no"
+
+
+class Question(Recorded):
+    """What an agent asked. `why`: what depends on the answer."""
+
+    text: str
+    kind: QuestionKind = QuestionKind.TEXT
+    choices: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Asked(Recorded):
+    """What a delivery waits for.
+
+    of      names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so
+            that it can never decide something else after a rewind (holes.md H7)
+    words   what is asked, in one line
+    since   when it began to wait; `expires`: when it ends by itself, None: never
+    options which verdicts are open: the names of the updates to send
+    """
+
+    gate: Gate
+    of: str
+    words: str
+    since: datetime
+    expires: datetime | None = None
+    question: Question | None = None
+    options: tuple[str, ...] = ("approve", "reject")
+
+    @property
+    def key(self) -> str:
+        return f"{self.gate}:{self.of}"
+
+    def examples(self) -> list[tuple[str, str]]:
+        """Name and JSON of every update that decides this, as a person would send it."""
+        said: dict[str, dict[str, Any]] = {
+            "approve": {},
+            "reject": {"note": "why, and what instead"},
+            "edit_plan": {"plan": "sha256 of the edited plan"},
+            "answer": {"answer": self._answer()},
+            "add_budget": {"usd": 5},
+        }
+        return [(name, json.dumps({"of": self.of, **said[name]})) for name in self.options]
+
+    def _answer(self) -> str:
+        question = self.question
+        if question is None or question.kind is QuestionKind.TEXT:
+            return "your answer"
+        return question.choices[0] if question.kind is QuestionKind.CHOICE and question.choices else "yes"
+
+
+class Decided(Recorded):
+    """A decision as it was counted. `artifact`: an edited plan, `note` then its title."""
+
+    verdict: Verdict
+    note: str = ""
+    by: str = ""
+    artifact: str = ""
+
+
+class Said(Recorded):
+    """Words for the next turn. `id` makes them arrive once; `about`: the question they answer, if any."""
+
+    id: str
+    text: str
+    about: str = ""
+
+
+def _bounded(text: str) -> str:
+    if len(text.encode()) > SAID_BYTES:
+        raise ValueError(
+            f"is {len(text.encode())} bytes, at most {SAID_BYTES} fit: put long material into the repository"
+        )
+    return text
+
+
+class Deciding(Written):
+    """What every decision may say.
+
+    of    what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives
+    gate  likewise, by its kind
+    by    who decides, for the record
+    """
+
+    of: str = Field(default="", max_length=64)
+    gate: Gate | None = None
+    by: str = Field(default="", max_length=200)
+
+
+class Approve(Deciding):
+    note: str = ""
+
+    _small = field_validator("note")(_bounded)
+
+
+class Reject(Deciding):
+    """`note` says why: it is what planning or fixing goes back with."""
+
+    note: str = Field(min_length=1)
+
+    _small = field_validator("note")(_bounded)
+
+
+class EditPlan(Deciding):
+    """`plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure edit-plan` has stored."""
+
+    plan: str = Field(pattern=r"^[0-9a-f]{64}$")
+    title: str = Field(default="", max_length=200)
+
+
+class Answer(Deciding):
+    answer: str = Field(min_length=1)
+
+    _small = field_validator("answer")(_bounded)
+
+
+class AddBudget(Deciding):
+    """More to spend, at any time: dollars, tokens, wall time."""
+
+    usd: float = Field(default=0, ge=0, le=100_000, allow_inf_nan=False)
+    tokens: int = Field(default=0, ge=0)
+    time: Duration | None = None
+
+
+class Say(Written):
+    """Words for the next turn. The same `id` twice is heard once; without one every signal counts."""
+
+    text: str = Field(min_length=1)
+    id: str = Field(default="", max_length=100)
+
+    _small = field_validator("text")(_bounded)
+
+
+class Hold(Written):
+    """Begin no further turn. `note`: why, for those who wonder."""
+
+    note: str = Field(default="", max_length=500)
+
+
+class Resume(Written):
+    """Go on after a hold."""
+
+
+class Decide(Written):
+    """A decision sent as a signal because no worker took the update: `update` names it, `of` must be in `said`."""
+
+    update: str
+    said: dict[str, Any]
+
+
+T = TypeVar("T", bound=Written)
+
+
+def understood(shape: type[T], raw: Any) -> T:
+    """What somebody sent, or InvalidRequest with one line that names the field."""
+    given = {} if raw is None else raw
+    if not isinstance(given, dict):
+        raise InvalidRequest(f"expected one JSON object, got {type(given).__name__}")
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        raise InvalidRequest(explain(error, tuple(shape.model_fields))) from None

@@ -1,0 +1,145 @@
+"""What `perdure verify` asks for, what it is told, and what it says: facts from those who have them, then claims."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from perdure.models.base import Published, Recorded
+from perdure.models.ledger import Spend, Usage
+
+
+class Mark(StrEnum):
+    """`unknown` is no verdict: the claim could not be checked, and `said` tells why."""
+
+    VERIFIED = "verified"
+    CONTRADICTED = "contradicted"
+    UNKNOWN = "unknown"
+
+
+class Claim(Published):
+    """One line of the receipt. `said`: how it was checked, what was found instead, or why it could not be checked."""
+
+    mark: Mark
+    claim: str
+    said: str
+
+
+class VerifyInput(Recorded):
+    """Which facts a delivery's host is asked for; all names come from history.
+
+    tip      the last checkpoint; offset: how many checkpoints to leave out, oldest first
+    start    the commit the delivery began on; head: the newest one of its branch
+    commits  commit → the checkpoint it was made from
+    report   SHA-256 of the last test report
+    deaths   attempts that were reported as died: `<activity id>/<attempt>`
+    """
+
+    delivery: str
+    tip: str = ""
+    offset: int = 0
+    start: str = ""
+    head: str = ""
+    commits: dict[str, str] = {}
+    report: str = ""
+    deaths: tuple[str, ...] = ()
+
+
+class CheckpointFact(Recorded):
+    """One checkpoint in the vault. `step` is `prepare` for the first one, which has no turn."""
+
+    commit: str
+    delivery: str
+    step: str
+    attempt: int = 0
+    turn: int = 0
+
+
+class CommitFact(Recorded):
+    """One commit between `start` and `head`.
+
+    delivery, step  its trailers; `step` as `implement/1`
+    checkpoint      whether the one that history names is in the vault
+    differs         the first few files that it has otherwise than that checkpoint
+    """
+
+    commit: str
+    parents: tuple[str, ...] = ()
+    delivery: str = ""
+    step: str = ""
+    checkpoint: bool = False
+    differs: tuple[str, ...] = ()
+
+
+class ReportFact(Recorded):
+    """What the test report in the vault says, judged again from its cases and exit codes."""
+
+    commit: str
+    tree: str
+    status: str
+    passed: int | None = None
+    failed: int | None = None
+
+
+class LedgerFact(Recorded):
+    """Journal and spend log of the host, counted again.
+
+    settled    replies that were paid for, and what they cost together (`spend`)
+    kept       usage of the turns on the way to `tip`; steps: the cost of each of their steps, `implement/1` → USD
+    unpaid     turns on that way of which the spend log has no settled reply
+    unheard    of `deaths`, those of which the journal has never heard
+    """
+
+    worker_deaths: int = 0
+    turns_redone: int = 0
+    replies_paid_twice: int = 0
+    replies_cut: int = 0
+    settled: int = 0
+    spend: Spend = Spend()
+    kept: Usage = Usage()
+    turns: int = 0
+    unpaid: tuple[str, ...] = ()
+    unheard: tuple[str, ...] = ()
+
+
+class Facts(Recorded):
+    """What a delivery's host found.
+
+    checkpoints  from prepare's to `tip`, a page of them; next: the offset of the following page
+    broken       what is missing below `tip` or on the way to it, in git's words; empty: nothing
+    held         a ref of the delivery keeps `tip`
+    tree         of `head`; empty when the vault does not have it
+    """
+
+    checkpoints: tuple[CheckpointFact, ...] = ()
+    next: int | None = None
+    broken: str = ""
+    held: bool = False
+    tree: str = ""
+    commits: tuple[CommitFact, ...] = ()
+    report: ReportFact | None = None
+    ledger: LedgerFact = LedgerFact()
+
+
+class PublishedInput(Recorded):
+    """Policy: artifact of the Contract, which names the repository."""
+
+    delivery: str
+    policy: str
+    branch: str
+
+
+class PullFact(Recorded):
+    """One pull request of the branch. `state`: open, merged or closed; `head`: the commit it proposes."""
+
+    number: int
+    state: str
+    head: str
+    ours: bool = False
+
+
+class PublishedFacts(Recorded):
+    """What remote and forge have now. `tip`: where the branch is; None: it is not there. `forge`: one was asked."""
+
+    tip: str | None = None
+    forge: bool = False
+    pulls: tuple[PullFact, ...] = ()

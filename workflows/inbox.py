@@ -1,0 +1,94 @@
+"""The messages a delivery takes while it runs, from any Temporal client and from the Web UI.
+
+Decisions are updates: whoever sends one is told at once whether it counts, and what does not is refused before it
+enters history. Words and holds are signals: kept even while no worker runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from perdure.models.deciding import Inbox, NotCounted
+from perdure.models.state import DeliveryState
+
+
+class TakesMessages:
+    """`approve`, `reject`, `edit_plan`, `answer`, `add_budget`; `say`, `hold`, `resume`, `decide`."""
+
+    state: DeliveryState
+
+    @workflow.update(description='Approve what it waits for: {} or {"of": "…", "note": "…"}')
+    def approve(self, said: Any = None) -> str:
+        return self._decide("approve", said)
+
+    @approve.validator
+    def _approve(self, said: Any = None) -> None:
+        self._check("approve", said)
+
+    @workflow.update(description='Send it back, with words: {"note": "what is wrong, and what instead"}')
+    def reject(self, said: Any = None) -> str:
+        return self._decide("reject", said)
+
+    @reject.validator
+    def _reject(self, said: Any = None) -> None:
+        self._check("reject", said)
+
+    @workflow.update(description="Put another plan in the place of the one it waits with; perdure edit-plan sends it")
+    def edit_plan(self, said: Any = None) -> str:
+        return self._decide("edit_plan", said)
+
+    @edit_plan.validator
+    def _edit_plan(self, said: Any = None) -> None:
+        self._check("edit_plan", said)
+
+    @workflow.update(description='Answer the question it waits with: {"answer": "…"}')
+    def answer(self, said: Any = None) -> str:
+        return self._decide("answer", said)
+
+    @answer.validator
+    def _answer(self, said: Any = None) -> None:
+        self._check("answer", said)
+
+    @workflow.update(description='More to spend, at any time: {"usd": 5}, {"tokens": 500000} or {"time": "1h"}')
+    def add_budget(self, said: Any = None) -> str:
+        return self._decide("add_budget", said)
+
+    @add_budget.validator
+    def _add_budget(self, said: Any = None) -> None:
+        self._check("add_budget", said)
+
+    @workflow.signal(description='Words for the next turn: {"text": "…"}')
+    def say(self, said: Any = None) -> None:
+        Inbox(self.state).hear(said)
+
+    @workflow.signal(description='Begin no further turn until resume: {} or {"note": "why"}')
+    def hold(self, said: Any = None) -> None:
+        Inbox(self.state).hold(said)
+
+    @workflow.signal(description="Go on after a hold: {}")
+    def resume(self, said: Any = None) -> None:
+        Inbox(self.state).resume()
+
+    @workflow.signal(description="A decision for when no worker runs: perdure approve and others send it then")
+    def decide(self, sent: Any = None) -> None:
+        Inbox(self.state).hear_decision(sent)
+
+    def _decide(self, name: str, said: Any) -> str:
+        """The same checks again: between validator and handler something else may have decided it."""
+        try:
+            return Inbox(self.state).decide(name, said)
+        except NotCounted as error:
+            raise _refusal(error) from None
+
+    def _check(self, name: str, said: Any) -> None:
+        try:
+            Inbox(self.state).check(name, said)
+        except NotCounted as error:
+            raise _refusal(error) from None
+
+
+def _refusal(error: NotCounted) -> ApplicationError:
+    return ApplicationError(error.what, type="NotCounted", non_retryable=True)

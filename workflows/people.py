@@ -1,0 +1,136 @@
+"""What a delivery asks of people. All of it is workflow state, so a wait survives whatever happens, at no cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+
+from perdure.models.allowance import Limit, breach, time_left
+from perdure.models.deciding import count
+from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
+from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMINDERS
+from perdure.models.result import Reason
+from perdure.models.state import DeliveryState
+from workflows.endings import heed_cancellation, not_delivered
+
+
+class People:
+    """What one delivery asks of people, and its limits, which only they can raise.
+
+    show    brings what is seen from outside up to date
+    tell    says to those who want to hear of it that something waits: waiting, reminder
+    """
+
+    def __init__(self, state: DeliveryState, show: Callable[[], None], tell: Callable[[str], None]) -> None:
+        self.state, self._show, self._tell = state, show, tell
+        state.started = state.started or workflow.now()
+        self._started = state.started
+
+    async def ready(self) -> None:
+        """Before anything else begins: nobody cancelled or holds it, and no limit is reached, or somebody raised it."""
+        heed_cancellation()
+        await self._unheld()
+        while (over := self._breach()) is not None:
+            limit, words = over
+            prepared = self.state.prepared
+            if prepared is None or not prepared.asks:
+                raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, words)
+            self.state.breaches += 1
+            options = ("approve", "reject") if limit is Limit.PRICE else ("add_budget", "reject")
+            decided = await self.ask(Gate.BUDGET, str(self.state.breaches), words, options)
+            if decided.verdict is Verdict.REJECTED:
+                raise not_delivered(Reason.BUDGET, f"{words}; rejected: {decided.note}")
+            self.state.unpriced = self.state.unpriced or limit is Limit.PRICE
+
+    async def put(self, question: Question, of: str) -> None:
+        """An agent's question; the answer is for its next turn."""
+        words = f"question: {question.text}"[:200]
+        decided = await self.ask(Gate.QUESTION, of, words, ("answer",), question=question)
+        self.state.said += (Said(id=f"answer-{of}", text=decided.note, about=question.text),)
+
+    async def ask(
+        self,
+        gate: Gate,
+        of: str,
+        words: str,
+        options: tuple[str, ...],
+        *,
+        question: Question | None = None,
+        expires_after: timedelta | None = None,
+    ) -> Decided:
+        """The decision, waited for as long as it takes. `of` is new for whatever has not been decided."""
+        state, since = self.state, workflow.now()
+        asked = Asked(
+            gate=gate,
+            of=of,
+            words=words,
+            since=since,
+            expires=since + expires_after if expires_after else None,
+            question=question,
+            options=options,
+        )
+        if asked.key not in state.decided:
+            state.asked, state.waiting = asked, words
+            self._show()
+            self._tell("waiting")
+            try:
+                await self._decision(asked)
+            finally:
+                state.asked, state.waiting = None, ""
+                self.give_back(workflow.now() - since)
+                self._show()
+        return state.decided[asked.key]
+
+    async def _decision(self, asked: Asked) -> None:
+        reminded = 0
+        while asked.key not in self.state.decided:
+            with suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(
+                    lambda: asked.key in self.state.decided,
+                    timeout=self._until(asked.expires, reminded),
+                    timeout_summary=f"reminder: {asked.words}"[:100],
+                )
+                return
+            if asked.expires is not None and workflow.now() >= asked.expires:
+                count(self.state, asked, Decided(verdict=Verdict.EXPIRED))
+            else:
+                reminded += 1
+                self._tell("reminder")
+
+    def _until(self, expires: datetime | None, reminded: int) -> timedelta | None:
+        pauses = [REMIND_AFTER] if reminded < REMINDERS else []
+        pauses += [max(expires - workflow.now(), timedelta(seconds=1))] if expires is not None else []
+        return min(pauses, default=None)
+
+    async def _unheld(self) -> None:
+        state, since = self.state, workflow.now()
+        if not state.held:
+            return
+        state.waiting = state.held
+        self._show()
+        try:
+            await workflow.wait_condition(lambda: not state.held)
+        finally:
+            state.waiting = ""
+            self.give_back(workflow.now() - since)
+            self._show()
+
+    def time_left(self) -> timedelta:
+        """For one piece of work: at least a second, so that it is the limits that end it, in their own words."""
+        prepared = self.state.prepared
+        if prepared is None:
+            return PREPARE_TIME - (workflow.now() - self._started)
+        return max(time_left(self.state, prepared, self._started, workflow.now()), timedelta(seconds=1))
+
+    def give_back(self, waited: timedelta) -> None:
+        """Waiting is not the delivery's time."""
+        self._started += waited
+        self.state.started = self._started
+
+    def _breach(self) -> tuple[Limit, str] | None:
+        prepared = self.state.prepared
+        return breach(self.state, prepared, self._started, workflow.now()) if prepared is not None else None
