@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Any
@@ -17,6 +18,7 @@ from perdure.adapters.host.attempt import AttemptInterceptor
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.local.connect import connect
+from perdure.local.replay import ARGUMENT, replay_given
 from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
 from workflows import WORKFLOWS
 
@@ -63,6 +65,6 @@ def queues(host: Host) -> dict[str, dict[str, Any]]:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    asyncio.run(main())
+    asyncio.run(replay_given(WORKFLOWS) if sys.argv[1:] == [ARGUMENT] else main())
     logging.shutdown()
     os._exit(0)  # the Temporal SDK was seen to crash in an ordinary exit (sdk-python issue 300)

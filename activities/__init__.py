@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from activities.capture_pages import Pages
 from activities.check_access import Access
 from activities.close import Closing
 from activities.comment import Comments
@@ -12,9 +13,11 @@ from activities.commit import Commits
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
 from activities.publish_artifacts import Publications
+from activities.push_branch import Pushing
 from activities.read import Reading
 from activities.run_tests import Testing
 from activities.turns import Turns
+from activities.verify import Verification
 from perdure.adapters.host.host import Host
 
 Activities = list[Callable[..., Any]]
@@ -32,6 +35,8 @@ def publishing(host: Host) -> Activities:
         Comments(host).comment,
         Publications(host).publish_artifacts,
         PullRequests(host).open_pull_request,
+        Verification(host).verify_published,
+        Pushing(host).push_branch,
     ]
 
 
@@ -43,11 +48,14 @@ def here(host: Host) -> Activities:
         turns.classify,
         turns.plan,
         turns.implement,
+        turns.document,
         turns.fix_tests,
         turns.review,
         turns.fix_review,
         Commits(host).commit,
         Testing(host).run_tests,
+        Pages(host).capture_pages,
         Closing(host).close,
         Reading(host).read,
+        Verification(host).verify,
     ]

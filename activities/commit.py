@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.forges.body import PREFIX, subject
+from perdure.adapters.forges.body import subject
 from perdure.adapters.git.branch import commit_tree, find_commit
 from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.host import Host
@@ -55,6 +55,10 @@ def _commit(desk: Desk, work: CommitInput) -> Committed:
 
 
 def _message(work: CommitInput, trailers: dict[str, str]) -> str:
-    kind = work.kind if work.step == Step.IMPLEMENT and work.kind in PREFIX else "bug"
+    kind = "bug"
+    if work.step == Step.IMPLEMENT:
+        kind = work.kind  # empty where nobody asked what it is: a plan came with the request
+    elif work.step == Step.DOCUMENT:
+        kind = "docs"
     lines = "\n".join(f"{name}: {value}" for name, value in trailers.items())
     return f"{subject(kind, work.subject)}\n\n{lines}\n"

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.forges.base import Proposal
-from perdure.adapters.forges.body import body, title
+from perdure.adapters.forges.base import HostedForge, Proposal
+from perdure.adapters.forges.body import Looks, body, title
+from perdure.adapters.forges.pictures import picture_files
 from perdure.adapters.forges.template import read_template
-from perdure.adapters.git.branch import push
-from perdure.adapters.git.remote import remote_tip
+from perdure.adapters.git.publish import publish
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread, to_the_end
-from perdure.adapters.turn.written import read_plan, read_review
+from perdure.adapters.turn.written import read_findings, read_picture, read_plan, read_review, read_screenshots
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import Diverged, ForgeRefused
 from perdure.models.phases import Step
 from perdure.models.work import ShipInput, Shipped
 
@@ -36,33 +35,18 @@ class PullRequests:
         async with self._host.lease(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.policy)
             now_doing(doing="pushing")
-            await in_thread(_push, workspace.vault.with_keys(self._host.forges), contract, work)
+            await in_thread(
+                publish,
+                workspace.vault.with_keys(self._host.forges),
+                contract,
+                branch=work.branch,
+                head=work.head,
+                tested=work.tests.tree if work.tests is not None else "",
+                again=f"perdure retry {work.workflow_id}",
+            )
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
             return await to_the_end(_open, self._host, workspace.vault, contract, work)
-
-
-def _push(vault: Vault, contract: Contract, work: ShipInput) -> None:
-    """With a lease on what the remote has: absent, or something this delivery pushed before, never others' work."""
-    if work.tests is not None and work.tests.tree != vault.tree_of(work.head):
-        raise Diverged(f"tests ran on tree {work.tests.tree[:12]}, which is not what {work.head[:12]} holds")
-    tip = remote_tip(contract.repository, work.branch, vault.keys)
-    if tip is not None and tip != work.head and not _ours(vault, contract, work, tip):
-        raise ForgeRefused(
-            f"branch {work.branch} on the remote holds commits that are not this delivery's ({tip[:12]})",
-            where=contract.repository,
-            fix=f"rename or delete that branch, then: perdure retry {work.workflow_id}",
-        )
-    push(vault, contract.repository, work.head, work.branch, tip)
-
-
-def _ours(vault: Vault, contract: Contract, work: ShipInput, tip: str) -> bool:
-    """What an earlier push or an earlier run put there: an ancestor of the head, or a commit with our trailer."""
-    if vault.fetch_branch(work.branch) != tip:
-        return False
-    if vault.is_ancestor(tip, work.head):
-        return True
-    return f"Perdure-Delivery: {work.delivery}" in vault.git.text("log", "-1", "--format=%B", "--end-of-options", tip)
 
 
 def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
@@ -73,7 +57,11 @@ def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Ship
     plan = read_plan(vault, work.delivery, work.plan)
     review = read_review(vault, work.delivery, work.review)
     form = read_template(vault, contract.base_sha)
-    written = body(work, contract, plan, review, host.receipt(work.delivery), form)
+    screenshots = read_screenshots(vault, work.delivery, work.screenshots)
+    local = not isinstance(forge, HostedForge)
+    looks = Looks(read_findings(vault, work.delivery, work.findings), screenshots, beside=local)
+    written = body(work, contract, plan, review, host.receipt(work.delivery), form, looks)
+    pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if local else {}
     proposal = Proposal(
         delivery=work.delivery,
         title=title(work),
@@ -84,6 +72,7 @@ def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Ship
         draft=work.draft,
         labels=contract.config.ship.labels,
         reviewers=contract.config.ship.reviewers,
+        beside=pictures,
     )
     opened = forge.create(proposal)
     crash_point(CrashPoint.AFTER_PULL_REQUEST)

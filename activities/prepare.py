@@ -27,7 +27,7 @@ from perdure.adapters.project.config import Effective, effective, load_repositor
 from perdure.adapters.project.detect import detect
 from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
-from perdure.adapters.project.terms import branch_of
+from perdure.adapters.project.terms import branch_of, check_branch, title_of
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.config import seconds
 from perdure.models.contract import Contract
@@ -62,7 +62,8 @@ class Preparation:
             now_doing(doing="testing the base")
             base = await test_base(desk, CONFIG_FILE) if contract.config.test else Base()
             await in_thread(desk.restore, first)
-        return self._prepared(contract, policy, artifact, first, base)
+            title = await in_thread(title_of, vault, contract)
+        return self._prepared(work.request, contract, policy, artifact, first, base, title)
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
@@ -72,7 +73,7 @@ class Preparation:
             checkpoint = await in_thread(_newest_whole, desk.vault, asked_for, previous.checkpoint)
             await in_thread(desk.restore, checkpoint)
             at = await in_thread(turn_of, desk.vault, checkpoint)
-            hosted = self._hosted(desk.contract)
+            hosted, config = self._hosted(desk.contract), desk.contract.config
         damaged = checkpoint != asked_for
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
         now = {
@@ -82,6 +83,9 @@ class Preparation:
             "publisher": self._host.publisher,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
             "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
+            "inspects": True,
+            "document": config.delivery.document,
+            "app": bool(config.app.start),
             "fallback": checkpoint if damaged else "",
             "at": at if damaged else None,
         }
@@ -103,6 +107,8 @@ class Preparation:
         settings = self._settings(vault, base, base_sha, request)
         if problem := why_not(settings.config.delivery.phases, request.branch):
             raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
+        if request.branch is not None:
+            check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head)
         contract = Contract(
             delivery=delivery,
             repository=target.url,
@@ -110,6 +116,7 @@ class Preparation:
             base=base,
             base_sha=base_sha,
             head=head,
+            existing=request.branch is not None,
             branch=request.branch or branch_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE),
             config=settings.config,
             source=request.source or "",
@@ -160,7 +167,16 @@ class Preparation:
             return Workspace.create(home, vault, delivery, head, generation=generation)
         return Workspace.open_or_rebuild(home, vault, delivery, head, generation=generation)[0]
 
-    def _prepared(self, contract: Contract, policy: str, plan: str, checkpoint: str, base: Base) -> Prepared:
+    def _prepared(
+        self,
+        request: DeliveryRequest,
+        contract: Contract,
+        policy: str,
+        plan: str,
+        checkpoint: str,
+        base: Base,
+        title: str,
+    ) -> Prepared:
         config, baseline = contract.config, base.verdict
         return Prepared(
             queue=self._host.home.queue(),
@@ -172,8 +188,8 @@ class Preparation:
             policy=policy,
             phases=tuple(Phase(phase) for phase in config.delivery.phases),
             plan=plan,
-            test_fixes=config.limits.test_fixes,
-            review_fixes=config.limits.review_fixes,
+            test_fixes=config.limits.test_fixes if request.fix else 0,
+            review_fixes=config.limits.review_fixes if request.fix else 0,
             turns_per_step=config.limits.turns_per_step,
             time_s=seconds(config.limits.time),
             budget_usd=config.limits.budget_usd,
@@ -186,9 +202,12 @@ class Preparation:
             hosted=self._hosted(contract),
             publisher=self._host.publisher,
             issue=contract.issue.number if contract.issue else 0,
-            title=contract.issue.title if contract.issue else "",
+            title=title,
             baseline=base.artifact,
             base_red=baseline is not None and baseline.status is TestsStatus.RED,
+            inspects=True,
+            document=config.delivery.document,
+            app=bool(config.app.start),
             summary=_summary(contract, baseline, base.known),
         )
 
@@ -238,7 +257,11 @@ def _summary(contract: Contract, baseline: TestVerdict | None, known: bool) -> s
     if baseline is None:
         tests = "no test command"
     elif baseline.status is TestsStatus.GREEN:
-        green = f"{baseline.passed} tests green" if baseline.passed is not None else baseline.summary
+        green = (
+            f"{baseline.passed} test{'' if baseline.passed == 1 else 's'} green"
+            if baseline.passed is not None
+            else baseline.summary
+        )
         tests = f"{green} on {contract.base}"
     else:
         tests = f"already red on {contract.base}: {baseline.summary}"

@@ -1,4 +1,4 @@
-"""Publish artifacts: plan, test report and review go where the pull request can link to them.
+"""Publish artifacts: plan, test report, review, findings and screenshots go where the pull request can link to them.
 
 Effect: one commit on the artifact branch. Looks first: files that are there already are adopted. Key: the delivery.
 """
@@ -9,12 +9,20 @@ from temporalio import activity
 
 from perdure.adapters.forges.artifacts import artifact_files, permalink, publish
 from perdure.adapters.forges.base import HostedForge
+from perdure.adapters.forges.pictures import picture_files
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import to_the_end
-from perdure.adapters.turn.written import read_plan, read_report, read_review
+from perdure.adapters.turn.written import (
+    read_findings,
+    read_picture,
+    read_plan,
+    read_report,
+    read_review,
+    read_screenshots,
+)
 from perdure.models.crash import CrashPoint
 from perdure.models.work import Artifacts, ArtifactsInput
 
@@ -37,12 +45,15 @@ class Publications:
         forge = self._host.forges.forge(contract.repository)
         if not branch or not isinstance(forge, HostedForge):
             return Artifacts()
-        receipt = self._host.receipt(work.delivery)
+        screenshots = read_screenshots(vault, work.delivery, work.screenshots)
         files = artifact_files(
             read_plan(vault, work.delivery, work.plan),
             read_review(vault, work.delivery, work.review),
             read_report(vault, work.delivery, work.report),
-            receipt,
+            self._host.receipt(work.delivery),
+            read_findings(vault, work.delivery, work.findings),
+            screenshots,
+            picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)),
         )
         commit = publish(vault, contract.repository, branch, work.delivery, files)
         crash_point(CrashPoint.AFTER_ARTIFACTS)

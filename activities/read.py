@@ -10,8 +10,7 @@ from temporalio import activity
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
-from perdure.adapters.turn.reading import text_of
-from perdure.models.policy import PAGE_CHARS
+from perdure.adapters.turn.reading import page_of
 from perdure.models.work import Page, ReadInput
 
 
@@ -26,7 +25,4 @@ class Reading:
 
     def _read(self, work: ReadInput) -> Page:
         workspace = Workspace.open(self._host.home, work.delivery)
-        text = text_of(workspace.vault, workspace.record(), work)
-        page = text[work.offset : work.offset + PAGE_CHARS]
-        end = work.offset + len(page)
-        return Page(text=page, next=end if end < len(text) else None)
+        return page_of(workspace.vault, workspace.record(), work)

@@ -1,4 +1,5 @@
-"""Run tests: the repository's own commands on a clean checkout of one commit. The exit code is the verdict.
+"""Run tests: the repository's own commands on a clean checkout of one commit. The exit code is the verdict,
+unless the change has made the tests say less than they did.
 
 Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 """
@@ -18,7 +19,9 @@ from perdure.adapters.host.setting_up import read_binds
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project import tests
 from perdure.adapters.project.baseline import environment_key, recall, remember
+from perdure.adapters.project.tamper import Files, judged, tampering
 from perdure.adapters.project.verdict import not_started, verdict
+from perdure.adapters.project.whence import whence
 from perdure.adapters.turn.written import read_report
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
@@ -41,6 +44,7 @@ class Testing:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
             baseline = await in_thread(_baseline, desk, work.baseline)
             report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline)
+            report = await in_thread(_tampering, desk, work.commit, report, baseline)
             artifact = await in_thread(desk.vault.put_artifact, work.delivery, report.model_dump_json().encode())
             return verdict(report).model_copy(update={"report": artifact})
 
@@ -67,7 +71,8 @@ async def test_base(desk: Desk, where: str) -> Base:
     """The test commands on the base commit, once for all deliveries that begin on it in the same environment.
 
     A delivery on a branch that exists already is compared with the base it wants to be merged into, too: what its
-    own commits broke is not excused. Raises SetupFailed when a required command cannot start; `where` it is written.
+    own commits broke is not excused. `where`: the file it may be written in. Raises SetupFailed when a required
+    command cannot start.
     """
     contract = desk.contract
     tree = await in_thread(desk.vault.tree_of, contract.base_sha)
@@ -82,9 +87,20 @@ async def test_base(desk: Desk, where: str) -> Base:
         head = await in_thread(desk.vault.tree_of, contract.head)
         missing = not_started(await test_commit(desk, contract.head, head, "preflight-head", None))
     if missing is not None:
-        raise missing.error(contract.base, f'{where} [[test]] "{missing.name}"')
+        written = await in_thread(desk.vault.show, contract.base_sha, where)
+        text = (written or b"").decode(errors="replace")
+        raise missing.error(contract.base, whence(missing.name, contract.origins, where, text))
     data = report.model_dump_json().encode()
     return Base(report, await in_thread(desk.vault.put_artifact, contract.delivery, data), known)
+
+
+def _tampering(desk: Desk, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
+    """The report with what the whole change since the base has done to the tests, earlier commits of a branch too."""
+    contract = desk.contract
+    before, after = Files.pair(desk.vault, contract.base_sha, commit)
+    base = baseline.report if baseline is not None else None
+    found = tampering(before, after, contract.config.test or (), base, report)
+    return judged(report, found, contract.allow_test_changes)
 
 
 def _environment(desk: Desk, tree: str) -> str:

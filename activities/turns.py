@@ -32,6 +32,11 @@ class Turns:
         """Change the worktree."""
         return await take_turn(self._host, work)
 
+    @activity.defn(name=Step.DOCUMENT)
+    async def document(self, work: TurnInput) -> TurnResult:
+        """Bring the documentation up to date with the change."""
+        return await take_turn(self._host, work)
+
     @activity.defn(name=Step.FIX_TESTS)
     async def fix_tests(self, work: TurnInput) -> TurnResult:
         """Change the worktree until the last report's failures are gone."""

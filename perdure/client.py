@@ -6,6 +6,8 @@ on task queue `perdure` with the same JSON.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import uuid
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,16 +18,17 @@ from temporalio.common import RetryPolicy, WorkflowIDConflictPolicy, WorkflowIDR
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.history import Past, read_past
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_id, delivery_key, issue_delivery_id
 from perdure.models.issue import IssueName, same_repository
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.policy import ARTIFACT_READ_BYTES, TASK_QUEUE
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
-from perdure.view import RESUME, Described, Listed, Pending, describe, listed, word
+from perdure.view import RESUME, Described, Listed, Pending, describe, listed, polled, word
 
 WORKFLOW = "Delivery"
 QUERY_TIMEOUT = timedelta(seconds=5)
@@ -119,25 +122,60 @@ class Delivery:
         """Ask it to stop: running tools end, branch and checkpoint stay. The Web UI's Cancel does the same."""
         await self._handle.cancel()
 
-    async def read(self, what: str, offset: int = 0, queue: str | None = None) -> Page:
-        """One page (at most 64 KiB) of `turns`, `logs` or `diff`.
+    async def past(self) -> Past:
+        """What history tells of all its runs: for this no worker is needed either."""
+        return await read_past(self._client, self.id)
 
-        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history.
+    async def read(
+        self,
+        what: str,
+        offset: int = 0,
+        queue: str | None = None,
+        checkpoint: str = "",
+        patience: timedelta = READ_TIMEOUT,
+    ) -> Page:
+        """One page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of a checkpoint where one is named.
+
+        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history. Raises
+        ActivityFailureError when it has not answered within `patience`, or says no.
         """
         where = queue or (await self.progress()).queue
         if where is None:
             return Page(text="")
         page: Page = await self._client.execute_activity(
             "read",
-            ReadInput(delivery=delivery_key(self.id), what=what, offset=offset),
+            ReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint),
             id=f"read-{uuid.uuid4().hex}",
             task_queue=where,
             result_type=Page,
-            schedule_to_close_timeout=READ_TIMEOUT,
+            schedule_to_close_timeout=patience,
             retry_policy=RetryPolicy(maximum_attempts=2),
             summary=f"read {what} of {self.id}",
         )
         return page
+
+    async def polled(self, queue: str) -> bool:
+        """Whether the server has seen a worker ask for activities of this queue in the last few minutes."""
+        return await polled(self._client, queue)
+
+    async def artifact(self, sha256: str, queue: str | None = None, patience: timedelta = READ_TIMEOUT) -> bytes:
+        """What a hash in a result stands for (`artifact:sha256:…` or bare), read like a page.
+
+        Raises PerdureError above ARTIFACT_READ_BYTES and when the bytes are not what the hash says,
+        ActivityFailureError when the host does not answer or does not have it.
+        """
+        sha256, data, offset = sha256.removeprefix("artifact:sha256:"), bytearray(), 0
+        while True:
+            page = await self.read("artifact64", offset, queue, sha256, patience)
+            data += base64.b64decode(page.text)
+            if len(data) > ARTIFACT_READ_BYTES:
+                raise PerdureError(f"artifact {sha256[:12]} is too large to be read from here", where=self.id)
+            if page.next is None:
+                break
+            offset = page.next
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise PerdureError(f"artifact {sha256[:12]} arrived damaged", where=self.id)
+        return bytes(data)
 
     async def retry(self, budget_usd: float | None = None) -> Delivery:
         """Go on from the last checkpoint of a delivery that ended without delivering, with another budget if given."""

@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
-from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError
 
 from perdure.models.request import ResumePoint
 
@@ -93,6 +98,19 @@ def listed(seen: WorkflowExecution) -> Listed:
     )
 
 
+async def polled(client: Client, queue: str) -> bool:
+    """Whether a worker has asked for activities of this queue in the last few minutes; True where nobody may look."""
+    asked = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+    )
+    try:
+        return bool((await client.workflow_service.describe_task_queue(asked)).pollers)
+    except RPCError:
+        return True
+
+
 def word(status: WorkflowExecutionStatus) -> str:
     """Temporal's status in our spelling: `cancelled`, `timed_out`."""
     return "cancelled" if status == WorkflowExecutionStatus.CANCELED else status.name.lower()
@@ -107,5 +125,10 @@ async def _pending(activity: PendingActivityInfo, converter: DataConverter) -> P
         details=beats[0] if beats and isinstance(beats[0], dict) else {},
         failure=failure.message,
         worker=activity.last_worker_identity,
-        died=failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info"),
+        died=died(failure),
     )
+
+
+def died(failure: Failure) -> bool:
+    """Whether an attempt ended with its worker: reported by another one, or by the heartbeat's timeout."""
+    return failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info")

@@ -14,22 +14,23 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 from temporalio.client import Client, WorkflowHandle
 
 from perdure.adapters.host.files import try_lock
 from perdure.adapters.host.home import Home
 from perdure.client import Perdure, Submitted
-from perdure.local.application import worker_command, worker_environment
+from perdure.local.application import worker_command, worker_environment, worker_script
 from perdure.local.server import ensure_server, stop_server
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from tests.nursery import Forked, Kept, fork
+from tests.processes import family, send
 
 CALC = {
     "calc.py": '''\
@@ -107,13 +108,13 @@ class Lab:
             "PERDURE_SQLITE_SYNCHRONOUS": "1",
             "PERDURE_PORTS_BACKEND": f"{ports}-{ports + 29}",
             "PERDURE_PORTS_FRONTEND": f"{ports + 30}-{ports + 59}",
-            "PYTHONASYNCIODEBUG": "1",
             **(env or {}),
         }
         self.rehearsal: Rehearsal | None = None
         self.client: Client
         self.perdure: Perdure
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes] | Forked] = []
+        self._kept: list[Kept] = []
         self.log = root / "worker.log"
 
     @classmethod
@@ -140,9 +141,22 @@ class Lab:
         self.client = await Client.connect(info.address, plugins=[perdure_plugin()])
         self.perdure = Perdure(self.client)
 
-    def worker(self, **env: str) -> subprocess.Popen[bytes]:
+    def worker(self, **env: str) -> Forked:
         """A worker that nobody restarts."""
+        with self.log.open("ab") as log:
+            forked = fork(str(worker_script()), self._environment(env), log.fileno())
+        self._processes.append(forked)
+        return forked
+
+    def program(self, **env: str) -> subprocess.Popen[bytes]:
+        """Likewise, as a program of its own from the start: for tests that look at its command line or environment."""
         return self._spawn(worker_command(), env)
+
+    def kept(self, **env: str) -> Kept:
+        """A worker that is forked again at once whenever it dies: for tests of what its death does to the work."""
+        kept = Kept(lambda: self.worker(**env))
+        self._kept.append(kept)
+        return kept
 
     def supervised(self, **env: str) -> subprocess.Popen[bytes]:
         """A worker that is started again whenever it dies, by the product's own supervisor."""
@@ -152,7 +166,7 @@ class Lab:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 command,
-                env=worker_environment(self.home, {**os.environ, **self.env, **env}),
+                env=self._environment(env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -161,10 +175,14 @@ class Lab:
         self._processes.append(process)
         return process
 
+    def _environment(self, env: dict[str, str]) -> dict[str, str]:
+        return worker_environment(self.home, {**os.environ, **self.env, **env})
+
     def end_workers(self) -> None:
         """As a deploy would: SIGTERM, and SIGKILL for what does not drain (a test that failed in the middle)."""
+        self._let_go()
         for process in self._processes:
-            _signal(process.pid, signal.SIGTERM)
+            send(process.pid, signal.SIGTERM)
         for process in self._processes:
             try:
                 process.wait(8)
@@ -173,11 +191,17 @@ class Lab:
         self.kill_workers()
 
     def kill_workers(self) -> None:
+        self._let_go()
         for process in self._processes:
-            for victim in _family(process.pid):
-                _signal(victim.pid, signal.SIGKILL)
+            for victim in family(process.pid):
+                send(victim.pid, signal.SIGKILL)
             process.wait(10)
         self._processes.clear()
+
+    def _let_go(self) -> None:
+        for kept in self._kept:
+            kept.let_go()
+        self._kept.clear()
 
     async def submit(
         self, repository: Path | str, request: str = "Add sub", id: str = "calc-sub", **more: Any
@@ -191,7 +215,7 @@ class Lab:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def blocked(self) -> list[str]:
-        """Callbacks that held the worker's event loop for more than 100 ms, start-up aside: asyncio's debug mode."""
+        """Callbacks that held the event loop for more than 100 ms, start-up aside: needs PYTHONASYNCIODEBUG=1."""
         return [line for line in self.worker_log().splitlines() if "Executing <" in line and "coro=<main()" not in line]
 
     def model_calls(self) -> int:
@@ -269,39 +293,3 @@ async def until(what: Callable[[], Any], timeout: float = 60, every: float = 0.0
             return found
         assert time.monotonic() < end, f"waited {timeout} s for {getattr(what, '__name__', what)}"
         await asyncio.sleep(every)
-
-
-def alive(process: psutil.Process) -> bool:
-    """Whether a process runs: one that only waits to be reaped does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def children_of(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def name_of(process: psutil.Process) -> str:
-    """Its name; empty when it has ended since it was listed."""
-    try:
-        return process.name()
-    except psutil.Error:
-        return ""
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        parent = psutil.Process(pid)
-    except psutil.NoSuchProcess:
-        return []
-    return [parent, *children_of(pid)]
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)

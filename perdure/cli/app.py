@@ -9,7 +9,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from perdure import __version__
-from perdure.cli import config, control, deliver, demo_entry, doctor, init, local, pulls, read, rehearse
+from perdure.cli import config, control, deliver, demo_entry, doctor, init, local, pulls, read, rehearse, verify
+from perdure.cli import report as report_on
+from perdure.cli import run as run_one
 from perdure.cli.commands import Commands
 from perdure.cli.failures import BROKEN_PIPE, report
 
@@ -22,7 +24,7 @@ app = Commands(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (demo_entry, init, deliver, read, control, pulls, local, doctor, config, rehearse):
+for group in (demo_entry, init, deliver, run_one, read, report_on, verify, control, pulls, local, doctor, config, rehearse):
     group.register(app)
 
 

@@ -20,9 +20,20 @@ _NAMES: dict[str, str] = {
     Step.COMMIT: "commit",
     Step.RUN_TESTS: "test",
     Step.REVIEW: "review",
+    Step.DOCUMENT: "docs",
     Step.OPEN_PULL_REQUEST: "ship",
+    "capture_pages": "screenshots",
+    "push_branch": "push",
 }
 _FIXES = (Step.FIX_TESTS, Step.FIX_REVIEW)
+_WRITERS = (Step.IMPLEMENT, Step.DOCUMENT, *_FIXES)
+"""Steps that change files, each followed by its commit."""
+
+_NO_END = (Step.REVIEW, "capture_pages")
+"""What goes on when these say no: blockers are fixed, missing pictures are only noted."""
+
+TOLD = frozenset(_NAMES) | frozenset(_FIXES)
+"""Activities that are told as they run."""
 
 WIDTH = 88
 """Of a whole row, on any screen that is wide enough."""
@@ -50,7 +61,7 @@ class Chapter:
             case Step.PLAN:
                 return self.steps[-1].step == Step.CLASSIFY
             case Step.COMMIT:
-                return self.steps[-1].step in (Step.IMPLEMENT, *_FIXES)
+                return self.steps[-1].step in _WRITERS
             case Step.RUN_TESTS:
                 return self.first.step in _FIXES and not self.has(Step.RUN_TESTS)
             case _:
@@ -113,7 +124,7 @@ def row(line: Line, width: int = WIDTH) -> str:
 def _mark(chapter: Chapter) -> str:
     marks = [_MARKS.get(record.status, GOOD) for record in chapter.steps]
     mark = next((mark for mark in (RUNS, LEFT, BAD) if mark in marks), GOOD)
-    return STOPS if mark == BAD and chapter.first.step == Step.REVIEW else mark
+    return STOPS if mark == BAD and chapter.first.step in _NO_END else mark
 
 
 def _name(chapter: Chapter, limits: tuple[int | None, int | None]) -> str:
@@ -125,10 +136,10 @@ def _name(chapter: Chapter, limits: tuple[int | None, int | None]) -> str:
 
 def _text(chapter: Chapter) -> str:
     turns = sum(record.turns for record in chapter.steps)
-    parts = [count(turns, "turn")] if turns and chapter.has(Step.IMPLEMENT, *_FIXES) else []
+    parts = [count(turns, "turn")] if turns and chapter.has(*_WRITERS) else []
     committed, fix = chapter.has(Step.COMMIT), chapter.first.step in _FIXES
     for record in chapter.steps:
-        if not (committed and record.step in (Step.IMPLEMENT, *_FIXES)) and not (fix and record.commit):
+        if not (committed and record.step in _WRITERS) and not (fix and record.commit):
             parts.append(_summary(record, again=chapter.first.step == Step.FIX_REVIEW))
         if record.commit and short(record.commit) not in " ".join(parts):
             parts.append(f"commit {short(record.commit)}")

@@ -140,6 +140,30 @@ def check_variables() -> list[Finding]:
     ]
 
 
+def check_browser() -> list[Finding]:
+    """Where the repository's settings here ask for screenshots: what takes them."""
+    from pathlib import Path
+
+    from perdure.adapters.app.browser import NoBrowser, find_browser
+    from perdure.adapters.project.config import load_repository_config
+    from perdure.cli.words import tilde
+    from perdure.models.errors import PerdureError
+
+    here = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
+    file = next((path for path in here if path.is_file()), None)
+    try:
+        asked = file is not None and bool(load_repository_config(file.read_text("utf-8"), str(file)).app.start)
+    except (PerdureError, OSError, ValueError):
+        asked = False  # what is wrong with the file, the look at the repository says
+    if not asked:
+        return []
+    try:
+        return [Finding("browser", OK, f"{tilde(Path(find_browser().chromium))}, for [app]")]
+    except NoBrowser as no:
+        what, _, fix = str(no).partition(": ")
+        return [Finding("browser", NOTE, f"{what}; without it there are no screenshots", fix)]
+
+
 def failed(name: str, error: PerdureError, mark: str = MISSING) -> Finding:
     """What an error says, as a finding."""
     text = f"{error.what} ({error.where})" if error.where else error.what

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure import __version__
 from perdure.cli.panels import START
 
 if TYPE_CHECKING:
-    from perdure.cli.intake import Asked, Taken
+    from perdure.cli.intake import Asked
     from perdure.cli.screen import Screen
     from perdure.client import Submitted
 
@@ -95,66 +94,8 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
     taken = await asyncio.to_thread(take_in, asked, os.environ)
 
     # Only now: these take longer to load than a mistake takes to find.
-    from perdure.adapters.host.home import Home
-    from perdure.cli.issue import is_there, publishes_here
+    from perdure.cli.submit import hand_in
     from perdure.cli.watch import follow
-    from perdure.cli.web import web_page
-    from perdure.client import Perdure
-    from perdure.local.connect import connect
-    from perdure.local.up import ensure_running
 
-    home = Home.find()
-    if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
-        raise refusal
-    if not taken.elsewhere:
-        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, os.environ))
-    perdure = Perdure(await connect(home, start=False, say=screen.say))
-    found = await perdure.submit(taken.request, asked.id)
-    submitted.append(found)
-    if not screen.json:
-        page = await web_page(home, found.delivery.id)
-        how = f"perdure watch {found.delivery.id}" if detach else "Ctrl-C leaves; the work goes on"
-        header = await asyncio.to_thread(_header, taken, found.delivery.id, [how, *([page] if page else [])])
-        screen.lines(header if detach else [*header, ""])
-    if found.attached:
-        screen.say(f"{found.delivery.id} is already there: nothing new was started")
-    if detach:
-        if screen.json:
-            screen.data({"delivery_id": found.delivery.id, "attached": found.attached})
-        return 0
-    return await follow(found.delivery, screen, wait=wait)
-
-
-def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
-    from perdure.adapters.git.door import redact
-    from perdure.adapters.git.source import not_included
-    from perdure.adapters.project.config import effective
-    from perdure.cli.story import Header
-    from perdure.cli.words import money, short, tilde
-
-    checkout, target = taken.target.checkout, redact(taken.target.url)
-    settings = [taken.file]
-    if not taken.elsewhere:
-        counts = effective(
-            host=taken.host, env=os.environ, repository=taken.repository_config, request=taken.request
-        ).config.limits
-        settings += [_sandbox(taken.host.sandbox), f"budget {money(counts.budget_usd)}"]
-    elif taken.request.budget_usd is not None:
-        settings.append(f"budget {money(taken.request.budget_usd)}")
-    has_origin = checkout is not None and str(checkout) != taken.target.url
-    return Header(
-        version=__version__,
-        delivery_id=id,
-        checkout=tilde(checkout) if checkout is not None and has_origin else "",
-        target=f"origin {target}" if has_origin else target,
-        base=f"{taken.base} at {short(taken.base_sha)}, asked just now",
-        issue=taken.meant.shown,
-        not_included=not_included(checkout, taken.base) if checkout is not None else (),
-        settings=settings,
-        watching=watching,
-    ).lines()
-
-
-def _sandbox(grade: str) -> str:
-    names = {"full": "sandbox bubblewrap", "reduced": "sandbox REDUCED (Landlock)", "off": "sandbox OFF"}
-    return names.get(grade, grade)
+    found = await hand_in(taken, asked.id, screen, submitted, detach=detach)
+    return 0 if detach else await follow(found.delivery, screen, wait=wait)

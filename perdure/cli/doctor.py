@@ -52,6 +52,7 @@ def _all() -> tuple[Callable[[], list[Finding]], ...]:
         checkups.check_temporal,
         checkups.check_worker,
         check_repository,
+        checkups.check_browser,
         checkups.check_variables,
     )
 

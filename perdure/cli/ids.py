@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.models.errors import BadInput
+from perdure.models.ids import is_verification
 
 if TYPE_CHECKING:
     from perdure.client import Perdure
@@ -18,6 +19,9 @@ DeliveryId = Annotated[
     str, typer.Argument(metavar="ID", help="A delivery: its id, the beginning of it, or @last.", show_default=True)
 ]
 
+_NEWEST = 20
+"""How many are looked at for the newest: all of them but one may be verifications."""
+
 _CANDIDATES = 200
 """How far back a beginning is looked up: older deliveries are found by their whole id."""
 
@@ -25,10 +29,11 @@ _CANDIDATES = 200
 async def resolve_id(perdure: Perdure, text: str) -> str:
     """The one delivery that `text` names. BadInput when there is none, or more than one."""
     if text == LAST:
-        newest = await perdure.list(limit=1)
+        # What `perdure verify` starts is not what a person delivered last.
+        newest = [one.delivery_id for one in await perdure.list(limit=_NEWEST) if not is_verification(one.delivery_id)]
         if not newest:
             raise BadInput("there is no delivery yet", where=LAST, fix='perdure deliver "what you want"')
-        return newest[0].delivery_id
+        return newest[0]
     if not text or text.startswith("-"):
         raise BadInput(f"{text!r} is no delivery id", fix="see perdure list")
     if "'" not in text:

@@ -1,4 +1,4 @@
-"""What `deliver` was asked for, checked to the end before anything is started or written."""
+"""What `deliver` and `run` were asked for, checked to the end before anything is started or written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of `perdure deliver`, as they were typed."""
+    """The options of `perdure deliver`, as they were typed, and what `perdure run` adds to them.
+
+    plan      a plan in Markdown, used instead of making one
+    fix       whether red tests and blockers are mended, or only reported
+    push      new commits are pushed although no pull request is asked for
+    wordless  nobody needs to say what is wanted: an existing branch is looked at, or a plan says it
+    """
 
     text: str | None = None
     request: str | None = None
@@ -38,6 +44,10 @@ class Asked:
     model: str | None = None
     config: Path | None = None
     allow_test_changes: bool = False
+    plan: str | None = None
+    fix: bool = True
+    push: bool = False
+    wordless: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     from perdure.cli.issue import check_token, meant, named_issue, repository_for
 
     named = named_issue(asked.issue, asked.text if asked.text is not None else asked.request)
-    text = request_text(asked, needed=named is None)
+    text = request_text(asked, needed=named is None and not asked.wordless)
     phases = parse_phases(asked.phases) if asked.phases is not None else None
     if phases is not None and (problem := why_not(phases, asked.branch)):
         raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
@@ -89,17 +99,13 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
 
     host = load_host_config(env)
     own = load_repository_config(given, str(asked.config)) if given is not None else None
-    if not (elsewhere := workers_elsewhere()):
+    if not (elsewhere := workers_elsewhere()) and asks_a_model(phases, fix=asked.fix):
         check_key(env)
     forges = Forges.from_environment(dict(env))  # of a copy: the worker that is started inherits the tokens
     target = resolve(repository_for(asked.repo, named, Path.cwd()), Path.cwd(), forges)
     base, base_sha = target.base(asked.base)
-    if asked.branch is not None and asked.branch not in target.heads.branches:
-        raise BadInput(
-            f"there is no branch {asked.branch!r}",
-            where=target.url,
-            fix=_nearest("--branch", asked.branch, list(target.heads.branches)),
-        )
+    if asked.branch is not None:
+        check_branch(asked.branch, target, base, phases or ())
     place = place_of(target, base_sha)
     on_base = file_at(place, base_sha) if place is not None else None
     file, config = f"perdure.toml on {base}", own
@@ -116,7 +122,7 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     if config is not None and phases is None and (problem := why_not(config.delivery.phases, asked.branch)):
         raise BadInput(problem, where=f"{file}: [delivery] phases", fix="--phases selects others")
     ships = Phase.SHIP in (phases or (config.delivery.phases if config is not None else tuple(Phase)))
-    if ships and not elsewhere:
+    if (ships or asked.push) and not elsewhere:
         check_token(target.url, forges, env)
     wanted = meant(named, text, target.url, forges, elsewhere=elsewhere)
     raw = {
@@ -129,7 +135,10 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
         "budget_usd": asked.budget,
         "model": asked.model,
         "config": given,
+        "plan": asked.plan,
         "allow_test_changes": asked.allow_test_changes,
+        "fix": asked.fix,
+        "push": asked.push,
         "source": str(target.checkout) if target.checkout else None,
     }
     return Taken(parse_request(raw), wanted, elsewhere, target, base, base_sha, host, file, config)
@@ -160,7 +169,7 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
     named = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in named:
         if name not in known:
-            raise BadInput(f"unknown phase {name!r}", where="--phases", fix=_nearest("", name, known))
+            raise BadInput(f"unknown phase {name!r}", where="--phases", fix=nearest("", name, known))
     return tuple(phase for phase in Phase if phase in named)
 
 
@@ -170,6 +179,26 @@ def check_id(id: str | None) -> None:
     if id is not None and not DELIVERY_ID.fullmatch(id):
         fix = f"use small letters, digits and dashes, at most 80: --id {slug(id, words=9, limit=80)}"
         raise BadInput(f"{id!r} cannot be a delivery id", where="--id", fix=fix)
+
+
+def check_branch(branch: str, target: Target, base: str, phases: tuple[Phase, ...]) -> None:
+    """BadInput for an existing branch that is not there, is the base itself, or is as the base is where these phases
+    are about what differs."""
+    where, known = target.url, target.heads.branches
+    if branch not in known:
+        raise BadInput(f"there is no branch {branch!r}", where=where, fix=nearest("--branch", branch, list(known)))
+    if branch == base:
+        fix = "name another branch; --base NAME compares it with another base"
+        raise BadInput(f"branch {branch} is the base itself", where="--branch", fix=fix)
+    differs = Phase.BUILD not in phases and (Phase.REVIEW in phases or Phase.SHIP in phases)
+    if differs and known[branch] == known[base]:
+        fix = "commit something and push it, or name another branch"
+        raise BadInput(f"branch {branch} has no commit that {base} has not", where=where, fix=fix)
+
+
+def asks_a_model(phases: tuple[Phase, ...] | None, *, fix: bool) -> bool:
+    """Whether a reply may have to be paid for; testing and publishing alone need none."""
+    return phases is None or bool({*phases} - {Phase.TEST, Phase.SHIP}) or (Phase.TEST in phases and fix)
 
 
 def check_key(env: Mapping[str, str]) -> None:
@@ -200,7 +229,8 @@ def workers_elsewhere() -> bool:
     return configured() is not None
 
 
-def _nearest(option: str, name: str, known: list[str]) -> str:
+def nearest(option: str, name: str, known: list[str]) -> str:
+    """What was probably meant, or what there is; `option` is written before it."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     if near:
         return f"did you mean {option} {near[0]}?".replace("  ", " ")

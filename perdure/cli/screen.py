@@ -20,18 +20,21 @@ class Screen:
     """One command's output.
 
     json   only JSON goes to standard output; what is said besides goes to standard error
+    aside  what happens is told on standard error: standard output is for the one text that was asked for
     """
 
-    def __init__(self, *, json: bool = False) -> None:
+    def __init__(self, *, json: bool = False, aside: bool = False) -> None:
         self.json = json
-        self.terminal = not json and sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "")
+        self.aside = aside
+        told = sys.stderr if aside else sys.stdout
+        self.terminal = not json and told.isatty() and os.environ.get("TERM") not in ("dumb", "")
 
     @cached_property
     def console(self) -> Console:
         """Rich's console; honours NO_COLOR."""
         from rich.console import Console
 
-        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=self.aside)
 
     @property
     def width(self) -> int:
@@ -49,7 +52,7 @@ class Screen:
         if self.terminal:
             self.console.print(self.painted(text))
         else:
-            print(text, flush=True)
+            print(text, file=sys.stderr if self.aside else None, flush=True)
 
     def lines(self, texts: Iterable[str]) -> None:
         for text in texts:

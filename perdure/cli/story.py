@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perdure.cli.chapters import LEFT, RUNS, STOPS, WIDTH, Chapter, Line, chapters, line_of, row
+from perdure.cli.chapters import LEFT, RUNS, STOPS, TOLD, WIDTH, Chapter, Line, chapters, line_of, row
 from perdure.cli.words import count, money, one_line, short, span, tokens
-from perdure.models.phases import Phase, Step
+from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult, ReviewStatus, Status, StepRecord, TestsStatus
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Teller:
     def now(self, progress: Progress | None, pending: Sequence[Pending], at: float) -> Line | None:
         """What goes on at this moment; `at` is any clock in seconds."""
         steps = list(progress.steps) if progress else []
-        doing = next((p for p in pending if p.activity in tuple(Step)), None)
+        doing = next((p for p in pending if p.activity in TOLD), None)
         if doing and not (steps and steps[-1].status == "running" and steps[-1].step == doing.activity):
             attempt = 1 + sum(record.step == doing.activity for record in steps)
             steps.append(StepRecord(step=doing.activity, attempt=attempt))
@@ -200,11 +200,13 @@ def _outcome(result: DeliveryResult) -> str:
         return f"{kept} kept" if kept else "before there was anything to keep"
     if result.reason is not None:
         reason = result.reason.replace("_", " ")
-        return message if message.startswith(reason) else f"{reason}: {message}" if message else reason
+        said = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
+        return message if said else f"{reason}: {message}" if message else reason
     if result.status == Status.COMPLETED:
         told = dict.fromkeys(line_of(chapter).name for chapter in chapters(result.steps))
         done = ", ".join(name for name in told if name in tuple(Phase))
-        return " · ".join(part for part in (done, f"branch {result.branch}" if result.branch else "", message) if part)
+        branch = f"branch {result.branch}" if result.branch and result.branch not in message else ""
+        return " · ".join(part for part in (done, branch, message) if part)
     return message or (f"branch {result.branch}" if result.branch else "")
 
 
@@ -221,6 +223,8 @@ def _tests(result: DeliveryResult) -> str:
         parts.append(count(tests.new_failures, "new failure"))
     if tests.known_failures:
         parts.append(f"{tests.known_failures} before too")
+    if tests.tampered:
+        parts.append(f"{count(tests.tampered, 'place')} tampered with")
     if tests.flaky:
         parts.append(f"{tests.flaky} flaky")
     return ", ".join(parts)

@@ -34,6 +34,15 @@ def issue_delivery_id(repository: str, number: int) -> str:
     return f"{repository_name(repository)}-issue-{number}"
 
 
+def verification_id(delivery: str, entropy: str) -> str:
+    """`<delivery>-verify-<4 hex>`: a small delivery that runs the tests of another one again; `entropy` as above."""
+    return f"{delivery}-verify-{digest(delivery, entropy)[:4]}"
+
+
+def is_verification(delivery: str) -> bool:
+    return re.search(r"-verify-[0-9a-f]{4}$", delivery) is not None
+
+
 def delivery_key(workflow_id: str) -> str:
     """The delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
 

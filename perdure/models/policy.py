@@ -327,6 +327,10 @@ REPORT_TEXT_CHARS = 20_000
 REPORT_PICTURES_BYTES = 24_000_000
 """Of all screenshots in one page, before base64: mail takes it, and browsers open it without a pause."""
 
+REPORT_PATIENCE = timedelta(seconds=15)
+"""For a host to begin with what a report asks it: a living one does so in milliseconds, unless all its slots are full;
+a person waits for it, and the rest of the report does not need it."""
+
 REPORT_ROWS_SHOWN = 60
 """Rows of the timeline: more do not fit a screen; the table below it has all of them."""
 
@@ -397,8 +401,9 @@ TAMPER_EVIDENCE_CHARS = 600
 TAMPER_DEPTH = 4
 """Helpers behind helpers that are followed to an assertion, and scripts behind scripts to what runs the tests."""
 
-VERIFY_PAGE = 60
-"""Checkpoints, commits or pull requests in one answer to `perdure verify`: each some 150 bytes, below RESULT_BYTES."""
+VERIFY_PAGE = 30
+"""Checkpoints, commits and pull requests in one answer to `perdure verify`: of each 150 to 400 bytes, so that even
+together they stay near RESULT_BYTES."""
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """For one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is said
@@ -472,3 +477,7 @@ DECIDED_KEPT = 200
 
 NOTES_KEPT = 20
 """Notes of what was sent and did not count: somebody who sends nonsense all day must not fill the state."""
+
+SANDBOX_PROCESSES = 8192
+"""At once, with their threads, in one sandbox (in all of its user's before Linux 5.14): a fork bomb ends there, test
+runners stay below a thousand. The kernel does not hold a root worker's commands to it: there the timeout is the end."""

@@ -27,7 +27,8 @@ class Claim(Published):
 class VerifyInput(Recorded):
     """Which facts a delivery's host is asked for; all names come from history.
 
-    tip      the last checkpoint; offset: how many checkpoints to leave out, oldest first
+    tip      the last checkpoint; offset: how many checkpoints and commits to leave out, oldest first
+    first    prepare's checkpoint; empty when history does not have it any more
     start    the commit the delivery began on; head: the newest one of its branch
     commits  commit → the checkpoint it was made from
     report   SHA-256 of the last test report
@@ -36,6 +37,7 @@ class VerifyInput(Recorded):
 
     delivery: str
     tip: str = ""
+    first: str = ""
     offset: int = 0
     start: str = ""
     head: str = ""
@@ -104,7 +106,8 @@ class LedgerFact(Recorded):
 class Facts(Recorded):
     """What a delivery's host found.
 
-    checkpoints  from prepare's to `tip`, a page of them; next: the offset of the following page
+    checkpoints  from prepare's to `tip`, and commits from `start` to `head`, a page of them; next: the offset of the
+                 following page
     broken       what is missing below `tip` or on the way to it, in git's words; empty: nothing
     held         a ref of the delivery keeps `tip`
     tree         of `head`; empty when the vault does not have it

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from perdure.rehearsal.media import image_tokens
 from perdure.rehearsal.wire import CacheControl, Request, canonical
 
 LOOK_BACK = 20
@@ -89,8 +90,9 @@ class PromptCache:
 
 
 def tokens_of(part: BaseModel) -> int:
-    """Of one block, tool or message part: its JSON's UTF-8 bytes / 4, rounded up."""
-    return _tokens(canonical(part))
+    """Of one block, tool or message part: its JSON's UTF-8 bytes / 4, rounded up; a picture's by its pixels."""
+    pixels = image_tokens(part)
+    return pixels if pixels is not None else _tokens(canonical(part))
 
 
 def _tokens(text: str) -> int:
@@ -105,7 +107,7 @@ def _prefixes(request: Request) -> Iterator[_Prefix]:
         nonlocal tokens
         text = canonical(part)
         digest.update(f"{place}:{len(text)}:{text}".encode())
-        tokens += _tokens(text)
+        tokens += image_tokens(part) or _tokens(text)
         return _Prefix(digest.hexdigest(), tokens, mark)
 
     for part in (*request.tools, *request.system):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.rehearsal.media import image_problem
 from perdure.rehearsal.refused import invalid
 from perdure.rehearsal.thinking import is_genuine
 from perdure.rehearsal.wire import Media, Message, Request, Text, Thinking, ToolResult, ToolUse
@@ -10,12 +11,14 @@ from perdure.rehearsal.wire import Media, Message, Request, Text, Thinking, Tool
 def check_dialogue(request: Request, scripted_tools: frozenset[str]) -> None:
     """Raise Refused for the first thing the API would not take; `scripted_tools` may be used without being offered."""
     offered = {tool.name for tool in request.tools} | scripted_tools
+    images = sum(isinstance(block, Media) for message in request.messages for block in message.content)
     asked: list[str] = []
     seen: set[str] = set()
     for number, message in enumerate(request.messages):
         at = f"messages.{number}"
         _check_role(message, number, at)
         _check_text(message, at)
+        _check_images(message, images, at)
         if message.role == "user":
             _check_results(message, asked, at)
             asked = []
@@ -56,6 +59,12 @@ def _check_text(message: Message, at: str) -> None:
     for index, block in enumerate(message.content):
         if isinstance(block, Text) and not block.text.strip():
             raise invalid(f"{at}.content.{index}: text content blocks must contain non-whitespace text")
+
+
+def _check_images(message: Message, images: int, at: str) -> None:
+    for index, block in enumerate(message.content):
+        if isinstance(block, Media) and (problem := image_problem(block, images)):
+            raise invalid(f"{at}.content.{index}.image.{problem}")
 
 
 def _check_results(message: Message, asked: list[str], at: str) -> None:

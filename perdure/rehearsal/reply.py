@@ -11,7 +11,7 @@ from typing import Any
 from perdure.rehearsal.cache import InputUsage, tokens_of
 from perdure.rehearsal.faults import Fault
 from perdure.rehearsal.refused import Refused, invalid
-from perdure.rehearsal.schema import answer_problem
+from perdure.rehearsal.schema import answer_problem, with_empty_lists
 from perdure.rehearsal.screenplay import Line, Use
 from perdure.rehearsal.thinking import thought
 from perdure.rehearsal.wire import Block, Request, Text, ToolUse, canonical
@@ -83,6 +83,8 @@ def _cut(blocks: list[Block]) -> list[Block]:
 
 def _answer(answer: Json, request: Request, where: Where) -> str:
     schema = request.json_schema
+    if schema is not None:
+        answer = with_empty_lists(answer, schema)
     if schema is not None and (problem := answer_problem(answer, schema)):
         raise invalid(
             f"rehearsal: {where()}: {problem}; the API only sends answers that follow the schema "

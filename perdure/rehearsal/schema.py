@@ -33,6 +33,36 @@ def answer_problem(answer: Any, schema: dict[str, Any]) -> str | None:
     return _departs(answer, schema, schema, "answer")
 
 
+def with_empty_lists(answer: Any, schema: dict[str, Any]) -> Any:
+    """The answer with the lists that a screenplay left out of the things it lists, such as an issue's screenshots.
+
+    What the answer itself has to have, such as its issues, is never made up.
+    """
+    return _filled(answer, schema, schema, inside=False)
+
+
+def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any], *, inside: bool = True) -> Any:
+    schema = _resolved(schema, root)
+    if isinstance(value, list) and "items" in schema:
+        return [_filled(item, schema["items"], root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    properties = {name: _resolved(part, root) for name, part in schema.get("properties", {}).items()}
+    left_out = (name for name in schema.get("required", []) if properties.get(name, {}).get("type") == "array")
+    given = {**dict.fromkeys(value), **{name: [] for name in left_out if inside}, **value}
+    return {name: _filled(part, properties.get(name, {}), root) for name, part in given.items()}
+
+
+def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    target: Any = root
+    for name in str(schema["$ref"]).removeprefix("#/").split("/"):
+        target = target[name]
+    found: dict[str, Any] = target
+    return found
+
+
 def _unsupported(schema: Any, at: str) -> str | None:
     if not isinstance(schema, dict):
         return f"{at}: a schema must be an object"
@@ -57,11 +87,7 @@ def _named(schema: dict[str, Any], word: str) -> list[tuple[str, Any]]:
 
 
 def _departs(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:
-    if "$ref" in schema:
-        target: Any = root
-        for name in str(schema["$ref"]).removeprefix("#/").split("/"):
-            target = target[name]
-        return _departs(value, target, root, at)
+    schema = _resolved(schema, root)
     if "const" in schema and value != schema["const"]:
         return f"{at} is {value!r}, not {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:

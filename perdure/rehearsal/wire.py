@@ -32,7 +32,7 @@ class Text(Cacheable):
 
 
 class Media(Cacheable):
-    """An image or a document: carried along, never looked at."""
+    """An image or a document; what an image has to be is in `media`."""
 
     type: Literal["image", "document"]
     source: dict[str, Any]

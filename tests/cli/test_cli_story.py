@@ -237,3 +237,44 @@ def test_the_header_leaves_out_what_is_not_known() -> None:
 def test_marks_tell_verdicts_apart() -> None:
     marks = [line_of(chapter).mark for chapter in chapters(STORY)]
     assert marks == [GOOD, GOOD, GOOD, BAD, GOOD, STOPS, GOOD, GOOD]
+
+
+def test_documentation_pictures_and_a_push_are_told_under_their_own_names() -> None:
+    story = (
+        step("implement", "Add sub", turns=2),
+        step("commit", "+4 −0 in 1 file", commit="a" * 40),
+        step("document", "Name sub in the README", turns=3, cost_usd=0.02, duration_s=9.0),
+        step("commit", "+1 −0 in 1 file", commit="b" * 40),
+        step("capture_pages", "2 pages", duration_s=3.0),
+        step("review", "nothing found", turns=1),
+        step("push_branch", "2 commits pushed to topic", duration_s=0.2),
+    )
+    assert rows(story) == [
+        "✓ build      2 turns · +4 −0 in 1 file · commit aaaaaaa",
+        "✓ docs       3 turns · +1 −0 in 1 file · commit bbbbbbb               9.0 s    $0.02",
+        "✓ screenshots 2 pages                                                 3.0 s",
+        "✓ review     nothing found",
+        "✓ push       2 commits pushed to topic                                0.2 s",
+    ]
+
+
+def test_documentation_that_was_right_already_says_so() -> None:
+    (line,) = rows((step("document", "Nothing to change", turns=1), step("commit", "nothing changed")))
+    assert line.split("  ")[0] == "✓ docs"
+    assert "1 turn · nothing changed" in line
+
+
+def test_pictures_that_could_not_be_taken_stop_nothing() -> None:
+    (line,) = rows((step("capture_pages", "the application did not start", status="failed"),))
+    assert line == f"{STOPS} screenshots the application did not start"
+
+
+def test_tests_that_were_tampered_with_are_told_as_red() -> None:
+    (line,) = rows((step("run_tests", "tampered: test_adds is gone", status="failed"),))
+    assert line == f"{BAD} test       tampered: test_adds is gone"
+
+
+def test_what_runs_is_told_by_its_name_also_where_it_is_no_step() -> None:
+    line = Teller().now(progress(), [pending("push_branch", details={"doing": "pushing"})], at=0.0)
+    assert line is not None
+    assert (line.mark, line.name, line.text) == (RUNS, "push", "pushing")

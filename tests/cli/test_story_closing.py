@@ -89,6 +89,24 @@ def test_a_receipt_names_a_tree_only_for_tests_that_ran() -> None:
             },
             "Not delivered  tests red: red after 4 fixes",
         ),
+        (
+            {
+                "status": Status.NOT_DELIVERED,
+                "reason": Reason.TESTS_RED,
+                "message": "tests are red: unit: exit code 1",
+                "pull_request": None,
+            },
+            "Not delivered  tests are red: unit: exit code 1",
+        ),
+        (
+            {
+                "status": Status.NOT_DELIVERED,
+                "reason": Reason.TAMPERED,
+                "message": "tampered: test_adds is gone",
+                "pull_request": None,
+            },
+            "Not delivered  tampered: test_adds is gone",
+        ),
         ({"status": Status.NO_CHANGES, "message": "nothing to do", "pull_request": None}, "No changes  nothing to do"),
         (
             {"status": Status.CANCELLED, "branch": "perdure/d", "checkpoint": "a" * 40, "pull_request": None},
@@ -103,6 +121,16 @@ def test_a_receipt_names_a_tree_only_for_tests_that_ran() -> None:
                 "branch": None,
             },
             "Completed  plan",
+        ),
+        (
+            {
+                "status": Status.COMPLETED,
+                "pull_request": None,
+                "steps": (StepRecord(step="run_tests"), StepRecord(step="push_branch")),
+                "branch": "topic",
+                "message": "2 commits pushed to topic",
+            },
+            "Completed  test · 2 commits pushed to topic",
         ),
     ],
 )
@@ -123,3 +151,10 @@ def test_failures_that_were_there_before_and_flaky_tests_are_counted_apart() -> 
     tests = DELIVERED.tests.model_copy(update={"failed": 2, "known_failures": 2, "flaky": 1})
     shown = closing(DELIVERED.model_copy(update={"tests": tests}))
     assert shown[1].startswith("  tests    44 passed, 2 failed, 0 new failures, 2 before too, 1 flaky  ")
+
+
+def test_tests_that_were_tampered_with_are_counted() -> None:
+    tests = DELIVERED.tests.model_copy(update={"tampered": 2})
+    assert (
+        "44 passed, 0 new failures, 2 places tampered with" in closing(DELIVERED.model_copy(update={"tests": tests}))[1]
+    )

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from tests.lab import HAPPY, Lab, alive, check_shipped, children_of, finished, heads, make_target, name_of, until
+from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, until
+from tests.processes import alive, children_of, name_of
 
 SLEEPY = HAPPY.replace("sleep 0.5", "touch started && sleep 100")
 

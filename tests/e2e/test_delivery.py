@@ -35,7 +35,7 @@ async def test_no_callback_holds_the_event_loop_for_more_than_100_ms(tmp_path: P
         origin = make_target(root / "calc.git")
         async with Lab.open(root, FIXES, ports=ports) as lab:
             # Measuring coverage slows every line down: not in this worker, whose event loop is watched.
-            lab.worker(COVERAGE_PROCESS_CONFIG="", COVERAGE_PROCESS_START="")
+            lab.program(PYTHONASYNCIODEBUG="1", COVERAGE_PROCESS_CONFIG="", COVERAGE_PROCESS_START="")
             result = await finished(await lab.submit(origin), lab)
             assert result.status == "delivered", result.message
             # The first request of a process builds the API library's types: well under 100 ms of work, but it is one

@@ -17,7 +17,7 @@ async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_carries_the_re
     tmp_path: Path, ports: int
 ) -> None:
     async with github_lab(tmp_path, HAPPY, ports=ports) as world:
-        worker = world.lab.supervised()
+        worker = world.lab.worker()
         submitted = await world.submit()
         assert submitted.delivery.id == ID
         again = await world.submit()
@@ -61,7 +61,7 @@ async def test_a_worker_killed_between_an_effect_at_github_and_its_report_does_n
     point: CrashPoint, tmp_path: Path, ports: int
 ) -> None:
     async with github_lab(tmp_path, BUILD, ports=ports, env={"PERDURE_CRASH_AT": point}) as world:
-        world.lab.supervised()
+        world.lab.kept()
         result = await finished(await world.build(), world.lab)
         assert result.receipt.worker_deaths == 1, world.lab.worker_log()[-3000:]
         world.check_one(result)

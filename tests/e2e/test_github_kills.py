@@ -9,16 +9,15 @@ import asyncio
 import json
 import os
 import random
-import signal
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from perdure.local.supervisor import read_supervisor
 from perdure.models.result import Status
 from tests.github_lab import BUILD, ID, GitHubLab, github_lab
 from tests.lab import finished, git, heads, until
+from tests.nursery import Kept
 
 KILLS = 8
 """Tried in one delivery. One that comes when a fault has just ended the attempt kills an idle worker."""
@@ -49,7 +48,7 @@ def _whole(line: str) -> bool:
         return False
 
 
-async def _kill(world: GitHubLab, rng: random.Random) -> None:
+async def _kill(world: GitHubLab, kept: Kept, rng: random.Random) -> None:
     seen = 0
     for _ in range(KILLS):
         await until(lambda: _attempts(world) > seen, timeout=120, every=0.01)  # noqa: B023
@@ -60,10 +59,7 @@ async def _kill(world: GitHubLab, rng: random.Random) -> None:
         with suppress(AssertionError):
             await until(lambda: len(world.github.calls) >= asked, timeout=2, every=0.002)  # noqa: B023
         await asyncio.sleep(rng.uniform(0.0, 0.03))
-        record = read_supervisor(world.lab.home)
-        if record is not None:
-            with suppress(ProcessLookupError):
-                os.kill(record.worker_pid, signal.SIGKILL)
+        kept.worker.kill()
 
 
 @pytest.mark.slow
@@ -77,9 +73,9 @@ async def test_a_worker_killed_while_it_opens_the_pull_request_opens_exactly_one
         git(world.bare, "branch", "somebody/else", "main")
         git(world.bare, "branch", "perdure/calc-issue-10", "main")
         before = heads(world.bare)
-        world.lab.supervised()
+        worker = world.lab.kept()
         submitted = await world.build()
-        killing = asyncio.create_task(_kill(world, rng))
+        killing = asyncio.create_task(_kill(world, worker, rng))
         try:
             result = await finished(submitted, world.lab, timeout=240)
         finally:

@@ -19,7 +19,7 @@ async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pu
     tmp_path: Path, ports: int
 ) -> None:
     async with github_lab(tmp_path, FIXES, ports=ports) as world:
-        worker = world.lab.worker()
+        worker = world.lab.program()
         with SecretWatch((TOKEN,), roots=(worker.pid,), leave_out=(worker.pid,)) as watch:
             world.github.faults.add("pulls/create", "unauthorized", times=1)  # its error goes into history
             submitted = await world.submit()

@@ -118,7 +118,7 @@ async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, p
     origin = make_target(tmp_path / "calc.git")
     points = "after-push:4,after-pull-request:3"
     async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": points}) as lab:
-        lab.supervised()
+        lab.kept()
         result = await finished(await lab.submit(origin), lab, timeout=120)
         check_shipped(origin, lab, result, SHIPPED)
         assert result.pull_request is not None

@@ -26,7 +26,7 @@ async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_requ
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": point}) as lab:
-        lab.supervised()
+        lab.kept()
         result = await finished(await lab.submit(origin), lab)
         check_shipped(origin, lab, result, SHIPPED)
         assert sandboxes(lab) == [], "a tool of the killed worker lives on"

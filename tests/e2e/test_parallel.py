@@ -18,7 +18,7 @@ async def test_three_deliveries_at_once_are_three_pull_requests_with_three_port_
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, PORTS_SHOWN, ports=ports) as lab:
-        lab.supervised()
+        lab.worker()
         ids = [f"calc-{number}" for number in range(3)]
         submitted = await asyncio.gather(*(lab.submit(origin, id=id) for id in ids))
         results = await asyncio.gather(*(finished(one, lab, timeout=120) for one in submitted))

@@ -17,7 +17,7 @@ QUEUE = {"PERDURE_PUBLISHER_QUEUE": "publish"}
 @pytest.mark.timeout(120)
 async def test_only_the_publisher_needs_the_token(tmp_path: Path, ports: int) -> None:
     async with github_lab(tmp_path, BUILD, ports=ports) as world:
-        agent = world.lab.worker(**QUEUE, PERDURE_GITHUB_TOKEN="")
+        agent = world.lab.program(**QUEUE, PERDURE_GITHUB_TOKEN="")
         submitted = await world.build()
 
         async def waiting() -> str:

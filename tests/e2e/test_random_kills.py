@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from perdure.local.supervisor import read_supervisor
 from tests.lab import FIXES, Lab, check_shipped, finished, make_target, until
+from tests.nursery import Kept
 
 SHIPPED = {
     "calc.py": (
@@ -33,17 +31,14 @@ def _seeds() -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
-async def _kill(lab: Lab, rng: random.Random) -> None:
+async def _kill(lab: Lab, kept: Kept, rng: random.Random) -> None:
     """KILLS kills, or fewer when the delivery ends before."""
     journal = lab.home.workspace("calc-sub") / "journal.jsonl"
     for _ in range(KILLS):
         seen = _lines(journal)
         await until(lambda: _lines(journal) > seen, every=0.01)  # noqa: B023  # the new worker has begun something
         await asyncio.sleep(rng.uniform(0.0, CALM_S))
-        record = read_supervisor(lab.home)
-        if record is not None:
-            with suppress(ProcessLookupError):
-                os.kill(record.worker_pid, signal.SIGKILL)
+        kept.worker.kill()
 
 
 def _lines(journal: Path) -> int:
@@ -59,9 +54,9 @@ async def test_a_worker_killed_at_random_moments_ships_exactly_one_pull_request(
     rng = random.Random(seed)
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, FIXES, ports=ports) as lab:
-        lab.supervised()
+        worker = lab.kept()
         submitted = await lab.submit(origin)
-        killing = asyncio.create_task(_kill(lab, rng))
+        killing = asyncio.create_task(_kill(lab, worker, rng))
         try:
             result = await finished(submitted, lab, timeout=120)
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 import textwrap
 from pathlib import Path
 
@@ -13,13 +12,15 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from tests.e2e.test_cancel import holding, pending
-from tests.lab import CALC, HAPPY, Lab, check_shipped, children_of, finished, make_target, name_of, until
+from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.nursery import Forked
+from tests.processes import children_of, name_of
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2 && rm started")
 
 
-def _working(workers: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes] | None:
+def _working(workers: list[Forked]) -> Forked | None:
     """The worker whose sandbox runs a command."""
     return next((w for w in workers if any(name_of(c) == "bwrap" for c in children_of(w.pid))), None)
 
@@ -61,7 +62,7 @@ async def test_no_workflow_task_waits_for_the_queue_of_a_dead_worker(tmp_path: P
         config = "version = 1\n[setup]\ncommands = []\n"
         submitted = await lab.submit(origin, phases=["build"], config=config)
 
-        async def apart() -> subprocess.Popen[bytes] | None:
+        async def apart() -> Forked | None:
             """The worker that keeps the workflow in memory, once the other one runs its turn."""
             runner, history = _working(workers), await lab.handle().fetch_history()
             names = [e.workflow_task_started_event_attributes.identity for e in history.events]

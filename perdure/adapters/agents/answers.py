@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from perdure.adapters.agents.places import Change, placed, wrong_places
 from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.text import one_line, plain
 from perdure.models.phases import Step
-from perdure.models.report import Classification, Plan, Review, Severity
+from perdure.models.report import Classification, Issue, Plan, Review, Severity
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
 
 ANSWERS: dict[Step, type[BaseModel]] = {Step.CLASSIFY: Classification, Step.PLAN: Plan, Step.REVIEW: Review}
@@ -26,8 +27,15 @@ def schema_for(step: Step) -> dict[str, Any] | None:
     return None if model is None else closed(model)
 
 
-def read_answer(step: Step, text: str) -> tuple[Outcome, bytes | None]:
-    """(outcome, the whole answer as JSON when it is worth keeping). ValueError says what is wrong with the text."""
+def read_answer(
+    step: Step, text: str, change: Change | None = None, *, last: bool = False
+) -> tuple[Outcome, bytes | None]:
+    """(outcome, the whole answer as JSON when it is worth keeping). ValueError says what is wrong with the text.
+
+    change  what a review is about; None: not known, and its places are believed
+    last    it cannot be asked for again: places that are wrong are dropped, and issues that were said twice folded,
+            because neither may turn a blocker into a pass or end a delivery
+    """
     try:
         answer = ANSWERS[step].model_validate_json(text)
     except ValidationError as error:
@@ -40,6 +48,7 @@ def read_answer(step: Step, text: str) -> tuple[Outcome, bytes | None]:
         case Plan():
             outcome = _planned(answer)
         case Review():
+            answer = _sound(answer, change, last=last)
             outcome = _reviewed(answer)
         case _:
             raise TypeError(f"step {step} answers in free text")
@@ -53,6 +62,44 @@ def _planned(plan: Plan) -> Outcome:
     files = len(set(plan.relevant_files))
     data = {"title": title, "tasks": len(plan.tasks), "files": files}
     return Outcome(summary=f"{count(len(plan.tasks), 'task')}, {count(files, 'file')}", data=data)
+
+
+def _sound(review: Review, change: Change | None, *, last: bool) -> Review:
+    """The review, each issue once and with words, and where it says."""
+    mute = [
+        number for number, issue in enumerate(review.issues, 1) if not (_says(issue.title) and _says(issue.description))
+    ]
+    if mute:
+        raise ValueError(f"an issue needs a title and a description: issue {', '.join(map(str, mute[:10]))} has none")
+    single = _folded(review)
+    if len(single.issues) < len(review.issues) and not last:
+        raise ValueError("an issue is listed more than once: name each once, with the severity it has")
+    if change is None:
+        return single
+    wrong = wrong_places(single, change)
+    if wrong and not last:
+        raise ValueError(
+            "these places are not in the diff; name a file and line that are, or leave the file empty:\n"
+            + "\n".join(wrong)
+        )
+    return placed(single, change)
+
+
+def _says(words: str) -> bool:
+    return any(c.isalnum() for c in words)
+
+
+def _folded(review: Review) -> Review:
+    """Each issue once, with the worst severity it was given."""
+    order = list(Severity)
+    kept: dict[tuple[str, ...], Issue] = {}
+    for issue in review.issues:
+        said = (issue.title, issue.description, issue.file, str(issue.line or 0))
+        key = tuple(" ".join(words.lower().split()) for words in said)
+        known = kept.get(key)
+        if known is None or order.index(issue.severity) < order.index(known.severity):
+            kept[key] = issue
+    return review.model_copy(update={"issues": list(kept.values())})
 
 
 def _reviewed(review: Review) -> Outcome:

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.adapters.agents.answers import ANSWERS, read_answer, schema_for, written_summary
 from perdure.adapters.agents.opening import opening, system_prompt, user_message
+from perdure.adapters.agents.places import Change
 from perdure.adapters.agents.question import Question, Reply
 from perdure.adapters.agents.text import redact
 from perdure.adapters.agents.tools.read import known_version
@@ -72,8 +73,8 @@ def question_for(step: Step, contract: Contract, transcript: Sequence[Message]) 
     )
 
 
-def after_reply(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
-    """What a reply means; `transcript` is what was asked, without the reply."""
+def after_reply(step: Step, reply: Reply, transcript: Sequence[Message], change: Change | None = None) -> Next:
+    """What a reply means; `transcript` is what was asked, without the reply, `change` what a review is about."""
     calls = calls_in(reply.message)
     match reply.stop_reason:
         case "refusal":
@@ -96,11 +97,9 @@ def after_reply(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next
     if step not in ANSWERS:
         return Finished(Outcome(summary=written_summary(_text(reply.message))))
     try:
-        outcome, document = read_answer(step, _text(reply.message))
+        outcome, document = read_answer(step, _text(reply.message), change, last=_asked(transcript) >= REASKS)
     except ValueError as problem:
-        return _reask(
-            transcript, f"it does not follow the schema:\n{problem}\nAnswer again with the whole JSON object."
-        )
+        return _reask(transcript, f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object.")
     return Finished(outcome, document)
 
 
@@ -114,15 +113,19 @@ def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
     return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
 
 
-def _reask(transcript: Sequence[Message], problem: str) -> Next:
-    asked = sum(
+def _asked(transcript: Sequence[Message]) -> int:
+    """How often an answer was asked for again, for whatever reason."""
+    return sum(
         1
         for message in transcript
         if message["role"] == "user"
         for block in message["content"]
         if block.get("type") == "text" and block["text"].startswith(REASK)
     )
-    if asked >= REASKS:
+
+
+def _reask(transcript: Sequence[Message], problem: str) -> Next:
+    if _asked(transcript) >= REASKS:
         return _ended(Ending.INVALID, "the model's answer was not valid, nor was its second one")
     return Continue(user_message(f"{REASK}: {problem}"))
 

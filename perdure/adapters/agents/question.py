@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import json
 import re
+import struct
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.adapters.agents.prices import worst_price
+from perdure.adapters.agents.prices import BYTES_PER_TOKEN, worst_price
 from perdure.models.ledger import Usage
+from perdure.models.policy import PIXELS_PER_TOKEN
 
 _CACHED = {"type": "ephemeral"}
 
@@ -82,9 +86,31 @@ class Question:
 
 
 def upper_bound(question: Question) -> float | None:
-    """The most this request can cost in US dollars; None when the model's price is not known."""
-    size = len(json.dumps(question.body(), ensure_ascii=False).encode("utf-8", "replace"))
-    return worst_price(question.model, size, question.max_tokens)
+    """The most this request can cost in US dollars; None when the model's price is not known.
+
+    A picture costs what its pixels cost, not what its base64 would as text.
+    """
+    body = question.body()
+    tokens = 0
+    for message in body["messages"]:
+        for place, block in enumerate(message["content"]):
+            if block["type"] == "image" and (pixels := _pixels(block["source"]["data"])):
+                tokens += -(-pixels // PIXELS_PER_TOKEN)
+                message["content"][place] = {"type": "image"}
+    size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+    return worst_price(question.model, size + tokens * BYTES_PER_TOKEN, question.max_tokens)
+
+
+def _pixels(data: str) -> int:
+    """Of a PNG in base64, from its first 24 bytes; 0 when they are not one's, and it counts as text."""
+    try:
+        start = base64.b64decode(data[:32], validate=True)
+    except binascii.Error:
+        return 0
+    if len(start) != 24 or start[:8] != b"\x89PNG\r\n\x1a\n" or start[12:16] != b"IHDR":
+        return 0
+    width, height = struct.unpack(">II", start[16:])
+    return int(width) * int(height)
 
 
 @dataclass(frozen=True)

@@ -29,4 +29,6 @@ def _clean(schema: dict[str, Any]) -> dict[str, Any]:
         kept["anyOf"] = [_clean(value) for value in kept["anyOf"]]
     if kept.get("type") == "object":
         kept["additionalProperties"] = False
+        if "properties" in kept:  # a field with a default too: the API's grammar makes a model write all of them
+            kept["required"] = list(kept["properties"])
     return kept

@@ -1,4 +1,4 @@
-"""The artifact branch: plan, test report and review of every delivery, where its pull request can link to them.
+"""The artifact branch: plan, tests, review and screenshots of every delivery, where its pull request can link to them.
 
 A branch of the target repository without history in common with the others (docs/adr/0007): one directory a delivery,
 one commit whenever one is published. Links name the commit, so that what they show never changes.
@@ -26,9 +26,9 @@ _TRAILER = "Perdure-Artifacts: 1"
 _README = """\
 # Artifacts of Perdure
 
-Plans, test reports and reviews that pull requests of this repository link to, one directory a delivery. The branch
-has nothing in common with the others and is never merged. It can be deleted: the links then end, and the next delivery
-begins it anew.
+Plans, test reports, reviews and screenshots that pull requests of this repository link to, one directory a delivery.
+The branch has nothing in common with the others and is never merged. It can be deleted: the links then end, and the
+next delivery begins it anew.
 """
 _CUT = b"\n\n(cut here: the file is too large to be shown)\n"
 _BUSY = re.compile(r"\block|failed to update ref|stale info|fetch first|incorrect old value")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +14,8 @@ from perdure.models.result import PullRequest
 class Proposal:
     """A pull request to be: `head` and `base` are branch names on the forge, `head_sha` what `head` points at.
 
-    `body` ends with a hidden marker that names the delivery: what carries it is ours to edit.
+    `body` ends with a hidden marker that names the delivery: what carries it is ours to edit. `beside`: files, name →
+    content, that the body shows and a forge without an artifact branch keeps beside it.
     """
 
     delivery: str
@@ -25,6 +27,7 @@ class Proposal:
     draft: bool = False
     labels: tuple[str, ...] = ()
     reviewers: tuple[str, ...] = ()
+    beside: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,17 @@ class Opened:
 
     pull_request: PullRequest
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """A pull request as it is now. `state`: open, merged or closed; `head_sha`: the commit it proposes, empty when the
+    forge does not say; `ours`: it is the delivery's."""
+
+    number: int
+    state: str
+    head_sha: str
+    ours: bool
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,10 @@ class Forge(Protocol):
 
     def find(self, head: str) -> PullRequest | None:
         """The open pull request of a head branch, the oldest when there are several."""
+        ...
+
+    def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
+        """All pull requests of a head branch in whatever state, by number; `delivery` decides which are ours."""
         ...
 
     def create(self, proposal: Proposal) -> Opened:

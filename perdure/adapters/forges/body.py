@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, web_address
+from perdure.adapters.forges.findings import findings_line, findings_section
+from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
+from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.models.contract import Contract
 from perdure.models.details import dollars
 from perdure.models.policy import BODY_CHARS
-from perdure.models.report import Plan, Review, Severity
+from perdure.models.report import Findings, Plan, Review, Screenshots, Severity
 from perdure.models.result import Receipt, ReviewStatus, TestsStatus
 from perdure.models.work import ShipInput
 
@@ -23,7 +25,16 @@ __all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
 _REQUEST_SHOWN = 2000
 """Characters of the request; the whole of it stays in the delivery."""
 
-PREFIX = {"bug": "fix", "feature": "feat", "chore": "chore"}
+PREFIX = {"bug": "fix", "feature": "feat", "chore": "chore", "docs": "docs"}
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What the engine itself saw. `beside`: the pictures lie beside the text, as in a local pull request's record."""
+
+    findings: Findings | None = None
+    screenshots: Screenshots | None = None
+    beside: bool = False
 
 
 def marker(delivery: str) -> str:
@@ -53,17 +64,19 @@ def body(
     review: Review | None,
     receipt: Receipt | None = None,
     template: str | None = None,
+    looks: Looks | None = None,
 ) -> str:
     """The whole pull request text, at most BODY_CHARS long: what is too long is cut and says so.
 
     A draft says so in the first line; the last one is the marker, always. `template` is the repository's own form
     (perdure.adapters.forges.template.read_template): its headings then hold our sections. `receipt` None: without one.
+    `looks` None: the engine has not looked at the change, nor at the application.
     """
     draft = f"> **Draft:** {line(work.draft_reason)}" if work.draft_reason else ""
     made_from = f"from {code(contract.base)} at `{contract.base_sha[:12]}`"
     end = f"---\nDelivered by Perdure as {code(work.workflow_id)}, {made_from}.\n\n{marker(work.delivery)}\n"
     form = clean(template) if template else ""
-    sections = _sections(work, contract, plan, review, receipt)
+    sections = _sections(work, contract, plan, review, receipt, looks or Looks())
     room = BODY_CHARS - len(draft) - len(end) - len(form) - 500  # what holds the pieces together
     fitting = _fit(sections, room)
     written = [arranged(form, fitting)] if form.strip() else []
@@ -75,7 +88,12 @@ def body(
 
 
 def _sections(
-    work: ShipInput, contract: Contract, plan: Plan | None, review: Review | None, receipt: Receipt | None
+    work: ShipInput,
+    contract: Contract,
+    plan: Plan | None,
+    review: Review | None,
+    receipt: Receipt | None,
+    looks: Looks,
 ) -> list[Section]:
     links = {name.partition(".")[0]: url for name, url in work.artifacts.items() if web_address(url)}
     sections = [Section("request", "Request", _request(contract))]
@@ -91,9 +109,14 @@ def _sections(
             Section("tasks", "Tasks", _list(line(task.title) for task in plan.tasks)),
             Section("checks", "How to check", _list(line(check) for check in plan.validation)),
         ]
-    sections.append(Section("evidence", "Evidence", _list(_evidence(work, links)), fixed=True))
+    sections.append(Section("evidence", "Evidence", _list(_evidence(work, links, looks)), fixed=True))
+    shown = picture_addresses(looks.screenshots, work.artifacts, beside=looks.beside)
+    sections.append(Section("screenshots", "Screenshots", gallery(looks.screenshots, shown)))
+    if review is not None and work.draft_reason:
+        sections.append(Section("blockers", "Blocking", _issues(review, shown, blocking=True)))
     if review is not None:
-        sections.append(Section("noted", "Noted, not blocking", _open_ends(review)))
+        sections.append(Section("noted", "Noted, not blocking", _issues(review, shown, blocking=False)))
+    sections.append(Section("findings", "Found by the engine", findings_section(looks.findings)))
     if receipt is not None:
         sections.append(Section("receipt", "Receipt", _list(_receipt(work, receipt, links)), fixed=True))
     return [section for section in sections if section.text]
@@ -110,7 +133,7 @@ def _request(contract: Contract) -> str:
     return "\n\n".join(part for part in (origin, quote(shown)) if part)
 
 
-def _evidence(work: ShipInput, links: Mapping[str, str]) -> list[str]:
+def _evidence(work: ShipInput, links: Mapping[str, str], looks: Looks) -> list[str]:
     tests, review, spend = work.tests, work.review_result, work.spend
     if tests is None:
         lines = ["tests: not run, the phase was not selected"]
@@ -123,6 +146,8 @@ def _evidence(work: ShipInput, links: Mapping[str, str]) -> list[str]:
     else:
         counts = f"{review.blockers} blockers, {review.tech_debt} tech debt, {review.skippable} skippable"
         lines.append(f"review: {review.status}, {counts}{_link(links, 'review', 'findings')}")
+    if looks.findings is not None:
+        lines.append(f"the engine's own look: {findings_line(looks.findings)}{_link(links, 'findings', 'all of it')}")
     risk = f", at most {dollars(spend.at_risk_usd)} more for replies cut off" if spend.at_risk_usd else ""
     lines.append(f"cost: {dollars(spend.usd)}{risk}")
     if "plan" in links:
@@ -145,12 +170,13 @@ def _receipt(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> lis
     return lines
 
 
-def _open_ends(review: Review) -> str:
-    shown = [issue for issue in review.issues if issue.severity is not Severity.BLOCKER]
+def _issues(review: Review, shown: Addresses, *, blocking: bool) -> str:
     return "\n".join(
         f"- **{issue.severity.replace('_', ' ')}** {line(issue.title)}"
-        + (f" (`{file}`)" if (file := neutral(" ".join(issue.file.replace("`", "").split()))) else "")
-        for issue in shown
+        + (f" ({file})" if (file := span(issue.file)) else "")
+        + pictures_of(issue, shown)
+        for issue in review.issues
+        if (issue.severity is Severity.BLOCKER) == blocking
     )
 
 

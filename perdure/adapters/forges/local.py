@@ -1,20 +1,21 @@
 """Pull requests in a bare repository, for origins that are a path or `file://`.
 
 `refs/pull/<n>/head` is the proposed commit; `refs/pull/<n>/record` a commit whose tree holds pull.json (number, title,
-head, base, state, draft, delivery) and body.md. Take one with `git fetch <path> refs/pull/<n>/head`.
+head, base, state, draft, delivery), body.md and the pictures that it shows. Take one with
+`git fetch <path> refs/pull/<n>/head`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from perdure.adapters.forges.base import Opened, Proposal
+from perdure.adapters.forges.base import Opened, Proposal, Pulled
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import Entry, ObjectStore
@@ -61,6 +62,21 @@ class LocalForge:
         """The open pull request of a head branch, the oldest when there are several."""
         found = self._open_of(self._repository(), head)
         return self._published(found) if found else None
+
+    def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
+        """All pull requests of a head branch in whatever state, by number."""
+        repository = self._repository()
+        pulls = (_read(repository, number) for number in sorted(self._numbers(repository)))
+        return [
+            Pulled(
+                number=pull.number,
+                state=_state(repository, pull),
+                head_sha=repository.read_ref(_head(pull.number)) or "",
+                ours=pull.delivery == delivery,
+            )
+            for pull in pulls
+            if pull.head == head
+        ]
 
     def create(self, proposal: Proposal) -> Opened:
         """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
@@ -130,7 +146,8 @@ class LocalForge:
         """The record and the head in one transaction, each only if it is where it was seen."""
         objects = ObjectStore(repository.path / "objects")
         files = {"pull.json": pull.model_dump_json(indent=1) + "\n", "body.md": proposal.body}
-        tree = objects.tree(Entry(name, objects.blob(text.encode(errors="replace"))) for name, text in files.items())
+        contents = {**proposal.beside, **{name: text.encode(errors="replace") for name, text in files.items()}}
+        tree = objects.tree(Entry(name, objects.blob(data)) for name, data in contents.items())
         before, head_before = repository.read_ref(_record(pull.number)), repository.read_ref(_head(pull.number))
         record = objects.commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
         moves = [

@@ -82,6 +82,12 @@ def code(text: str) -> str:
     return f"`{name}`" if name.strip() else ""
 
 
+def span(text: str) -> str:
+    """A name as a code span where forges look for references in code, too: neutral, and so not to be copied."""
+    name = neutral(" ".join(text.replace("`", "").split()))
+    return f"`{name}`" if name.strip() else ""
+
+
 def web_address(url: str) -> bool:
     """Whether this can stand in a link of ours, and lead nowhere but to the web."""
     return re.fullmatch(r"https?://[^\s()<>\"'`\\]+", url) is not None

@@ -1,12 +1,14 @@
-"""Plan, review, test report and receipt as files that a person can read on a forge's pages."""
+"""Plan, review, test report, findings, screenshots and receipt as files that a person can read on a forge's pages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from perdure.adapters.forges.findings import findings_page
 from perdure.adapters.forges.neutral import code, line, quote
-from perdure.models.report import CommandResult, Plan, Review, Severity, TestCase, TestReport
+from perdure.adapters.forges.pictures import Addresses, picture_addresses
+from perdure.models.report import CommandResult, Findings, Plan, Review, Screenshots, Severity, TestCase, TestReport
 from perdure.models.result import Receipt
 
 _VERDICTS = {
@@ -20,16 +22,26 @@ _MARKS = {"passed": "✓", "failed": "✗", "errored": "✗", "skipped": "–"}
 
 
 def artifact_files(
-    plan: Plan | None, review: Review | None, report: TestReport | None, receipt: Receipt | None
+    plan: Plan | None,
+    review: Review | None,
+    report: TestReport | None,
+    receipt: Receipt | None,
+    findings: Findings | None = None,
+    screenshots: Screenshots | None = None,
+    pictures: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """Name → content of what there is: plan.md, review.md, tests.md, receipt.json; their words are neutralised."""
+    """Name → content of what there is: plan.md, review.md, tests.md, findings.md, receipt.json, page-1.png…; their
+    words are neutralised. `pictures`: perdure.adapters.forges.pictures.picture_files of `screenshots`."""
+    pictures = pictures or {}
+    shown = {page: name for page, name in picture_addresses(screenshots, {}, beside=True).items() if name in pictures}
     texts = {
         "plan.md": _plan(plan) if plan else "",
-        "review.md": _review(review) if review else "",
+        "review.md": _review(review, shown) if review else "",
         "tests.md": _tests(report) if report else "",
+        "findings.md": findings_page(findings) if findings else "",
         "receipt.json": receipt.model_dump_json(indent=2) + "\n" if receipt else "",
     }
-    return {name: text.encode(errors="replace") for name, text in texts.items() if text}
+    return {name: text.encode(errors="replace") for name, text in texts.items() if text} | dict(pictures)
 
 
 def _page(*parts: str) -> str:
@@ -57,7 +69,7 @@ def _plan(plan: Plan) -> str:
     )
 
 
-def _review(review: Review) -> str:
+def _review(review: Review, shown: Addresses) -> str:
     order = list(Severity)
     found = sorted(review.issues, key=lambda issue: order.index(issue.severity))
     findings = [
@@ -66,6 +78,7 @@ def _review(review: Review) -> str:
             code(issue.file + (f":{issue.line}" if issue.line else "")) if issue.file.strip() else "",
             quote(issue.description),
             f"Suggestion:\n\n{quote(issue.suggestion)}" if issue.suggestion.strip() else "",
+            *(f"![Screenshot]({shown[page]})" for page in dict.fromkeys(issue.screenshots) if page in shown),
         ).rstrip("\n")
         for issue in found
     ]

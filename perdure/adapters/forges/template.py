@@ -27,7 +27,7 @@ _FORM = re.compile(r".+\.(md|markdown|txt)", re.IGNORECASE)
 
 _ASKS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
     (r"type of|kind of|check ?list|breaking|change ?log|release|review|additional|other|risk|deploy|migrat|note", None),
-    (r"screen ?shots?|screen ?recordings?|screen ?casts?", ()),
+    (r"screen ?shots?|screen ?recordings?|screen ?casts?", ("screenshots",)),
     (r"issues?|related|fix(es)?|closes?|resolves?|tickets?|linked|references?", ("issue",)),
     (r"tests?|tested|testing|verif\w+|validat\w+|qa|evidence", ("evidence", "checks")),
     (r"problem", ("problem",)),
@@ -36,7 +36,7 @@ _ASKS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
     (r"what|summary|description|describe|overview|changes?|changed|proposed|about", ("problem", "solution", "tasks")),
 )
 """What a heading asks for → the sections that answer, by the first pattern that one of its words fits. None: it is not
-for us; nothing: there is none to show."""
+for us."""
 
 _TAGS = re.compile(
     r"</?(?:a|b|i|s|p|br|hr|em|h[1-6]|li|ol|ul|dl|dt|dd|td|th|tr|col|kbd|sub|sup|img|div|pre|del|ins|code|span|font|"
@@ -178,7 +178,7 @@ def _filled(part: _Part, within: Sequence[_Part], left: dict[str, Section], ours
         return [part.checklist, laid_out(answers, min(part.level + 1, 6))]
     if within:
         return [part.checklist]
-    if not asked or asked == ("issue",):
+    if asked in (("issue",), ("screenshots",)):
         return ["None.", part.checklist]
     return ["See above." if any(key in ours for key in asked) else NOT_FILLED_IN, part.checklist]
 

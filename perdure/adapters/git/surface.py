@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import stat
+import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -141,17 +141,32 @@ def clear_special(root: Path, hidden: Collection[str], kept: Collection[str]) ->
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole directory that may contain directories closed to their owner."""
+    """Remove a file or a whole directory, whose directories may be closed to their owner, and of any depth.
+
+    Level by level, each directory moved up before it is looked into: what a runaway program nests thousands deep
+    has paths longer than the system takes, and `shutil.rmtree` ends in a RecursionError.
+    """
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    for directory, names, _ in os.walk(path):
+    left, number, prefix = [str(path)], 0, f".removed-{uuid.uuid4().hex}-"
+    while left:
+        directory = left.pop()
         os.chmod(directory, stat.S_IRWXU)
-        for name in names:
-            child = os.path.join(directory, name)
-            if not os.path.islink(child):
-                os.chmod(child, stat.S_IRWXU)
-    shutil.rmtree(path)
+        with os.scandir(directory) as found:
+            entries = list(found)
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            number += 1
+            up = os.path.join(path, f"{prefix}{number}")
+            os.chmod(entry.path, stat.S_IRWXU)
+            os.rename(entry.path, up)
+            left.append(up)
+        if directory != str(path):
+            os.rmdir(directory)
+    os.rmdir(path)
 
 
 def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[str]]:

@@ -35,6 +35,10 @@ class Journal:
         """`how`: done, adopted, cancelled, superseded, or the type of the error."""
         append_line(self._path, json.dumps({"ended": attempt, "how": how}).encode(), sync=False)
 
+    def attempts(self) -> list[str]:
+        """The names of all attempts that began, in order."""
+        return [line["began"] for line in self._lines() if "began" in line]
+
     def deaths(self, key: str) -> int:
         """How many workers have died over this piece of work."""
         return sum(1 for line in self._died() if line["key"] == key)

@@ -39,6 +39,14 @@ class SpendLog:
         done = {line.get("settled") or line.get("void") for line in lines}
         return sum(1 for line in lines if line.get("reply") == reply and line["intent"] not in done)
 
+    def settled(self) -> list[Usage]:
+        """What each reply that has arrived whole cost, in the order of its first settlement."""
+        found: dict[str, Usage] = {}
+        for line in read_lines(self._path):
+            if "settled" in line:
+                found.setdefault(line["settled"], Usage.model_validate(line["usage"]))
+        return list(found.values())
+
     def total(self) -> Spend:
         """Settled replies at their price, the others at their upper bound, shown apart."""
         settled: dict[str, float | None] = {}

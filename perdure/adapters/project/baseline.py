@@ -64,7 +64,7 @@ def against(now: CommandResult, base: CommandResult | None) -> CommandResult:
     for case in now.cases:
         known = case.outcome in FAILING and left[key(case)] > 0
         left[key(case)] -= known
-        cases.append(case.model_copy(update={"known": known}))
+        cases.append(case if case.known == known else case.model_copy(update={"known": known}))
     cases.sort(key=_worst_first)
     marked = now.model_copy(update={"cases": tuple(cases), "since": None})
     return marked if now.verdict == "passed" else marked.model_copy(update={"since": _since(marked, base)})

@@ -45,16 +45,12 @@ def load_repository_config(text: str, where: str) -> RepositoryConfig:
                 fix=f"remove it here; the owner sets it in {user_file_name()}",
             )
     config = keys.parse(text, where, RepositoryConfig)
-    for loc, wanted in (
-        (("gates", "before"), config.gates.before),
-        (("delivery", "document"), config.delivery.document),
-    ):
-        if wanted:  # ignoring these would ship what a person wanted to see first
-            raise BadInput(
-                f"{'.'.join(loc)} is not built yet, and ignoring it would be worse than saying so",
-                where=keys.place(text, where, loc, data),
-                fix='remove it; phases = ["plan", "build", "test", "review"] stops before anything is shipped',
-            )
+    if config.gates.before:  # ignoring it would ship what a person wanted to see first
+        raise BadInput(
+            "gates.before is not built yet, and ignoring it would be worse than saying so",
+            where=keys.place(text, where, ("gates", "before"), data),
+            fix='remove it; phases = ["plan", "build", "test", "review"] stops before anything is shipped',
+        )
     for name, times in Counter(test.name for test in config.test or ()).items():
         if times > 1:
             last = max(number for number, test in enumerate(config.test or ()) if test.name == name)

@@ -2,79 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import junitparser
 
 from perdure.adapters.project.detect import DEPENDENCIES
-from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES
+from perdure.adapters.project.testcases import BadReport, testcases
+from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.models.report import TestCase
 
-
-class BadReport(Exception):
-    """The file is absent or not a JUnit report: a contradiction, never a pass. The text says why in a few words."""
+_FIELDS = set(TestCase.model_fields)
 
 
-def read_junit(path: Path, root: Path) -> tuple[TestCase, ...]:
-    """The cases of a report. `root`: the working directory of the tests, left out of file names. Raises BadReport.
+def read_junit(path: Path, root: Path, command: Callable[[str], str] = lambda _: "") -> tuple[TestCase, ...]:
+    """The cases of a report.
 
-    `iter("testcase")` and not the suites: node puts top-level cases directly below the root, where a walk over suites
-    misses them. Suite counters are ignored. expat stops entity bombs and external entities.
+    root     the working directory of the tests, left out of file names
+    command  what a person types to run one test alone, by its name in the report
+
+    Every `testcase`, wherever it stands: node puts top-level cases directly below the root, where a walk over suites
+    misses them. Suite counters are ignored. Raises BadReport.
     """
-    try:
-        if path.is_symlink() or not path.is_file():
-            raise BadReport("no report was written")
-        if path.stat().st_size > JUNIT_BYTES:
-            raise BadReport(f"the report is larger than {JUNIT_BYTES // 1024**2} MiB")
-        tree = ET.parse(path)  # noqa: S314 - see above
-    except ET.ParseError as error:
-        raise BadReport(f"the report is not valid XML: {error}") from None
-    except (OSError, ValueError, LookupError) as error:
-        raise BadReport(f"the report cannot be read: {error}") from None
-    if tree.getroot().tag not in ("testsuites", "testsuite"):
-        raise BadReport(f"the report is not JUnit: its root is <{tree.getroot().tag[:40]}>")
-    return tuple(_case(element, root) for element in tree.getroot().iter("testcase"))
+    return _read([path], root, command)
 
 
 def left_behind(tree: Path, endings: Sequence[str]) -> list[Path]:
     """JUnit files `TEST-*.xml` in directories of the tree whose paths end like this (`target/surefire-reports`)."""
-    found = []
-    for directory, names, files in os.walk(tree):  # links are not followed
-        names[:] = [name for name in names if name not in (".git", *DEPENDENCIES)]
-        here = Path(directory)
-        if any(here.match(ending) for ending in endings):
-            found += [here / name for name in files if name.startswith("TEST-") and name.endswith(".xml")]
+    found, left = list[Path](), [str(tree)]
+    while left:  # not os.walk: it recurses, and a suite can nest directories thousands deep
+        directory = left.pop()
+        wanted = any(Path(directory).match(ending) for ending in endings)
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left += [entry.path] if entry.name not in (".git", *DEPENDENCIES) else []
+                elif wanted and entry.name.startswith("TEST-") and entry.name.endswith(".xml"):
+                    found.append(Path(entry.path))
     return sorted(found)
 
 
-def read_left_behind(tree: Path, endings: Sequence[str], root: Path) -> tuple[TestCase, ...]:
+def read_left_behind(
+    tree: Path, endings: Sequence[str], root: Path, command: Callable[[str], str] = lambda _: ""
+) -> tuple[TestCase, ...]:
     """The cases of all of them together. Raises BadReport when one of them cannot be read, or they are too large."""
     files = left_behind(tree, endings)
     if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
         raise BadReport(f"the reports are larger than {JUNIT_BYTES // 1024**2} MiB")
-    return tuple(case for file in files for case in read_junit(file, root))
+    return _read(files, root, command)
 
 
-def _case(element: ET.Element, root: Path) -> TestCase:
-    case = junitparser.TestCase.fromelem(element)  # type: ignore[no-untyped-call]  # junitparser is typed in part
-    outcome, message = _outcome(case)
+def _read(files: Sequence[Path], root: Path, command: Callable[[str], str]) -> tuple[TestCase, ...]:
+    found: list[TestCase] = []
+    seen: dict[str, str] = {}
+    for element in itertools.chain.from_iterable(map(testcases, files)):
+        if len(found) == JUNIT_CASES:
+            raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
+        found.append(_case(element, root, command, seen))
+    return tuple(found)
+
+
+def _case(element: ET.Element, root: Path, command: Callable[[str], str], seen: dict[str, str]) -> TestCase:
+    """`seen`: file names so far, so that a thousand cases of one file share it.
+
+    They share the set of fields that were given, too: one of each case's own would be half of its memory. Nothing
+    here needs validation.
+    """
+    outcome, message = _outcome(element) if len(element) else ("passed", "")
     file = _relative(element.get("file", ""), root)
-    group = _group(file, case.classname or "")
-    return TestCase(
-        name=f"{group}::{case.name or 'unnamed'}" if group else (case.name or "unnamed"),
-        file=file,
+    group, name = _group(file, element.get("classname", "")), element.get("name") or "unnamed"
+    name = f"{group}::{name}" if group else name
+    return TestCase.model_construct(
+        _FIELDS,
+        name=name,
+        file=seen.setdefault(file, file),
         outcome=outcome,
         message=message,
         duration_s=max(0.0, _number(element.get("time"))),
+        command=command(name),
+        known=False,
+        flaky=False,
     )
 
 
-def _outcome(case: junitparser.TestCase) -> tuple[str, str]:
+def _outcome(element: ET.Element) -> tuple[str, str]:
     """A skip wins over a failure: node reports a todo as both, and does not count it as failed."""
-    results = list(case.result)
+    results = list(junitparser.TestCase.fromelem(element).result)  # type: ignore[no-untyped-call]  # typed in part
     for kind, outcome in (
         (junitparser.Error, "errored"),
         (junitparser.Skipped, "skipped"),
@@ -98,8 +115,8 @@ def _trimmed(text: str) -> str:
 
 
 def _relative(file: str, root: Path) -> str:
-    path = Path(file)
-    return str(path.relative_to(root)) if path.is_absolute() and path.is_relative_to(root) else file
+    path = Path(file) if file.startswith("/") else None
+    return str(path.relative_to(root)) if path is not None and path.is_relative_to(root) else file
 
 
 def _group(file: str, classname: str) -> str:

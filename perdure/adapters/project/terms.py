@@ -1,10 +1,15 @@
-"""Names in a delivery's terms that are made from what the repository says and what was asked for."""
+"""What a delivery's terms say of its branch: names made from what was asked for, and whether it is one to work on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perdure.adapters.git.vault import Vault
+from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import slug
 from perdure.models.issue import Issue
+from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
 
 
@@ -21,3 +26,32 @@ def branch_of(template: str, delivery: str, request: DeliveryRequest, issue: Iss
             where=where,
             fix="use {id}, {slug} and {issue}",
         ) from None
+
+
+def check_branch(
+    vault: Vault, request: DeliveryRequest, phases: Sequence[str], base: str, base_sha: str, head: str
+) -> None:
+    """InvalidRequest unless an existing branch is another than the base, with something on it where these phases are
+    about what differs. `head`: its tip."""
+    if request.branch == base:
+        fix = "name another branch, or leave it out to begin from the base"
+        raise InvalidRequest(f"branch: {base} is the base itself", where=request.repository, fix=fix)
+    differs = Phase.BUILD not in phases and (Phase.REVIEW in phases or Phase.SHIP in phases)
+    if differs and vault.is_ancestor(head, base_sha):
+        raise InvalidRequest(
+            f"branch: {request.branch} has no commit that {base} has not",
+            where=request.repository,
+            fix="push what you want reviewed or proposed, or name another branch",
+        )
+
+
+def title_of(vault: Vault, contract: Contract) -> str:
+    """The issue's; where nobody said a word, what the branch's newest commit says of itself, merges aside."""
+    if contract.issue is not None:
+        return contract.issue.title
+    if contract.request.strip() or not contract.existing:
+        return ""
+    log = ("log", "-1", "--format=%s")
+    said: str = vault.git.text(*log, "--no-merges", "--end-of-options", contract.head, f"^{contract.base_sha}")
+    said = said or vault.git.text(*log, "--end-of-options", contract.head)
+    return " ".join(said.split())[:200]

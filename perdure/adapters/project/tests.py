@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.adapters.git import surface
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.baseline import FAILING, by_command, command, compared
 from perdure.adapters.project.flakes import settled
-from perdure.adapters.project.junit import BadReport, left_behind, read_junit, read_left_behind
+from perdure.adapters.project.junit import left_behind, read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
 from perdure.adapters.project.runners import Invocation, invocation
 from perdure.adapters.project.selection import alone, reproduction
+from perdure.adapters.project.testcases import BadReport
 from perdure.adapters.project.verdict import line, note
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.models.config import TestCommand, seconds
 from perdure.models.errors import SandboxUnavailable
-from perdure.models.policy import TEST_TAIL_CHARS
+from perdure.models.policy import TEST_SCRIPT_BYTES, TEST_TAIL_CHARS
 from perdure.models.report import CommandResult, TestCase, TestReport
 
 # Ways of saying "the runner is not installed" that do not exit with 127.
-_NOT_INSTALLED = re.compile(r"No module named '?(pytest|coverage)'?$|^error: Failed to spawn: ", re.MULTILINE)
+_NOT_INSTALLED = re.compile(
+    r"No module named '?(pytest|coverage)'?$|^error: Failed to spawn: "
+    r"|^make: \*\*\* No (rule to make target '[^']*'|targets specified and no makefile found)\.  Stop\.$"
+    r"|^npm (ERR!|error) Missing script: ",
+    re.MULTILINE,
+)
 
 # pytest, where its configuration says `-x` and the command does not.
 _STOPPED = re.compile(r"^!+ stopping after \d+ failures !+$", re.MULTILINE)
@@ -137,7 +144,7 @@ class _Again:
         label = f"{self._number}-again-{self._count}"
         reports, plain = await _plain(self._place, self._test, label)
         call = alone(plain, self._test.command, case, self._place.env) if case else plain
-        if call is None:
+        if call is None or len(call.script.encode()) > TEST_SCRIPT_BYTES:
             return None
         self._say(f"{self._test.name}: again" + (f", alone: {case.name[:100]}" if case else ""))
         if self._renew is not None:
@@ -188,7 +195,8 @@ def _fresh(log_dir: Path, prefix: str) -> Path:
     """A directory nobody has written to: a report of an earlier run, removable or not, is never read as this one's."""
     log_dir.mkdir(parents=True, exist_ok=True)
     for old in log_dir.glob(f"{prefix}*"):
-        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            surface.remove(old)
     return Path(tempfile.mkdtemp(prefix=prefix, dir=log_dir))
 
 
@@ -196,7 +204,7 @@ def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Co
     output = tail(command.output, TEST_TAIL_CHARS)
     run = _Run(test, call, finished, output)
     try:
-        run = _Run(test, call, finished, output, _cases(call, command))
+        run = _Run(test, call, finished, output, _cases(test, call, command))
     except BadReport as error:
         run = _Run(test, call, finished, output, unread=str(error))
     verdict, reason = _verdict(run)
@@ -210,16 +218,19 @@ def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Co
         duration_s=finished.duration_s,
         tail=output,
         reason=reason,
-        cases=tuple(case.model_copy(update={"command": reproduction(call, test.command, case)}) for case in run.cases),
+        cases=run.cases,
     )
 
 
-def _cases(call: Invocation, command: Command) -> tuple[TestCase, ...]:
+def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestCase, ...]:
+    def again(name: str) -> str:
+        return reproduction(call, test.command, TestCase(name=name, outcome=""))
+
     if call.collect:
-        return read_left_behind(command.source or command.worktree, call.collect, command.worktree)
+        return read_left_behind(command.source or command.worktree, call.collect, command.worktree, again)
     if call.report is None or not (call.owed or call.report.is_file()):
         return ()
-    return read_junit(call.report, command.worktree)
+    return read_junit(call.report, command.worktree, again)
 
 
 def _verdict(run: _Run) -> tuple[str, str]:
@@ -234,7 +245,7 @@ def _verdict(run: _Run) -> tuple[str, str]:
     if code in (126, 127) and not run.cases:
         return "not_started", f"exit code {code}"
     if code != 0 and not run.cases and _NOT_INSTALLED.search(run.tail):
-        return "not_started", "its runner is not installed"
+        return "not_started", "there is no such runner, script or target"
     if code == 0:
         return _green(run, failing)
     if run.call.runner == "pytest" and code == 5:

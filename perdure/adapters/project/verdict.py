@@ -11,13 +11,14 @@ from perdure.adapters.project.output import last_lines, missing_command
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
 from perdure.models.policy import FAILURES_NAMED
-from perdure.models.report import CommandResult, Since, TestCase, TestReport
+from perdure.models.report import CommandResult, Hit, Since, TestCase, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
 _NAME_CHARS = 200
 _SUMMARY_CHARS = 300
 _NAMED_IN_SUMMARY = 4
+_HITS_IN_SUMMARY = 2
 _VARYING = re.compile(r"0x[0-9a-f]+|reports-[\w-]+|\d+")
 
 
@@ -41,16 +42,21 @@ class NotStarted:
 
 def verdict(report: TestReport) -> TestVerdict:
     """Required commands decide, and of these only what is new. None of them at all is status `none`: nothing was shown
-    about the tree. A report that was compared with no base has nothing but new failures, and counts none of them so."""
+    about the tree. A report that was compared with no base has nothing but new failures, and counts none of them so.
+    A change that makes the tests say less than on the base is red, whatever they say (perdure.adapters.project.tamper).
+    """
     required = [result for result in report.commands if result.required]
     if not required:
         return TestVerdict(status=TestsStatus.NONE, tree=report.tree, summary="no required test command")
     found = _Found(required, report)
-    names = [*dict.fromkeys(case.name for case in found.new), *(result.name for result in found.unexplained)]
+    tampered = () if report.allowed else report.tampering
+    red = bool(found.red or tampered)
+    names = [hit.title for hit in tampered]
+    names += [*dict.fromkeys(case.name for case in found.new), *(result.name for result in found.unexplained)]
     compared = bool(report.base)
-    undecidable = bool(found.red) and all(result.since is Since.UNDECIDABLE for result in found.red)
+    undecidable = bool(found.red) and not tampered and all(result.since is Since.UNDECIDABLE for result in found.red)
     return TestVerdict(
-        status=TestsStatus.RED if found.red else TestsStatus.GREEN,
+        status=TestsStatus.RED if red else TestsStatus.GREEN,
         tree=report.tree,
         passed=_passed(found.cases) if found.cases else None,
         failed=len(found.new) + len(found.known) if found.cases else None,
@@ -61,7 +67,8 @@ def verdict(report: TestReport) -> TestVerdict:
         fixed=len(report.fixed) if compared else None,
         flaky=len(found.flaky),
         undecidable=undecidable,
-        fingerprint=_fingerprint(found) if found.red else "",
+        tampered=len(tampered),
+        fingerprint=_fingerprint(found, tampered) if red else "",
     )
 
 
@@ -117,13 +124,17 @@ def line(result: CommandResult) -> str:
 
 def _summary(found: _Found, report: TestReport) -> str:
     parts = []
+    tampered = () if report.allowed else report.tampering
+    if tampered:
+        more = f", and {len(tampered) - _HITS_IN_SUMMARY} more" if len(tampered) > _HITS_IN_SUMMARY else ""
+        parts.append(f"tampered: {', '.join(hit.title for hit in tampered[:_HITS_IN_SUMMARY])}{more}")
     if found.new:
         parts.append(_failures(found.new, found.cases))
     parts += [_whole(result, report.base) for result in found.unexplained]
-    if not parts:
+    if not found.new and not found.unexplained:
         names = ", ".join(result.name for result in found.required)
         parts.append(f"{_passed(found.cases)} green" if found.cases else f"{names} green")
-    joint = "; " if found.red else ", "
+    joint = "; " if found.red or tampered else ", "
     if found.known:
         parts.append(f"{len(found.known)} failed before on {report.base} too: {_names(found.known)}")
     if report.fixed:
@@ -140,11 +151,12 @@ def _whole(result: CommandResult, base: str) -> str:
     return f"{result.name}: {result.reason}"
 
 
-def _fingerprint(found: _Found) -> str:
+def _fingerprint(found: _Found, tampered: Sequence[Hit]) -> str:
     """Of what failed, not of how it is worded this time: numbers, addresses and our own directories left out."""
     tests = sorted(f"{case.file}\0{case.name}" for case in found.new)
     commands = [f"{r.name}\0{r.verdict}\0{r.exit_code}\0{_VARYING.sub('', r.tail)}" for r in found.unexplained]
-    return digest(*tests, *commands)[:16]
+    places = [f"{hit.rule}\0{hit.file}\0{hit.title}" for hit in tampered]
+    return digest(*tests, *commands, *places)[:16]
 
 
 def _failures(failing: Sequence[TestCase], cases: Sequence[TestCase]) -> str:

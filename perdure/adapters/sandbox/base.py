@@ -26,6 +26,7 @@ class Command:
     output    file that takes stdout and stderr, cut off at policy.OUTPUT_FILE_BYTES
     lock      file held locked (shared flock) by the sandbox for as long as any process of it lives; None: no lock
     results   existing directory of the host bound writable at its own path, for report files; None: nothing survives
+    shown     paths of the host shown read-only at their own path: the engine's own tools, nothing of the repository's
     fence     called once the lock is held and before anything starts; raises (Superseded) to refuse. None: no check
     """
 
@@ -41,6 +42,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     lock: Path | None = None
     results: Path | None = None
+    shown: tuple[Path, ...] = ()
     fence: Callable[[], None] | None = None
 
 

@@ -17,14 +17,20 @@ from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import SandboxGrade
-from perdure.models.policy import OUTPUT_FILE_BYTES, SANDBOX_FILE_BYTES, SANDBOX_NICE, SANDBOX_TMPFS_BYTES
+from perdure.models.policy import (
+    OUTPUT_FILE_BYTES,
+    SANDBOX_FILE_BYTES,
+    SANDBOX_NICE,
+    SANDBOX_PROCESSES,
+    SANDBOX_TMPFS_BYTES,
+)
 
 USER = "65534"
 
 READ_ONLY = (".git", ".venv", "node_modules")
 """At the top of every worktree: what the engine and setup own. An agent could patch pytest in a writable one."""
 
-PRELUDE = f'ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; exec "$@"'
+PRELUDE = f'ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; exec "$@"'
 
 
 class Bubblewrap:
@@ -64,6 +70,8 @@ class Bubblewrap:
         yield from tmpfs()
         for prefix in self._binds.prefixes:
             yield from ("--ro-bind-try", prefix, prefix)
+        for path in command.shown:
+            yield from ("--ro-bind", str(path), str(path))
         if command.network:
             mounts, extra = setup.openings(self._home, os.environ, Path.home())
             variables = {**variables, **extra, **command.env}

@@ -63,7 +63,7 @@ def _spec(
     directory = str(command.source or command.worktree)
     variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
     readable = (*readable, *binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
-    readable = (*readable, *([str(command.git_dir)] if command.git_dir else []))
+    readable = (*readable, *([str(command.git_dir)] if command.git_dir else []), *map(str, command.shown))
     writable = (*writable, str(private), *([directory] if command.writable else []))
     writable = (*writable, *([str(command.results)] if command.results else []))
     cache = setup.cache(home)

@@ -19,9 +19,13 @@ def identity(work: TurnInput) -> dict[str, Any]:
 
 
 def record(work: TurnInput, result: TurnResult) -> dict[str, Any]:
-    """`turn.json`: the turn's identity and its result, but for the checkpoint, which is the commit itself."""
+    """`turn.json`: the turn's identity and its result, but for the checkpoint, which is the commit itself.
+
+    A first turn also says what its step was told: later turns, which do not carry it, look it up.
+    """
     told = result.model_dump(mode="json", exclude={"checkpoint"})
-    return {"format": FORMAT, "delivery": work.delivery, **identity(work), "result": told}
+    given = {"materials": work.materials} if work.turn == 1 else {}
+    return {"format": FORMAT, "delivery": work.delivery, **identity(work), **given, "result": told}
 
 
 def turn_of(vault: Vault, checkpoint: str) -> tuple[str, int, int] | None:

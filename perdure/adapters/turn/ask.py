@@ -17,6 +17,8 @@ from perdure.models.ids import digest
 from perdure.models.policy import REPLIES_CUT_PER_TURN
 from perdure.models.turn import TurnInput
 
+_SHOWN_CHARS = 80
+
 
 @dataclass(frozen=True)
 class Asking:
@@ -51,7 +53,7 @@ class Asking:
 
         now_doing(doing="waiting for the model")
         try:
-            reply = await self.model.ask(question, on_first_event=on_first_event, on_text=_show)
+            reply = await self.model.ask(question, on_first_event=on_first_event, on_text=Shown().add)
         except PerdureError:
             if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
                 await in_thread(self.spend.void, request)
@@ -76,8 +78,22 @@ def reply_key(question: Question, work: TurnInput, run_id: str) -> str:
     return digest(run_id, work.step, str(work.attempt), str(work.turn), work.checkpoint, question.key())
 
 
-def _show(text: str) -> None:
-    """The newest words of the stream, for those who watch."""
+class Shown:
+    """The newest words of a stream, for those who watch: whole ones, because a stream comes in pieces of words."""
+
+    def __init__(self) -> None:
+        self._end = ""
+
+    def add(self, text: str) -> None:
+        self._end = (self._end + text)[-2 * _SHOWN_CHARS :]
+        if words := last_words(self._end):
+            now_doing(doing=words)
+
+
+def last_words(text: str) -> str:
+    """At most _SHOWN_CHARS from the end of a text, from the beginning of a word."""
     words = " ".join(text.split())
-    if words:
-        now_doing(doing=words[-80:])
+    if len(words) <= _SHOWN_CHARS:
+        return words
+    _, _, rest = words[-_SHOWN_CHARS - 1 :].partition(" ")
+    return rest or words[-_SHOWN_CHARS:]

@@ -2,17 +2,123 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from perdure.adapters.agents.places import Change
+from perdure.adapters.git import patch
+from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.project.findings.names import shown
+from perdure.models.phases import Step
+from perdure.models.policy import CASE_MESSAGE_CHARS, REPORT_CASES, REPORT_CASES_CHARS
+from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
+from perdure.models.turn import TurnInput
+
+_PICTURES = "screenshots"
+"""Given as images (perdure.adapters.turn.pictures), never as text."""
 
 
-def texts(vault: Vault, delivery: str, materials: dict[str, str]) -> dict[str, str]:
-    """Names to texts: `plan`, `report` and `review` are artifacts, `base` and `head` become `diff`, others stay."""
+def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
+    """Names to texts: `plan`, `report`, `findings` and `review` are artifacts, `base` and `head` become `diff`, others
+    stay as they are, and screenshots are left out."""
     found = {
-        name: vault.get_artifact(delivery, value).decode(errors="replace")
-        for name, value in materials.items()
-        if name in ("plan", "report", "review")
+        name: _READ[name](vault.get_artifact(delivery, value)) for name, value in materials.items() if name in _READ
     }
-    found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head")}
+    found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head", _PICTURES)}
     if "base" in materials and "head" in materials:
-        found["diff"] = vault.diff(materials["base"], materials["head"])
+        head = materials["head"]
+        found["diff"] = patch.unified(vault, patch.merge_base(vault, materials["base"], head), head)
     return found
+
+
+def change_of(vault: Vault, work: TurnInput) -> Change | None:
+    """What a review is about, named in its first turn; None in a review that an older release began."""
+    materials = work.materials
+    if work.turn > 1:
+        begun = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
+        if (begun.get("step"), begun.get("turn")) != (str(Step.REVIEW), 1):
+            return None
+        materials = begun.get("materials", {})
+    if not ("base" in materials and "head" in materials):
+        return None
+    head = materials["head"]
+    base = patch.merge_base(vault, materials["base"], head)
+    changed = patch.entries(vault, base, head)
+    binaries = patch.binaries(vault, base, head)
+    files: dict[str, tuple[tuple[int, int], ...] | None] = {
+        shown(one.path): None if one.path in binaries else () for one in changed
+    }
+    for path, hunks in patch.hunks(vault, base, head, [one for one in changed if one.path not in binaries]):
+        files[shown(path)] = tuple((hunk.first, hunk.last) for hunk in hunks if hunk.first <= hunk.last)
+    return Change(files)
+
+
+def _report(data: bytes) -> str:
+    """A test report without what nobody has to read: thousands of tests that passed."""
+    report = TestReport.model_validate_json(data)
+    told = report.model_dump(mode="json", exclude_defaults=True, exclude={"commands"})
+    return _json({**told, "commands": [_command(one) for one in report.commands]})
+
+
+def _command(result: CommandResult) -> dict[str, Any]:
+    told = result.model_dump(mode="json", exclude_defaults=True, exclude={"cases", "tail"})
+    told["counts"] = Counter(case.outcome for case in result.cases)
+    worth = [case for case in result.cases if case.outcome in ("failed", "errored") or case.flaky]
+    if result.verdict != "passed" and result.tail:
+        told["tail"] = result.tail
+    if worth:
+        room = max(200, min(CASE_MESSAGE_CHARS, REPORT_CASES_CHARS // min(len(worth), REPORT_CASES)))
+        told["cases"] = [_case(case, room) for case in worth[:REPORT_CASES]]
+    if len(worth) > REPORT_CASES:
+        told["not_listed"] = f"{len(worth) - REPORT_CASES} more failing or flaky tests: run the command to see them"
+    return told
+
+
+def _case(case: TestCase, room: int) -> dict[str, Any]:
+    told = case.model_dump(mode="json", exclude_defaults=True, exclude={"duration_s"})
+    message = case.message if len(case.message) <= room else case.message[: room - 1] + "…"
+    return {**told, "known": case.known, **({"message": message} if message else {})}
+
+
+def _findings(data: bytes) -> str:
+    """What the engine found, the worst first, then tests that check something else now, before and after."""
+    found = Findings.model_validate_json(data)
+    size = f"{found.files} files, {found.added} lines added, {found.deleted} deleted"
+    lines = [f"The change: {size}.", *(_finding(one) for one in found.findings)]
+    if not found.findings:
+        lines.append("Nothing was found.")
+    if found.changed_tests:
+        lines.append("Tests of the base that check something else now:")
+    for test in found.changed_tests:
+        place = f"{test.file}:{test.line}" if test.line else test.file
+        lines += [f"- {test.name} ({place})", *_marked("-", test.before), *_marked("+", test.after)]
+    return "\n".join(lines)
+
+
+def _finding(one: Finding) -> str:
+    place = f" ({one.file}:{one.line})" if one.file and one.line else f" ({one.file})" if one.file else ""
+    words = " ".join(part for part in (one.description, one.suggestion) if part)
+    return f"- {one.severity}, {one.rule}: {one.title}{place}" + (f"\n  {words}" if words else "")
+
+
+def _marked(sign: str, text: str) -> list[str]:
+    return [f"  {sign} {line}" for line in text.splitlines()]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _as_it_is(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+_READ: Mapping[str, Callable[[bytes], str]] = {
+    "plan": _as_it_is,
+    "report": _report,
+    "findings": _findings,
+    "review": _as_it_is,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +12,27 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
-from perdure.models.work import ReadInput
+from perdure.models.policy import ARTIFACT_PAGE_BYTES, PAGE_CHARS, TURN_SAID_CHARS, TURNS_PAGE_CHARS
+from perdure.models.work import Page, ReadInput
 
 _SHOWN_LINES = 20
 """Of one tool result in `logs`; the whole of it is in the transcript."""
+
+
+def page_of(vault: Vault, record: WorkspaceRecord, work: ReadInput) -> Page:
+    """One page of it, at most 64 KiB: of `turns_json` a JSON line a turn, of `artifact64` bytes in base64, otherwise
+    text. `offset` counts checkpoints, bytes or characters."""
+    if work.what == "turns_json":
+        return _turns_page(vault, work)
+    if work.what == "artifact64":
+        data = vault.get_artifact(work.delivery, work.checkpoint)
+        end = work.offset + ARTIFACT_PAGE_BYTES
+        text = base64.b64encode(data[work.offset : end]).decode()
+        return Page(text=text, next=end if end < len(data) else None)
+    whole = text_of(vault, record, work)
+    text = whole[work.offset : work.offset + PAGE_CHARS]
+    end = work.offset + len(text)
+    return Page(text=text, next=end if end < len(whole) else None)
 
 
 def text_of(vault: Vault, record: WorkspaceRecord, work: ReadInput) -> str:
@@ -28,18 +46,52 @@ def text_of(vault: Vault, record: WorkspaceRecord, work: ReadInput) -> str:
         return "\n".join(_line(commit, turn) for commit, turn in _turns(vault, work))
     if work.what == "logs":
         return "\n".join(_log(vault, work))
-    raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, logs, diff, artifact")
+    raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, turns_json, logs, diff, artifact, artifact64")
+
+
+def _turns_page(vault: Vault, work: ReadInput) -> Page:
+    """Each turn with what was said and done in it, cut at TURN_SAID_CHARS; only the page's own checkpoints are read."""
+    commits, size = _commits(vault, work), 0
+    lines: list[str] = []
+    for place, commit in enumerate(commits[work.offset :], work.offset):
+        turn = read_turn(vault, commit)
+        if "turn" not in turn:
+            continue
+        line = json.dumps(_told(vault, commits[place - 1] if place else "", commit, turn))
+        if lines and size + len(line) > TURNS_PAGE_CHARS:
+            return Page(text="\n".join(lines), next=place)
+        lines.append(line)
+        size += len(line) + 1
+    return Page(text="\n".join(lines))
+
+
+def _told(vault: Vault, before: str, commit: str, turn: dict[str, Any]) -> dict[str, Any]:
+    seen = 1 if turn["turn"] == 1 or not before else len(read_transcript(vault, before))
+    said, room = [], TURN_SAID_CHARS
+    for line in (line for message in read_transcript(vault, commit)[seen:] for line in _message(message)):
+        said.append(line[:room])
+        room -= len(line) + 1
+        if room <= 0:
+            said.append("…")
+            break
+    result = turn["result"]
+    facts = {name: turn[name] for name in ("step", "attempt", "turn")}
+    return {"checkpoint": commit, **facts, "summary": result.get("summary", ""), "said": "\n".join(said)}
 
 
 def _turns(vault: Vault, work: ReadInput) -> Iterator[tuple[str, dict[str, Any]]]:
     """Checkpoints of the newest run, oldest first; the first one, made by prepare, is no turn."""
-    tip = work.checkpoint or _newest(vault, work.delivery)
-    if not tip:
-        return
-    for commit in reversed(vault.git.text("rev-list", "--first-parent", "--end-of-options", tip).splitlines()):
+    for commit in _commits(vault, work):
         turn = read_turn(vault, commit)
         if "turn" in turn:
             yield commit, turn
+
+
+def _commits(vault: Vault, work: ReadInput) -> list[str]:
+    """All checkpoints up to the one that is named, or to the newest, oldest first."""
+    if not (tip := work.checkpoint or _newest(vault, work.delivery)):
+        return []
+    return list(reversed(vault.git.text("rev-list", "--first-parent", "--end-of-options", tip).splitlines()))
 
 
 def _newest(vault: Vault, delivery: str) -> str:

@@ -20,10 +20,11 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.turn.adopt import adopt, record
 from perdure.adapters.turn.ask import Asking
-from perdure.adapters.turn.materials import texts
+from perdure.adapters.turn.materials import change_of, texts
+from perdure.adapters.turn.pictures import pages, texts_only
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import run_ref
-from perdure.models.phases import READ_ONLY
+from perdure.models.phases import READ_ONLY, Step
 from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
 
 Message = dict[str, Any]
@@ -53,7 +54,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
             summary=_summary(work, reply, outcome),
             usage=reply.usage,
             spend=await in_thread(desk.spend.total),
-            notes=work.notes,
+            notes=tuple(said.id for said in work.said),
             outcome=outcome,
         )
         return await _seal(desk, work, ref, transcript, result)
@@ -63,15 +64,17 @@ async def _told(desk: Desk, work: TurnInput) -> list[Message]:
     """The conversation so far: from the checkpoint, or the opening message of a step's first turn."""
     if work.turn > 1:
         return await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint)
-    materials = await in_thread(texts, desk.vault, work.delivery, work.materials)
-    return [conversation.opening(work.step, desk.contract, materials)]
+    materials = await in_thread(texts, desk.vault, work.delivery, texts_only(work.materials))
+    seen = await in_thread(pages, desk.vault, work.delivery, work.materials)
+    return [conversation.opening(work.step, desk.contract, materials, seen)]
 
 
 async def _act(
     host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply
 ) -> tuple[list[Message], Outcome | None]:
     """What the reply asks for: its tool calls carried out, a word back, or the step's end."""
-    step = conversation.after_reply(work.step, reply, told)
+    change = await in_thread(change_of, desk.vault, work) if work.step is Step.REVIEW else None
+    step = conversation.after_reply(work.step, reply, told, change)
     if isinstance(step, Finished):
         if step.document is None:
             return [], step.outcome

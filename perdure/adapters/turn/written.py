@@ -1,9 +1,10 @@
-"""What planning, testing and reviewing wrote down, read back from the vault by hash."""
+"""What planning, testing, reviewing and looking wrote down, read back from the vault by hash."""
 
 from __future__ import annotations
 
 from perdure.adapters.git.vault import Vault
-from perdure.models.report import Plan, Review, TestReport
+from perdure.models.errors import WorkspaceLost
+from perdure.models.report import Findings, Plan, Review, Screenshot, Screenshots, TestReport
 
 
 def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
@@ -22,3 +23,19 @@ def read_review(vault: Vault, delivery: str, artifact: str) -> Review | None:
 
 def read_report(vault: Vault, delivery: str, artifact: str) -> TestReport | None:
     return TestReport.model_validate_json(vault.get_artifact(delivery, artifact)) if artifact else None
+
+
+def read_findings(vault: Vault, delivery: str, artifact: str) -> Findings | None:
+    return Findings.model_validate_json(vault.get_artifact(delivery, artifact)) if artifact else None
+
+
+def read_screenshots(vault: Vault, delivery: str, artifact: str) -> Screenshots | None:
+    return Screenshots.model_validate_json(vault.get_artifact(delivery, artifact)) if artifact else None
+
+
+def read_picture(vault: Vault, delivery: str, shot: Screenshot) -> bytes:
+    """The PNG of one page; empty when there is none, or no more."""
+    try:
+        return vault.get_artifact(delivery, shot.artifact) if shot.artifact else b""
+    except WorkspaceLost:
+        return b""

@@ -5,6 +5,7 @@ from typing import Any
 
 import anthropic
 import pytest
+from replies import OPENING, PLAN, finished, issue, reply, review, text, use
 
 from perdure.adapters.agents.conversation import (
     Continue,
@@ -17,45 +18,9 @@ from perdure.adapters.agents.conversation import (
     schema_for,
     toolbox_memory,
 )
-from perdure.adapters.agents.model import Reply
-from perdure.models.ledger import Usage
 from perdure.models.phases import AGENTIC, Step
 from perdure.models.report import Plan, Review
 from perdure.models.turn import Ending
-
-OPENING = {"role": "user", "content": [{"type": "text", "text": "go"}]}
-
-PLAN = {
-    "title": "Accept compound durations.",
-    "problem": "p",
-    "solution": "s",
-    "relevant_files": ["a.py", "b.py"],
-    "tasks": [{"title": "t", "details": "d", "files": ["a.py"]}],
-    "validation": ["run it"],
-}
-
-
-def issue(severity: str) -> dict[str, Any]:
-    return {"title": "t", "description": "d", "severity": severity, "file": "a.py", "line": None, "suggestion": "s"}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def use(name: str = "bash", number: int = 1, **given: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": given}
-
-
-def reply(*blocks: dict[str, Any], stop: str = "end_turn", detail: str = "") -> Reply:
-    message = {"role": "assistant", "content": list(blocks)}
-    return Reply(message, stop, "claude-sonnet-5-5", Usage(), detail=detail)
-
-
-def finished(step: Step, said: Reply) -> Finished:
-    found = after_reply(step, said, [OPENING])
-    assert isinstance(found, Finished)
-    return found
 
 
 @pytest.mark.parametrize("step", [Step.CLASSIFY, Step.PLAN, Step.REVIEW])
@@ -106,8 +71,8 @@ def test_a_title_from_a_model_is_one_short_plain_line() -> None:
     ],
 )
 def test_a_review_is_counted_by_severity(severities: list[str], summary: str) -> None:
-    said = {"summary": "fine", "issues": [issue(severity) for severity in severities]}
-    done = finished(Step.REVIEW, reply(text(json.dumps(said))))
+    said = review(*(issue(severity, f"t{number}") for number, severity in enumerate(severities)))
+    done = finished(Step.REVIEW, reply(text(said)))
     assert done.outcome.summary == summary
     assert done.outcome.data == {name: severities.count(name) for name in ("blocker", "tech_debt", "skippable")}
     assert done.document is not None
@@ -124,6 +89,19 @@ def test_a_review_is_counted_by_severity(severities: list[str], summary: str) ->
         (Step.PLAN, json.dumps(PLAN | {"surprise": 1})),
         (Step.REVIEW, '{"summary": "fine", "issues": [{"severity": "none"}]}'),
         (Step.REVIEW, "LGTM"),
+        (Step.REVIEW, ""),
+        (Step.REVIEW, "[]"),
+        (Step.REVIEW, '{"summary": "fine"}'),
+        (Step.REVIEW, '{"summary": "fine", "issues": [{"title": "t", "descr'),
+        (Step.REVIEW, review(issue("blocker")) + review()),
+        (Step.REVIEW, review(issue("harmless"))),
+        (Step.REVIEW, review(issue("blocker", title=" "))),
+        (Step.REVIEW, review(issue("blocker", description="…"))),
+        (Step.PLAN, ""),
+        (Step.PLAN, json.dumps(PLAN)[:100]),
+        (Step.PLAN, json.dumps(PLAN | {"title": "\x07"})),
+        (Step.CLASSIFY, '{"kind": "bug"'),
+        (Step.CLASSIFY, '{"kind": ["bug", "feature"], "reason": "both"}'),
     ],
 )
 def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_invalid(step: Step, said: str) -> None:
@@ -135,6 +113,16 @@ def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_inv
     assert isinstance(second, Finished)
     assert second.outcome.ending is Ending.INVALID
     assert second.document is None
+
+
+@pytest.mark.parametrize("step", [Step.CLASSIFY, Step.PLAN, Step.REVIEW])
+def test_an_answer_cut_off_twice_is_invalid(step: Step) -> None:
+    cut = reply(text('{"'), stop="max_tokens")
+    asked = after_reply(step, cut, [OPENING])
+    assert isinstance(asked, Continue)
+    done = after_reply(step, cut, [OPENING, cut.message, asked.user_message])
+    assert isinstance(done, Finished)
+    assert (done.outcome.ending, done.outcome.data, done.document) == (Ending.INVALID, {}, None)
 
 
 def test_a_re_ask_names_what_is_wrong() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -136,3 +138,36 @@ def test_the_upper_bound_grows_with_conversation_and_reply() -> None:
     assert wordier is not None
     assert small < longer < wordier
     assert upper_bound(dataclasses.replace(QUESTION, model="unknown")) is None
+
+
+def picture(width: int, height: int, size: int) -> dict[str, Any]:
+    """An image block with `size` bytes that say they are a PNG of so many pixels."""
+    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height)
+    data = base64.b64encode(start + bytes(size)).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+def with_content(*blocks: dict[str, Any]) -> Question:
+    return dataclasses.replace(QUESTION, messages=({"role": "user", "content": list(blocks)},))
+
+
+def test_a_picture_is_reserved_for_by_its_pixels_however_many_bytes_it_has() -> None:
+    text = {"type": "text", "text": "look"}
+    without = upper_bound(with_content(text))
+    small, large = (upper_bound(with_content(picture(1280, 2000, size), text)) for size in (1_000, 3_000_000))
+    assert without is not None
+    assert small is not None
+    assert small == large
+    assert 3414 * 2.5 / 1e6 <= small - without < 3500 * 2.5 / 1e6
+    odd = picture(1, 1, 90_000)
+    odd["source"]["data"] = base64.b64encode(bytes(90_000)).decode()
+    bound = upper_bound(with_content(odd, text))
+    assert bound is not None
+    assert bound > without + 50_000 * 2.5 / 1e6, "what is not understood counts as text"
+
+
+def test_reserving_for_a_picture_leaves_the_question_as_it_was() -> None:
+    question = with_content(picture(10, 10, 10))
+    before = question.key()
+    upper_bound(question)
+    assert question.key() == before

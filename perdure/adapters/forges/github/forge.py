@@ -6,13 +6,15 @@ Proposal, whose branches were fixed before the first model call.
 
 from __future__ import annotations
 
-from perdure.adapters.forges.base import Access, Opened, Proposal
+from collections.abc import Sequence
+
+from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
 from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import Account
 from perdure.adapters.forges.github.check import check_access
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import Place
-from perdure.adapters.forges.github.pulls import of_head, open_one, published
+from perdure.adapters.forges.github.pulls import of_head, open_one, published, pulled
 from perdure.models.issue import Issue
 from perdure.models.result import PullRequest
 
@@ -32,6 +34,10 @@ class GitHub:
     def find(self, head: str) -> PullRequest | None:
         with self._place.opened(write=False) as repository:
             return next((published(pull) for pull in of_head(repository, head, "open")), None)
+
+    def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
+        with self._place.opened(write=False) as repository:
+            return [pulled(pull, delivery) for pull in of_head(repository, head, "all")]
 
     def create(self, proposal: Proposal) -> Opened:
         with self._place.opened() as repository:

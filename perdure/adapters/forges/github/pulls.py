@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from perdure.adapters.forges.base import Opened, Proposal
+from perdure.adapters.forges.base import Opened, Proposal, Pulled
 from perdure.adapters.forges.body import marker
 from perdure.adapters.forges.github.errors import problems
 from perdure.adapters.forges.github.extras import add_labels, ask_reviewers
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 def published(pull: Pull) -> PullRequest:
     return PullRequest(number=pull.number, url=pull.html_url, title=pull.title, draft=bool(pull.draft))
+
+
+def pulled(pull: Pull, delivery: str) -> Pulled:
+    """`delivery` is whose marker makes it ours."""
+    state = "merged" if pull.merged_at else pull.state
+    ours = marker(delivery) in (pull.body or "")
+    return Pulled(number=pull.number, state=state, head_sha=pull.head.sha, ours=ours)
 
 
 def of_head(repository: Repository, head: str, state: str) -> list[Pull]:

@@ -1,0 +1,57 @@
+"""Capture pages: start the application of one commit in the sandbox, and keep pictures of its pages.
+
+Effect: pictures and one list of them (Screenshots) in the vault; the worktree is not touched. Key: the commit. Taken
+again after a death: what is in the vault already stays, and the newest list is the one that counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from temporalio import activity
+
+from perdure.adapters.app.capture import Page, Shown, capture
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.models.report import Screenshot, Screenshots
+from perdure.models.work import Captured, CaptureInput
+
+
+class Pages:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn
+    async def capture_pages(self, work: CaptureInput) -> Captured:
+        """Whatever goes wrong with the application or the browser is a note. Raises Superseded, WorkspaceLost."""
+        async with self._host.desk(work.delivery, work.policy) as desk:
+            settings = desk.contract.config.app
+            if not settings.start:
+                return Captured(summary="no pictures: [app] start is not set")
+            now_doing(doing="taking pictures of the app")
+            command = desk.command()
+            clean = await in_thread(desk.checkout, work.commit)
+            shown = await capture(desk.sandbox, replace(command, source=clean), settings, desk.logs / "app")
+            desk.lease.check()
+            artifact = await in_thread(_keep, desk.vault, work, shown)
+            return Captured(screenshots=artifact, taken=shown.taken, summary=shown.summary)
+
+
+def _keep(vault: Vault, work: CaptureInput, shown: Shown) -> str:
+    pictures = tuple(_kept(vault, work.delivery, page) for page in shown.pages)
+    told = Screenshots(commit=work.commit, pictures=pictures, note=shown.note)
+    return vault.put_artifact(work.delivery, told.model_dump_json().encode())
+
+
+def _kept(vault: Vault, delivery: str, page: Page) -> Screenshot:
+    if page.picture is None:
+        return Screenshot(page=page.page, note=page.note)
+    return Screenshot(
+        page=page.page,
+        artifact=vault.put_artifact(delivery, page.picture.data),
+        width=page.picture.width,
+        height=page.picture.height,
+        note=page.note,
+    )

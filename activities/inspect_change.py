@@ -1,0 +1,55 @@
+"""Inspect change: what the engine itself finds in the change, beside the reviewer.
+
+Effect: Findings in the vault; no worktree is needed and none is touched. Key: the commit.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.agents.text import shortened
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.findings.look import Seen, look
+from perdure.models.report import Severity
+from perdure.models.turn import SUMMARY_LIMIT
+from perdure.models.work import Inspected, InspectInput
+
+
+class Inspection:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn(name="inspect_change")
+    async def inspect_change(self, work: InspectInput) -> Inspected:
+        """Raises WorkspaceLost when this host has no vault, or the vault not this contract."""
+        now_doing(doing="looking at the change")
+        return await in_thread(self._inspect, work)
+
+    def _inspect(self, work: InspectInput) -> Inspected:
+        vault = Workspace.open(self._host.home, work.delivery).vault
+        contract = self._host.contract(vault, work.delivery, work.policy)
+        seen = look(vault, contract, work.commit)
+        artifact = vault.put_artifact(work.delivery, seen.findings.model_dump_json().encode())
+        return Inspected(
+            findings=artifact,
+            blockers=seen.counts[Severity.BLOCKER],
+            tech_debt=seen.counts[Severity.TECH_DEBT],
+            skippable=seen.counts[Severity.SKIPPABLE],
+            secrets=seen.secrets,
+            summary=_summary(seen),
+        )
+
+
+def _summary(seen: Seen) -> str:
+    """How many, and the worst one."""
+    if not seen.findings.findings:
+        return "nothing found"
+    blockers, debt, skippable = (seen.counts[severity] for severity in Severity)
+    named = [f"{blockers} blocker{'s' * (blockers > 1)}"] if blockers else []
+    named += [f"{debt} tech debt"] if debt else []
+    named += [f"{skippable} skippable"] if skippable else []
+    worst = seen.findings.findings[0]
+    return shortened(f"{', '.join(named)}: {worst.title}" + (f" in {worst.file}" if worst.file else ""), SUMMARY_LIMIT)

@@ -1,0 +1,80 @@
+"""Verify: facts from this host's vault and ledger, and from remote and forge, for `perdure verify`.
+
+Effect: none, and no lease. They run as activities of their own, so that nothing of them goes into a delivery's history.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.verdict import verdict
+from perdure.adapters.turn.written import read_report
+from perdure.adapters.verify.checkpoints import between, commits, held, hole, page, turns_of, way_to
+from perdure.adapters.verify.ledger import ledger
+from perdure.adapters.verify.published import published
+from perdure.models.errors import WorkspaceLost
+from perdure.models.policy import VERIFY_PAGE
+from perdure.models.verify import Facts, PublishedFacts, PublishedInput, ReportFact, VerifyInput
+
+
+class Verification:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn
+    async def verify(self, work: VerifyInput) -> Facts:
+        """Everything on the first page, only checkpoints and commits on later ones. Raises WorkspaceLost when this host
+        knows nothing of the delivery."""
+        return await in_thread(self._facts, work)
+
+    @activity.defn
+    async def verify_published(self, work: PublishedInput) -> PublishedFacts:
+        """Runs where the forge's token is. Raises ForgeRefused, ForgeUnavailable, WorkspaceLost."""
+        return await in_thread(self._published, work)
+
+    def _facts(self, work: VerifyInput) -> Facts:
+        vault, end = Workspace.open(self._host.home, work.delivery).vault, work.offset + VERIFY_PAGE
+        way, broken = way_to(vault, work.tip)
+        broken = broken or (hole(vault, work.tip) if not work.offset else "")
+        tree = vault.tree_of(work.head) if work.head and vault.has(work.head) else ""
+        listed = between(vault, work.start, work.head) if tree and vault.has(work.start) else []
+        first = work.first or next(iter(way), "")
+        facts = Facts(
+            checkpoints=page(vault, way, work.offset) if not broken else (),
+            commits=commits(vault, listed[work.offset : end], work.start, work.commits, first),
+            next=end if end < max(len(way), len(listed)) else None,
+            broken=broken[:300],
+        )
+        if work.offset:
+            return facts
+        turns = turns_of(vault, way) if not broken else []
+        told = {
+            "held": bool(way) and held(vault, work.delivery, work.tip),
+            "tree": tree,
+            "report": _report(vault, work),
+            "ledger": ledger(self._host, work.delivery, turns, work.deaths),
+        }
+        return facts.model_copy(update=told)
+
+    def _published(self, work: PublishedInput) -> PublishedFacts:
+        vault = Workspace.open(self._host.home, work.delivery).vault
+        contract = self._host.contract(vault, work.delivery, work.policy)
+        return published(self._host.forges, contract.repository, work.branch, work.delivery)
+
+
+def _report(vault: Vault, work: VerifyInput) -> ReportFact | None:
+    """None when it is lost: its hash tells a changed one from the one that was written."""
+    try:
+        report = read_report(vault, work.delivery, work.report)
+    except (WorkspaceLost, ValueError):
+        return None
+    if report is None:
+        return None
+    judged = verdict(report)
+    return ReportFact(
+        commit=report.commit, tree=report.tree, status=judged.status, passed=judged.passed, failed=judged.failed
+    )

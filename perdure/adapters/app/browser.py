@@ -1,0 +1,64 @@
+"""What of this host a browser inside the sandbox needs: Chromium, Playwright's packages, a Python to run them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from perdure.adapters.sandbox.rules import in_system
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+PACKAGES = ("playwright", "greenlet")
+ALSO = ("pyee", "typing_extensions")
+"""What releases of Playwright import: the first always, the others by some."""
+
+
+@dataclass(frozen=True)
+class Browser:
+    """Absolute paths. `packages`: directories to import from; `shown`: what a sandbox has to show, at its own path."""
+
+    chromium: str
+    python: str
+    packages: tuple[str, ...]
+    shown: tuple[Path, ...]
+
+
+class NoBrowser(Exception):  # told as a note, never raised to anybody
+    """Why this host has none, with what to do about it."""
+
+
+def find_browser(path: str | None = None, packages: Sequence[str] = PACKAGES) -> Browser:
+    """Look on the owner's `path` (None: this process's) and among this Python's packages. Raises NoBrowser. Blocks.
+
+    Of the environment Perdure runs in only the packages named here are shown: what else it holds stays unseen.
+    """
+    found = [place for name in packages if (place := _package(name)) is not None]
+    if len(found) < len(packages):
+        raise NoBrowser("Playwright is not installed: pip install 'perdure[screenshots]'")
+    found += [place for name in ALSO if (place := _package(name)) is not None]
+    chromium = next((at for name in CHROMIUMS if (at := shutil.which(name, path=path))), None)
+    if chromium is None:
+        raise NoBrowser("there is no Chromium on PATH: install it, such as by apt install chromium")
+    program = Path(chromium).resolve()
+    python = Path(sys.executable).resolve()
+    own = [Path(sys.base_prefix).resolve(), *([] if in_system(str(program)) else [program.parent])]
+    return Browser(
+        chromium=str(program),
+        python=str(python),
+        packages=tuple(dict.fromkeys(str(place.parent) for place in found)),
+        shown=(*(place for place in own if not in_system(str(place))), *found),
+    )
+
+
+def _package(name: str) -> Path | None:
+    """Its directory, or its one file."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        return None
+    origin = Path(spec.origin)
+    return origin.parent if spec.submodule_search_locations else origin

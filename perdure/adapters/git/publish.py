@@ -1,0 +1,86 @@
+"""The one way a delivery's commits get to the remote: never over anybody else's."""
+
+from __future__ import annotations
+
+from perdure.adapters.git.branch import push
+from perdure.adapters.git.remote import remote_tip
+from perdure.adapters.git.vault import Vault
+from perdure.models.contract import Contract
+from perdure.models.errors import Diverged, ForgeRefused
+
+
+def publish(vault: Vault, contract: Contract, *, branch: str, head: str, tested: str = "", again: str) -> bool:
+    """Bring `head` to the remote as `branch`; False when it is there already. Safe to repeat.
+
+    An existing branch only goes forward, from where the delivery began on it. One that the delivery made itself may be
+    replaced as long as nobody else's commits are on it: a rewound delivery does so.
+
+    tested  the tree that tests ran on, which must be what `head` holds; empty: not tested
+    again   the command that tries once more, for messages
+
+    Raises ForgeRefused, ForgeUnavailable, Diverged.
+    """
+    if tested and tested != vault.tree_of(head):
+        raise Diverged(f"tests ran on tree {tested[:12]}, which is not what {head[:12]} holds")
+    url, existing = contract.repository, contract.existing or contract.head not in ("", contract.base_sha)
+    tip = remote_tip(url, branch, vault.keys)
+    if tip == head:
+        return False
+    if existing:
+        if tip is None or not _between(vault, contract.head, tip, head, branch):
+            raise _moved(contract, branch, tip, again)
+    elif tip is not None and not _ours(vault, contract, branch, head, tip):
+        raise ForgeRefused(
+            f"branch {branch} on the remote holds commits that are not this delivery's ({tip[:12]})",
+            where=url,
+            fix=f"rename or delete that branch, then: {again}",
+        )
+    try:
+        push(vault, url, head, branch, tip)
+    except ForgeRefused:
+        now = remote_tip(url, branch, vault.keys) if existing else tip
+        if now != tip:  # somebody was faster, between the look and the push
+            raise _moved(contract, branch, now, again) from None
+        raise
+    return True
+
+
+def commits_between(vault: Vault, older: str, newer: str) -> int:
+    """How many commits `newer` has that `older` has not."""
+    return int(vault.git.text("rev-list", "--count", "--end-of-options", newer, f"^{older}"))
+
+
+def _between(vault: Vault, began: str, tip: str, head: str, branch: str) -> bool:
+    """Whether the branch is where the delivery began, or where an earlier push of the same commits left it.
+
+    One that was put back behind where it began has lost a commit on purpose: it must not come back with ours.
+    """
+    if tip == began:
+        return vault.is_ancestor(began, head)
+    if vault.fetch_branch(branch) != tip:
+        return False
+    return vault.is_ancestor(began, tip) and vault.is_ancestor(tip, head)
+
+
+def _ours(vault: Vault, contract: Contract, branch: str, head: str, tip: str) -> bool:
+    """What an earlier push or an earlier run put there: an ancestor of the head, or a commit with our trailer."""
+    if vault.fetch_branch(branch) != tip:
+        return False
+    if vault.is_ancestor(tip, head):
+        return True
+    said = vault.git.text("log", "-1", "--format=%B", "--end-of-options", tip)
+    return f"Perdure-Delivery: {contract.delivery}" in said
+
+
+def _moved(contract: Contract, branch: str, tip: str | None, again: str) -> ForgeRefused:
+    if tip is None:
+        return ForgeRefused(
+            f"branch {branch} is not on the remote any more",
+            where=contract.repository,
+            fix=f"push it again at {contract.head[:12]}, then: {again}",
+        )
+    return ForgeRefused(
+        f"branch {branch} has moved meanwhile: it is at {tip[:7]}, this work began at {contract.head[:7]}",
+        where=contract.repository,
+        fix="nothing was overwritten; the same command once more begins from the branch as it is now",
+    )

@@ -1,0 +1,146 @@
+"""The files of two commits in the vault, and which of them differ: few git processes, however many files."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TypeAlias
+
+from perdure.adapters.git.repository import Repository
+from perdure.models.policy import TAMPER_DEPTH, TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
+
+_LINK, _MODULE = "120000", "160000"
+
+
+Entry: TypeAlias = tuple[str, str]
+"""Mode and object."""
+
+
+class Files:
+    """One commit of a repository, beside another one: see `pair`.
+
+    commit   what `names` and `text` are about
+    changed  paths that differ between the two commits, whether or not they are here
+    behind   whether what both have in common stands for the base, which has gone on
+    """
+
+    def __init__(self, store: _Store, commit: str, changed: Mapping[str, Entry], behind: bool) -> None:
+        self._store, self.commit, self.behind = store, commit, behind
+        self._here = {path: found for path, found in changed.items() if set(found[0]) != {"0"}}
+        self.changed = frozenset(changed)
+
+    @classmethod
+    def pair(cls, repository: Repository, base: str, head: str) -> tuple[Files, Files]:
+        """(before, after). Where `head` does not contain `base`, before is what they have in common: what others did
+        on the base meanwhile was not taken away by this change. Raises GitError for names that are no commits."""
+        git = repository.git
+        common = git.run("merge-base", "--end-of-options", base, head, ok=(0, 1)).text.strip() or base
+        listed = git.run("diff-tree", "-r", "-z", "--no-renames", "--end-of-options", common, head).stdout
+        parts = listed.split(b"\0")[:-1]
+        old: dict[str, Entry] = {}
+        new: dict[str, Entry] = {}
+        for line, name in zip(parts[::2], parts[1::2], strict=True):
+            before_mode, after_mode, before_oid, after_oid, _ = line.decode().lstrip(":").split(" ")
+            path = os.fsdecode(name)
+            old[path], new[path] = (before_mode, before_oid), (after_mode, after_oid)
+        store = _Store(repository, head)
+        return cls(store, common, old, common != base), cls(store, head, new, common != base)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every path of the commit."""
+        return frozenset((self._store.tree.keys() - self.changed) | self._here.keys())
+
+    def has(self, path: str) -> bool:
+        """Whether the commit has this path; free for one that differs."""
+        return self._entry(path) is not None
+
+    def blob(self, path: str) -> str:
+        """What holds the same bytes has the same one; empty when the path is not here."""
+        found = self._entry(path)
+        return found[1] if found else ""
+
+    def is_link(self, path: str) -> bool:
+        found = self._entry(path)
+        return found is not None and found[0] == _LINK
+
+    def text(self, path: str) -> str | None:
+        """A file's text; None when it is absent, no text in UTF-8, too large, or a link out of the tree."""
+        for _ in range(TAMPER_DEPTH):
+            found = self._entry(path)
+            text = self._store.text(found[1]) if found and found[0] != _MODULE else None
+            if found is None or found[0] != _LINK:
+                return text
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), text or ""))
+        return None
+
+    def load(self, paths: Iterable[str]) -> None:
+        """Read many at once, on the other commit as well."""
+        found = map(self._entry, paths)
+        self._store.load(entry[1] for entry in found if entry and entry[0] != _MODULE)
+
+    def _entry(self, path: str) -> Entry | None:
+        return self._here.get(path) if path in self.changed else self._store.tree.get(path)
+
+
+class _Store:
+    """Objects of a repository, each read once; paths of one commit, which the other has too where they do not differ.
+    However many are asked for at once: two processes."""
+
+    def __init__(self, repository: Repository, commit: str) -> None:
+        self._git, self._commit = repository.git, commit
+        self._texts: dict[str, str | None] = {}
+        self._left = TAMPER_TOTAL_BYTES
+
+    @cached_property
+    def tree(self) -> dict[str, Entry]:
+        found = {}
+        for entry in self._git.run("ls-tree", "-r", "-z", "--end-of-options", self._commit).stdout.split(b"\0")[:-1]:
+            head, _, name = entry.partition(b"\t")
+            mode, _, oid = head.decode().split(" ")
+            found[os.fsdecode(name)] = (mode, oid)
+        return found
+
+    def text(self, oid: str) -> str | None:
+        self.load((oid,))
+        return self._texts[oid]
+
+    def load(self, oids: Iterable[str]) -> None:
+        wanted = sorted({oid for oid in oids if oid not in self._texts})
+        self._texts |= dict.fromkeys(wanted)
+        fits = self._fitting(wanted)
+        if not fits:
+            return
+        out = self._git.run("cat-file", "--batch", stdin="\n".join(fits).encode() + b"\n").stdout
+        at = 0
+        for oid in fits:
+            end = out.index(b"\n", at)
+            length = int(out[at:end].rsplit(b" ", 1)[1])
+            self._texts[oid] = _decoded(out[end + 1 : end + 1 + length])
+            at = end + length + 2
+
+    def _fitting(self, oids: list[str]) -> list[str]:
+        """Those that are not too large, nor too much together."""
+        if not oids:
+            return []
+        asked = "\n".join(oids).encode() + b"\n"
+        sizes = self._git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).text
+        fits = []
+        for line in sizes.splitlines():
+            oid, _, size = line.partition(" ")
+            if size.isdigit() and int(size) <= min(TAMPER_FILE_BYTES, self._left):
+                fits.append(oid)
+                self._left -= int(size)
+        return fits
+
+
+def _decoded(data: bytes) -> str | None:
+    if b"\0" in data:
+        return None
+    try:
+        return re.sub(r"\r\n?", "\n", data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,268 @@
+"""The tests in a Python file, as pytest and unittest would find them."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perdure.adapters.project.tamper.inventory import Inventory, Test
+from perdure.adapters.project.tamper.pycases import bodies, rows
+from perdure.adapters.project.tamper.pychecks import Reading
+from perdure.adapters.project.tamper.pydecorators import swallows
+from perdure.adapters.project.tamper.pyexpressions import constant, skips_in
+from perdure.adapters.project.tamper.pymodule import Found, Function, Module, Sources, dotted, flat
+from perdure.adapters.project.tamper.pyodd import odd_lines
+
+_SETUP = {
+    *("setUp", "tearDown", "setUpClass", "tearDownClass", "asyncSetUp", "setUpModule", "tearDownModule"),
+    *("setup", "setup_method", "setup_class", "setup_module", "setup_function", "teardown_method"),
+}
+_CASES_READ = 50
+_FILE = re.compile(r"test.*\.py|.*_tests?\.py")
+_PLACE = re.compile(r"tests?|testing|spec")
+
+
+def is_test_file(path: str) -> bool:
+    return path.endswith(".py") and _FILE.fullmatch(posixpath.basename(path)) is not None
+
+
+def supports_tests(path: str) -> bool:
+    """Whether a Python file is loaded by tests rather than tested: by where it stands and what it is called."""
+    *above, name = path.split("/")
+    return path.endswith((".py", ".pth")) and (
+        is_test_file(path) or name == "conftest.py" or any(_PLACE.fullmatch(part) for part in above)
+    )
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """Which runners look for Python tests; both when that cannot be told."""
+
+    pytest: bool = True
+    unittest: bool = True
+
+    def takes(self, path: str) -> bool:
+        name = posixpath.basename(path)
+        if self.pytest and (name.startswith("test_") or name.endswith("_test.py")):
+            return True
+        return name.startswith("test") if self.unittest else name == "tests.py"
+
+
+def inventory(sources: Sources, path: str, collecting: Collecting) -> Inventory:
+    """The tests of one file. Never raises for what stands in it."""
+    module = sources.module(path)
+    if module is None:
+        return Inventory(broken="it cannot be read" if sources.files.has(path) else "it is not there")
+    try:
+        tests = tuple(_File(sources, module, collecting).tests()) if is_test_file(path) else ()
+        return Inventory(tests, tuple(odd_lines(module)), fixtures=_fixtures(module))
+    except RecursionError:
+        return Inventory(broken="it is nested too deeply")
+
+
+class _File:
+    def __init__(self, sources: Sources, module: Module, collecting: Collecting) -> None:
+        self._sources, self._module, self._collecting = sources, module, collecting
+        self._conditions = dict(flat(module.tree.body))
+        self._everywhere = _module_skips(module)
+        self._parents = {dotted(base) for node in module.classes.values() for base in node.bases}
+        self._removed = set(_taken_away(module))
+
+    def tests(self) -> Iterator[Test]:
+        if _switched_off(self._module.tree.body):
+            return
+        skips = [*self._everywhere, *self._setup_skips(self._module.tree.body, None)]
+        for name, function in self._module.functions.items():
+            if name.startswith("test") and self._collecting.pytest and not self._lost(name, function):
+                yield self._test(name, function, None, (), [*skips, *self._condition(function)])
+        for name, node in self._module.classes.items():
+            if name not in self._removed and f"__test__ {name}" not in self._removed:
+                yield from self._class(name, node, (), [*skips, *self._condition(node)])
+
+    def _class(self, name: str, node: ast.ClassDef, outer: Sequence[ast.expr], skips: list[str]) -> Iterator[Test]:
+        if not self._collected(node) or _switched_off(node.body):
+            return
+        decorators = [*outer, *node.decorator_list]
+        here = [*skips, *(skip for part in node.decorator_list for skip in self._decorator(part)), *_marks(node.body)]
+        here += self._setup_skips(node.body, node)
+        methods: dict[str, tuple[Function, str]] = {}
+        for part, condition in flat(node.body):
+            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                methods[part.name] = part, condition
+            elif isinstance(part, ast.Assign | ast.Delete):
+                for target in part.targets:
+                    methods.pop(dotted(target), None)
+            elif isinstance(part, ast.ClassDef) and part.name.startswith("Test"):
+                yield from self._class(f"{name}::{part.name}", part, decorators, here)
+        for method, (function, condition) in methods.items():
+            if method.startswith("test") and not self._lost(f"{name}.{method}", function):
+                told = [condition] if condition else []
+                yield self._test(f"{name}::{method}", function, node, decorators, [*here, *told])
+
+    def _collected(self, node: ast.ClassDef) -> bool:
+        case = self._is_case(self._module, node, 3)
+        named = node.name.startswith("Test") and self._collecting.pytest
+        own = any(isinstance(part, ast.FunctionDef) and part.name in ("__init__", "__new__") for part in node.body)
+        return case or (named and not own) or node.name in self._parents
+
+    def _is_case(self, module: Module, node: ast.ClassDef, depth: int) -> bool:
+        """Whether it is a TestCase, or inherits from something nobody here knows."""
+        for base in node.bases:
+            name = dotted(base)
+            found: Found | None = self._sources.find(module, name) if name else None
+            if found is None:
+                if name not in ("object", "ABC", "abc.ABC", "Protocol", "Generic", "Enum"):
+                    return True
+            elif isinstance(found[2], ast.ClassDef) and depth and self._is_case(found[0], found[2], depth - 1):
+                return True
+        return False
+
+    def _lost(self, name: str, function: Function) -> bool:
+        return name in self._removed or f"__test__ {name}" in self._removed or _fixture(function)
+
+    def _condition(self, node: ast.stmt) -> list[str]:
+        condition = self._conditions.get(node, "")
+        return [condition] if condition else []
+
+    def _test(
+        self, name: str, function: Function, owner: ast.ClassDef | None, outer: Sequence[ast.expr], skips: list[str]
+    ) -> Test:
+        decorators = [*outer, *function.decorator_list]
+        cases = rows(self._module, decorators)
+        cases = cases if len(cases) <= _CASES_READ else [{}]
+        readings = [Reading(self._sources, self._module, owner).read(function, case) for case in cases] or [
+            Reading(self._sources, self._module, owner).read(function)
+        ]
+        reading = readings[0]
+        skips = [*skips, *(skip for part in function.decorator_list for skip in self._decorator(part)), *reading.skips]
+        stops = list(reading.stops)
+        checks = [check for one in readings for check in one.checks]
+        if isinstance(function, ast.AsyncFunctionDef) and owner is not None and self._never_awaited(owner):
+            stops.append("async in a class that does not await it")
+        for part in function.decorator_list:
+            if swallows(self._sources, self._module, part):
+                checks = []
+        return Test(
+            file=self._module.path,
+            name=name,
+            leaf=function.name,
+            line=function.lineno,
+            text="\n".join(
+                [*(f"@{ast.unparse(part)}" for part in function.decorator_list), self._module.line(function)]
+            ),
+            bodies=bodies(self._module, function, decorators),
+            checks=tuple(checks),
+            skips=tuple(skips),
+            stops=tuple(stops),
+            blank=not checks and all(_idle(part) for part in function.body),
+        )
+
+    def _never_awaited(self, owner: ast.ClassDef) -> bool:
+        return any(dotted(base) in ("unittest.TestCase", "TestCase") for base in owner.bases)
+
+    def _decorator(self, node: ast.expr, depth: int = 2) -> list[str]:
+        """What a decorator skips, looked up where it is a name for something longer."""
+        found = skips_in(node)
+        name = dotted(node.func if isinstance(node, ast.Call) else node)
+        if found or not name or depth <= 0:
+            return found
+        if name in self._module.values:
+            return self._decorator(self._module.values[name], depth - 1)
+        where = self._sources.find(self._module, name)
+        if where is not None:
+            return skips_in(ast.Module(where[2].body, []))
+        origin = self._module.imports.get(name, "")
+        path = self._sources.in_tree(self._module.path, origin.partition(":")[0]) if origin else None
+        other = self._sources.module(path) if path else None
+        value = other.values.get(origin.partition(":")[2]) if other else None
+        return skips_in(value) if value is not None else []
+
+    def _setup_skips(self, body: Sequence[ast.stmt], owner: ast.ClassDef | None) -> list[str]:
+        """Skips in what runs before every test here."""
+        return [
+            skip
+            for node in body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in _SETUP or _autouse(node))
+            for skip in Reading(self._sources, self._module, owner).read(node).skips
+        ]
+
+
+def _marks(body: Sequence[ast.stmt]) -> list[str]:
+    return [
+        skip
+        for node in body
+        if isinstance(node, ast.Assign) and any(dotted(target) == "pytestmark" for target in node.targets)
+        for skip in skips_in(node.value)
+    ]
+
+
+def _module_skips(module: Module) -> list[str]:
+    """Skips that hold for a whole file: `pytestmark`, and whatever runs when it is loaded."""
+    found = _marks(module.tree.body)
+    for node, condition in flat(module.tree.body):
+        if isinstance(node, ast.Expr | ast.Raise):
+            found += [f"{condition}: {skip}" if condition else skip for skip in skips_in(node)]
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and "importorskip" in dotted(node.value.func)
+        ):
+            found += skips_in(node.value)
+    return found
+
+
+def _taken_away(module: Module) -> Iterator[str]:
+    """Names of tests that statements of the file remove or replace afterwards: `Class.test_x`, `__test__ test_x`."""
+    for node, _ in flat(module.tree.body):
+        if isinstance(node, ast.Assign | ast.Delete):
+            for target in node.targets:
+                name = dotted(target)
+                if name.endswith(".__test__"):
+                    yield f"__test__ {name.removesuffix('.__test__')}"
+                elif "." in name:
+                    yield name
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value
+            if dotted(call.func) in ("delattr", "setattr") and len(call.args) > 1 and constant(call.args[1]):
+                yield f"{dotted(call.args[0])}.{ast.literal_eval(call.args[1])}"
+
+
+def _switched_off(body: Sequence[ast.stmt]) -> bool:
+    return any(
+        isinstance(node, ast.Assign)
+        and any(dotted(target) == "__test__" for target in node.targets)
+        and isinstance(node.value, ast.Constant)
+        and not node.value.value
+        for node in body
+    )
+
+
+def _fixture(function: Function) -> bool:
+    names = (dotted(part.func if isinstance(part, ast.Call) else part) for part in function.decorator_list)
+    return any(name.rpartition(".")[2] in ("fixture", "overload", "property") for name in names)
+
+
+def _autouse(function: Function) -> bool:
+    return any(
+        isinstance(part, ast.Call) and any(word.arg == "autouse" for word in part.keywords)
+        for part in function.decorator_list
+    )
+
+
+def _fixtures(module: Module) -> dict[str, tuple[int, str]]:
+    found = {}
+    for owner in (None, *module.classes.values()):
+        for node in owner.body if owner else module.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in _SETUP or _fixture(node)):
+                name = f"{owner.name}::{node.name}" if owner else node.name
+                found[name] = node.lineno, ast.unparse(node)
+    return found
+
+
+def _idle(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Pass | ast.Return | ast.Assert):
+        return not any(isinstance(part, ast.Call) for part in ast.walk(node))
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,0 +1,96 @@
+"""Handing in what was taken in: what it needs is started, what begins is told."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from perdure import __version__
+
+if TYPE_CHECKING:
+    from perdure.cli.intake import Taken
+    from perdure.cli.screen import Screen
+    from perdure.client import Submitted
+
+
+async def hand_in(
+    taken: Taken, id: str | None, screen: Screen, submitted: list[Submitted], *, detach: bool
+) -> Submitted:
+    """Start the delivery, or come back to the one of that id, and tell the header.
+
+    submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
+    """
+    import asyncio
+
+    # Only now: these take longer to load than a mistake takes to find.
+    from perdure.adapters.host.home import Home
+    from perdure.cli.issue import is_there, publishes_here
+    from perdure.cli.web import web_page
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+    from perdure.local.up import ensure_running
+
+    home = Home.find()
+    if (refusal := taken.meant.refusal) is not None and not await is_there(home, id or taken.issue_id):
+        raise refusal
+    if not taken.elsewhere:
+        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, os.environ))
+    perdure = Perdure(await connect(home, start=False, say=screen.say))
+    found = await perdure.submit(taken.request, id)
+    submitted.append(found)
+    if not screen.json:
+        page = await web_page(home, found.delivery.id)
+        how = f"perdure watch {found.delivery.id}" if detach else "Ctrl-C leaves; the work goes on"
+        header = await asyncio.to_thread(_header, taken, found.delivery.id, [how, *([page] if page else [])])
+        screen.lines(header if detach else [*header, ""])
+    if found.attached:
+        screen.say(f"{found.delivery.id} is already there: nothing new was started")
+    if detach and screen.json:
+        screen.data({"delivery_id": found.delivery.id, "attached": found.attached})
+    return found
+
+
+def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
+    from perdure.adapters.git.door import redact
+    from perdure.adapters.git.source import not_included
+    from perdure.adapters.project.config import effective
+    from perdure.cli.story import Header
+    from perdure.cli.words import money, tilde
+
+    checkout, target = taken.target.checkout, redact(taken.target.url)
+    settings = [taken.file]
+    if not taken.elsewhere:
+        counts = effective(
+            host=taken.host, env=os.environ, repository=taken.repository_config, request=taken.request
+        ).config.limits
+        settings += [_sandbox(taken.host.sandbox), f"budget {money(counts.budget_usd)}"]
+    elif taken.request.budget_usd is not None:
+        settings.append(f"budget {money(taken.request.budget_usd)}")
+    has_origin = checkout is not None and str(checkout) != taken.target.url
+    begins = taken.request.branch or taken.base
+    return Header(
+        version=__version__,
+        delivery_id=id,
+        checkout=tilde(checkout) if checkout is not None and has_origin else "",
+        target=f"origin {target}" if has_origin else target,
+        base=_base(taken),
+        issue=taken.meant.shown,
+        not_included=not_included(checkout, begins) if checkout is not None else (),
+        settings=settings,
+        watching=watching,
+    ).lines()
+
+
+def _base(taken: Taken) -> str:
+    """`main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
+    from perdure.cli.words import short
+
+    base = f"{taken.base} at {short(taken.base_sha)}"
+    branch = taken.request.branch
+    tip = f"{branch} at {short(taken.target.heads.branches[branch])}, against " if branch is not None else ""
+    return f"{tip}{base}, asked just now"
+
+
+def _sandbox(grade: str) -> str:
+    names = {"full": "sandbox bubblewrap", "reduced": "sandbox REDUCED (Landlock)", "off": "sandbox OFF"}
+    return names.get(grade, grade)

@@ -1,0 +1,177 @@
+"""What the engine itself saw, pages and findings, is in the pull request and beside it, as words and pictures only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from body_cast import CONTRACT, PIECES, WORK, shapes, shown
+from hypothesis import given
+from markdown_it import MarkdownIt
+
+from perdure.adapters.forges.base import Proposal
+from perdure.adapters.forges.body import Looks, body, marker
+from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.forges.pictures import picture_files
+from perdure.adapters.forges.reports import artifact_files
+from perdure.models.report import (
+    ChangedTest,
+    Finding,
+    Findings,
+    Issue,
+    Review,
+    Rule,
+    Screenshot,
+    Screenshots,
+    Severity,
+)
+from perdure.models.result import Receipt
+from tests.lab import git, make_target
+
+WEB = "https://x/o/r/blob/c0ffee/d"
+TAKEN = Screenshots(
+    commit="c",
+    pictures=(
+        Screenshot(page="/", artifact="a" * 64, width=1280, height=800),
+        Screenshot(page="/gone", note="does not load: net::ERR_FAILED"),
+        Screenshot(
+            page="/list?a=[b]", artifact="b" * 64, width=1280, height=2000, note="errors in its console: #12 @ada"
+        ),
+    ),
+)
+FINDINGS = Findings(
+    base="b" * 40,
+    head="c" * 40,
+    findings=(
+        Finding(rule=Rule.SIZE, severity=Severity.TECH_DEBT, title="a large change", suggestion="split it"),
+        Finding(rule=Rule.BINARY, severity=Severity.BLOCKER, title="a binary", description="d", file="x.bin", line=3),
+    ),
+    changed_tests=(ChangedTest(name="test_a", file="t.py", line=9, before="assert 1", after="assert 2"),),
+    files=3,
+    added=48,
+    deleted=7,
+)
+
+
+def issue(*pages: str, severity: Severity = Severity.TECH_DEBT, title: str = "crooked") -> Issue:
+    return Issue(
+        title=title, description="", severity=severity, file="a.css", line=1, suggestion="", screenshots=list(pages)
+    )
+
+
+def text_of(review: Review | None = None, *, looks: Looks, draft: str = "", template: str = "", **links: str) -> str:
+    work = WORK.model_copy(update={"artifacts": links, "draft_reason": draft})
+    return body(work, CONTRACT, None, review, None, template, looks)
+
+
+def images(text: str) -> list[str]:
+    tokens = MarkdownIt("commonmark").parse(text)
+    return [str(c.attrs["src"]) for t in tokens for c in t.children or [] if c.type == "image"]
+
+
+def links(text: str) -> list[str]:
+    tokens = MarkdownIt("commonmark").parse(text)
+    return [str(c.attrs["href"]) for t in tokens for c in t.children or [] if c.type == "link_open"]
+
+
+PUBLISHED = {"page-1.png": f"{WEB}/page-1.png", "page-3.png": f"{WEB}/page-3.png", "findings.md": f"{WEB}/findings.md"}
+
+
+def test_published_pictures_are_shown_where_a_reader_who_may_see_the_repository_sees_them() -> None:
+    text = text_of(looks=Looks(None, TAKEN), **PUBLISHED)
+    assert images(text) == [f"{WEB}/page-1.png?raw=true", f"{WEB}/page-3.png?raw=true"]
+    lines = text.replace("\u200b", "").splitlines()
+    assert "`/` (1280 × 800)" in lines
+    assert "`/gone`: does not load: net::ERR_FAILED" in lines
+    assert "### Screenshots" in lines
+    assert images(text_of(looks=Looks(None, TAKEN))) == [], "there is nothing to be seen where nothing was published"
+    assert "Screenshots" not in text_of(looks=Looks())
+
+
+def test_an_issue_names_its_screenshots_and_pages_nobody_took_are_left_out() -> None:
+    review = Review(summary="", issues=[issue("/list?a=[b]", "/gone", "/made-up", "/list?a=[b]"), issue()])
+    text = text_of(review, looks=Looks(None, TAKEN), **PUBLISHED)
+    assert links(text) == [f"{WEB}/page-3.png?raw=true"]
+    assert "made-up" not in text
+    page = artifact_files(None, review, None, None, None, TAKEN, {"page-3.png": b"p"})
+    assert images(page["review.md"].decode()) == ["page-3.png"]
+    assert page["page-3.png"] == b"p"
+    alone = artifact_files(None, review, None, None)["review.md"].decode()
+    assert images(alone) == []
+
+
+def test_why_there_are_no_pictures_is_said_in_one_line() -> None:
+    none = Screenshots(commit="c", note="the app exited at once (exit code 1)\n# Evidence\n@ada")
+    text = text_of(looks=Looks(None, none))
+    assert "No pictures: the app exited at once (exit code 1) # Evidence @\u200bada" in text.splitlines()
+
+
+def test_a_template_that_asks_for_screenshots_gets_them() -> None:
+    form = "## What\n\nx\n\n## Screenshots\n\n(drag them here)\n"
+    text = text_of(looks=Looks(None, TAKEN), template=form, **PUBLISHED)
+    below = text.partition("## Screenshots\n")[2]
+    assert images(below.partition("\n## ")[0]) == [f"{WEB}/page-1.png?raw=true", f"{WEB}/page-3.png?raw=true"]
+    assert "None." in text_of(looks=Looks(), template=form).splitlines()
+
+
+def test_what_the_engine_found_has_a_section_a_line_of_evidence_and_a_page_the_worst_first() -> None:
+    text = text_of(looks=Looks(FINDINGS), **PUBLISHED)
+    lines = text.splitlines()
+    assert (
+        f"- the engine's own look: 1 blocker, 1 tech debt, in 3 files, +48 −7 ([all of it]({WEB}/findings.md))" in lines
+    )
+    at = lines.index("### Found by the engine")
+    assert lines[at + 2 : at + 4] == ["- **blocker** a binary (`x.bin:3`)", "- **tech debt** a large change"]
+    page = artifact_files(None, None, None, None, FINDINGS)["findings.md"].decode()
+    assert page.index("## Blocker: a binary") < page.index("## Tech debt: a large change")
+    for words in ("`x.bin:3`", "> split it", "### test_a", "`t.py:9`", "> assert 1", "> assert 2"):
+        assert words in page.splitlines()
+    quiet = text_of(looks=Looks(Findings(base="b", head="h", files=1)))
+    assert "- the engine's own look: nothing found, in 1 file, +0 −0" in quiet.splitlines()
+    assert "### Found by the engine" not in quiet
+
+
+def test_a_draft_names_the_reviewers_blockers_and_what_is_to_be_merged_does_not_need_to() -> None:
+    review = Review(summary="", issues=[issue("/", severity=Severity.BLOCKER, title="it is wrong")])
+    draft = text_of(review, looks=Looks(None, TAKEN), draft="blockers", **PUBLISHED)
+    assert "### Blocking" in draft.splitlines()
+    assert "- **blocker** it is wrong (`a.css`) (screenshots: [`/`]" in draft
+    assert "it is wrong" not in text_of(review, looks=Looks(None, TAKEN), **PUBLISHED)
+
+
+@given(PIECES, PIECES)
+def test_nothing_that_others_wrote_is_more_than_words(text: str, other: str) -> None:
+    pictures = tuple(Screenshot(page=page, artifact="a" * 64, note=other) for page in (text, other))
+    taken = Screenshots(commit="c", pictures=pictures, note=text)
+    finding = Finding(
+        rule=Rule.SIZE, severity=Severity.TECH_DEBT, title=text, description=other, file=other, suggestion=text
+    )
+    changed = ChangedTest(name=text, file=other, before=text, after=other)
+    findings = Findings(base="b", head="h", findings=(finding,), changed_tests=(changed,))
+    review = Review(summary=text, issues=[issue(text, other)])
+    whole = text_of(review, looks=Looks(findings, taken), draft="x")
+    assert not {"link_open", "image", "html_inline"} & set(shapes(whole))
+    assert whole.splitlines()[-1] == marker("d")
+    assert not re.search(r"@\w|#\d", shown(whole))
+    page = artifact_files(None, None, None, None, findings)["findings.md"].decode()
+    assert not {"link_open", "image", "html_inline", "html_block"} & set(shapes(page))
+    published = text_of(review, looks=Looks(findings, taken), **PUBLISHED)
+    assert {src.partition("?")[0] for src in images(published)} <= set(PUBLISHED.values())
+    assert {href.partition("?")[0] for href in links(published)} <= set(PUBLISHED.values())
+
+
+def test_a_local_pull_request_keeps_its_pictures_beside_its_text(tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    head = git(origin, "rev-parse", "main")
+    git(origin, "branch", "perdure/d", "main")
+    pictures = picture_files(TAKEN, lambda shot: b"\x89PNG" + shot.artifact.encode() if shot.page == "/" else b"")
+    assert list(pictures) == ["page-1.png"]
+    text = text_of(looks=Looks(None, TAKEN, beside=True))
+    proposal = Proposal(
+        delivery="d", title="t", body=text, head="perdure/d", head_sha=head, base="main", beside=pictures
+    )
+    opened = LocalForge(str(origin)).create(proposal)
+    record = f"refs/pull/{opened.pull_request.number}/record"
+    assert git(origin, "ls-tree", "--name-only", record).split() == ["body.md", "page-1.png", "pull.json"]
+    assert images(git(origin, "show", f"{record}:body.md"))[0] == "page-1.png"
+    assert images(body(WORK, CONTRACT, None, None, Receipt(), None, Looks(None, TAKEN))) == []

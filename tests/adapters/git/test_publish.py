@@ -1,0 +1,193 @@
+"""A delivery's commits reach the remote once, and never over anybody else's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from git_repositories import git
+
+from perdure.adapters.git import branch as branches
+from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.publish import commits_between, publish
+from perdure.adapters.git.remote import remote_tip
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.home import Home
+from perdure.models.config import RepositoryConfig
+from perdure.models.contract import Contract
+from perdure.models.errors import Diverged, ForgeRefused
+
+TOPIC = "topic"
+OWN = "perdure/demo-1"
+AGAIN = "perdure retry demo-1"
+
+
+@pytest.fixture
+def began(origin: Path) -> str:
+    """Ada's branch, one commit ahead of main."""
+    made = git(origin, "commit-tree", "-p", "main", "-m", "hers", "main^{tree}")
+    git(origin, "update-ref", f"refs/heads/{TOPIC}", made)
+    return made
+
+
+@pytest.fixture
+def workspace(home: Home, vault: Vault, began: str) -> Workspace:
+    """On Ada's branch."""
+    vault.fetch()
+    assert vault.fetch_branch(TOPIC) == began
+    return Workspace.create(home, vault, "demo-1", began)
+
+
+@pytest.fixture
+def terms(vault: Vault, began: str) -> Contract:
+    return Contract(
+        delivery="demo-1",
+        repository=vault.url,
+        request="",
+        base="main",
+        base_sha=vault.fetch()[1],
+        head=began,
+        branch=TOPIC,
+        existing=True,
+        config=RepositoryConfig(version=1),
+    )
+
+
+def commit(workspace: Workspace, parent: str, text: str = "a\n") -> str:
+    (workspace.path / "a.py").write_text(text)
+    checkpoint = cp.snapshot(workspace, parent=None, turn={}, transcript=[])
+    message = "fix: x\n\nPerdure-Delivery: demo-1\n"
+    return branches.commit_tree(workspace, checkpoint=checkpoint, parent=parent, message=message)[0]
+
+
+def theirs(origin: Path, parent: str, name: str = TOPIC) -> str:
+    """Somebody's commit on a branch of the remote."""
+    made = git(origin, "commit-tree", "-p", parent, "-m", "theirs", f"{parent}^{{tree}}")
+    git(origin, "update-ref", f"refs/heads/{name}", made)
+    return made
+
+
+def test_an_existing_branch_goes_forward_and_a_repetition_finds_it_there(
+    workspace: Workspace, terms: Contract, began: str
+) -> None:
+    vault = workspace.vault
+    first = commit(workspace, began)
+    assert publish(vault, terms, branch=TOPIC, head=first, again=AGAIN)
+    assert not publish(vault, terms, branch=TOPIC, head=first, again=AGAIN), "killed before it could say so"
+    second = commit(workspace, first, "b\n")
+    assert publish(vault, terms, branch=TOPIC, head=second, tested=vault.tree_of(second), again=AGAIN)
+    assert remote_tip(vault.url, TOPIC) == second
+    assert commits_between(vault, began, second) == 2
+
+
+def test_a_branch_that_moved_meanwhile_is_left_alone(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    tip = theirs(origin, began)
+    with pytest.raises(ForgeRefused, match=f"has moved meanwhile: it is at {tip[:7]}") as refused:
+        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+    assert "begins from the branch as it is now" in refused.value.fix
+    assert remote_tip(str(origin), TOPIC) == tip
+
+
+def test_what_somebody_put_on_top_of_an_earlier_push_stays(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    first = commit(workspace, began)
+    publish(workspace.vault, terms, branch=TOPIC, head=first, again=AGAIN)
+    tip = theirs(origin, first)
+    with pytest.raises(ForgeRefused, match="has moved meanwhile"):
+        publish(workspace.vault, terms, branch=TOPIC, head=commit(workspace, first, "b\n"), again=AGAIN)
+    assert remote_tip(str(origin), TOPIC) == tip
+
+
+def test_a_rewound_delivery_does_not_replace_what_it_pushed_to_somebodys_branch(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    first = commit(workspace, began)
+    publish(workspace.vault, terms, branch=TOPIC, head=first, again=AGAIN)
+    with pytest.raises(ForgeRefused, match="has moved meanwhile"):
+        publish(workspace.vault, terms, branch=TOPIC, head=commit(workspace, began, "other\n"), again=AGAIN)
+    assert remote_tip(str(origin), TOPIC) == first
+
+
+def test_a_commit_that_was_taken_off_the_branch_does_not_come_back_with_ours(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    git(origin, "update-ref", f"refs/heads/{TOPIC}", f"{began}^")
+    with pytest.raises(ForgeRefused, match="has moved meanwhile"):
+        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+
+
+def test_a_branch_that_is_gone_is_not_made_again(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    git(origin, "update-ref", "-d", f"refs/heads/{TOPIC}")
+    with pytest.raises(ForgeRefused, match="not on the remote any more") as refused:
+        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+    assert refused.value.fix == f"push it again at {began[:12]}, then: {AGAIN}"
+    assert remote_tip(str(origin), TOPIC) is None
+
+
+def test_a_push_that_comes_between_our_look_and_our_push_wins(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    tip = git(origin, "commit-tree", "-p", began, "-m", "theirs", f"{began}^{{tree}}")
+    hook = origin / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nunset GIT_QUARANTINE_PATH\ngit update-ref refs/heads/{TOPIC} {tip}\n")
+    hook.chmod(0o755)
+    with pytest.raises(ForgeRefused, match="has moved meanwhile"):
+        publish(workspace.vault, terms, branch=TOPIC, head=made, again=AGAIN)
+    assert remote_tip(str(origin), TOPIC) == tip
+
+
+def test_a_protected_branch_is_refused_in_the_remotes_words(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    hook = origin / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho topic is protected >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(ForgeRefused, match="topic is protected"):
+        publish(workspace.vault, terms, branch=TOPIC, head=commit(workspace, began), again=AGAIN)
+    assert remote_tip(str(origin), TOPIC) == began
+
+
+def test_what_was_not_tested_is_not_what_is_pushed(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    with pytest.raises(Diverged):
+        publish(workspace.vault, terms, branch=TOPIC, head=made, tested="0" * 40, again=AGAIN)
+    assert remote_tip(str(origin), TOPIC) == began
+
+
+def test_a_branch_of_its_own_is_made_and_replaced_by_a_rewound_delivery_but_never_over_others(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    vault, base = workspace.vault, terms.base_sha
+    own = terms.model_copy(update={"branch": OWN, "existing": False, "head": base})
+    first, second = commit(workspace, base), commit(workspace, base, "other\n")
+    assert publish(vault, own, branch=OWN, head=first, again=AGAIN)
+    assert publish(vault, own, branch=OWN, head=second, again=AGAIN)
+    tip = theirs(origin, base, OWN)
+    with pytest.raises(ForgeRefused, match="not this delivery's") as refused:
+        publish(vault, own, branch=OWN, head=second, again=AGAIN)
+    assert refused.value.fix == f"rename or delete that branch, then: {AGAIN}"
+    assert remote_tip(str(origin), OWN) == tip
+
+
+def test_terms_of_an_older_release_tell_an_existing_branch_by_where_they_begin(
+    workspace: Workspace, terms: Contract, began: str, origin: Path
+) -> None:
+    made = commit(workspace, began)
+    theirs(origin, began)
+    old = terms.model_copy(update={"existing": False})
+    with pytest.raises(ForgeRefused, match="has moved meanwhile"):
+        publish(workspace.vault, old, branch=TOPIC, head=made, again=AGAIN)

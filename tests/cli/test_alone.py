@@ -1,0 +1,152 @@
+"""What `perdure run` asks for, in the words of `deliver`; and what does not go together."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from perdure.cli.alone import Options, asked_for, phase_named, title_of
+from perdure.cli.intake import asks_a_model
+from perdure.models.errors import BadInput
+from perdure.models.phases import Phase
+from perdure.models.report import Plan
+from perdure.models.request import REQUEST_BYTES
+
+PLAN = Plan(title="Add sub", problem="p", solution="s", relevant_files=[], tasks=[], validation=[])
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    file = tmp_path / "plan.md"
+    file.write_text("\n# Add sub\n\nBeside add.\n")
+    return file
+
+
+def refused(phase: Phase, options: Options) -> BadInput:
+    with pytest.raises(BadInput) as error:
+        asked_for(phase, options)
+    assert error.value.fix
+    return error.value
+
+
+@pytest.mark.parametrize(("name", "near"), [("tset", "test"), ("reviwe", "review"), ("shipp", "ship")])
+def test_an_unknown_phase_is_refused_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(BadInput, match=f"unknown phase '{name}'") as error:
+        phase_named(name)
+    assert error.value.fix == f"did you mean perdure run {near}?"
+
+
+def test_an_unknown_phase_like_none_is_refused_with_all_of_them() -> None:
+    with pytest.raises(BadInput) as error:
+        phase_named("everything!")
+    assert all(phase in error.value.fix for phase in Phase)
+
+
+@pytest.mark.parametrize(
+    ("phase", "options", "phases", "fix", "push", "model"),
+    [
+        (Phase.PLAN, Options(request="x"), "plan", True, False, True),
+        (Phase.BUILD, Options(request="x"), "build", True, True, True),
+        (Phase.TEST, Options(branch="b"), "test", False, False, False),
+        (Phase.TEST, Options(branch="b", fix=True), "test", True, True, True),
+        (Phase.REVIEW, Options(branch="b", request="x"), "review", False, False, True),
+        (Phase.REVIEW, Options(branch="b", request="x", fix=True), "test,review", True, True, True),
+        (Phase.SHIP, Options(branch="b"), "ship", True, False, False),
+    ],
+)
+def test_each_phase_fixes_pushes_and_pays_as_it_says(
+    phase: Phase, options: Options, phases: str, fix: bool, push: bool, model: bool
+) -> None:
+    asked = asked_for(phase, options)
+    assert (asked.phases, asked.fix, asked.push) == (phases, fix, push)
+    assert asks_a_model(tuple(Phase(name) for name in phases.split(",")), fix=asked.fix) is model
+
+
+@pytest.mark.parametrize("phase", [Phase.PLAN, Phase.BUILD, Phase.SHIP])
+def test_what_finds_nothing_cannot_fix_anything(phase: Phase) -> None:
+    error = refused(phase, Options(request="x", branch="b", fix=True))
+    assert (error.what, error.where) == (f"--fix does not go with {phase}", "--fix")
+
+
+def test_planning_makes_a_plan_and_takes_none(plan: Path) -> None:
+    assert "perdure run build --plan" in refused(Phase.PLAN, Options(request="x", plan=plan)).fix
+
+
+@pytest.mark.parametrize("phase", [Phase.TEST, Phase.REVIEW, Phase.SHIP])
+def test_what_looks_at_something_needs_a_branch(phase: Phase) -> None:
+    assert f"perdure run {phase} --branch" in refused(phase, Options(request="x")).fix
+
+
+@pytest.mark.parametrize("words", [None, "", " \n"])
+@pytest.mark.parametrize("phase", [Phase.PLAN, Phase.BUILD, Phase.REVIEW])
+def test_without_words_it_is_said_where_they_may_come_from(phase: Phase, words: str | None) -> None:
+    error = refused(phase, Options(request=words, branch="b"))
+    assert error.what.startswith("no request was given" if words is None else "the request is empty")
+    assert "--issue 12" in error.fix
+    assert ("--plan FILE" in error.fix) is (phase is not Phase.PLAN)
+
+
+@pytest.mark.parametrize("phase", [Phase.TEST, Phase.SHIP])
+def test_testing_and_publishing_need_no_words(phase: Phase) -> None:
+    assert asked_for(phase, Options(branch="b")).request is None
+    assert asked_for(phase, Options(branch="b", request="  ")).request is None
+    assert asked_for(phase, Options(branch="b", request="Add sub")).request == "Add sub"
+
+
+def test_a_plan_is_enough_to_build_and_to_review(plan: Path) -> None:
+    built = asked_for(Phase.BUILD, Options(plan=plan))
+    assert (built.request, built.plan) == ("Add sub", plan.read_text())
+    reviewed = asked_for(Phase.REVIEW, Options(plan=plan, branch="b"))
+    assert (reviewed.request, reviewed.plan) == (None, plan.read_text())
+    assert asked_for(Phase.BUILD, Options(plan=plan, request="Only sub")).request == "Only sub"
+    assert asked_for(Phase.BUILD, Options(plan=plan, issue="12")).request is None
+
+
+def test_a_request_of_one_dash_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"Add sub\n")))
+    assert asked_for(Phase.PLAN, Options(request="-")).request == "Add sub\n"
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"x" * (REQUEST_BYTES + 1))))
+    assert "longer than 64 KiB" in refused(Phase.PLAN, Options(request="-")).what
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b" \n\t\n", "the plan is empty"),
+        (b"", "the plan is empty"),
+        (b"x" * (REQUEST_BYTES + 1), "the plan is longer than 64 KiB"),
+        ("plän".encode("latin-1"), "cannot be read: it is not UTF-8"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path, content: bytes | None, what: str) -> None:
+    file = tmp_path / "mine.md"
+    if content is not None:
+        file.write_bytes(content)
+    error = refused(Phase.REVIEW, Options(branch="b", plan=file))
+    assert what in error.what
+    assert error.where == f"--plan {file}"
+
+
+def test_a_plan_that_is_a_directory_or_without_end_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read" in refused(Phase.BUILD, Options(plan=tmp_path)).what
+    assert "longer than 64 KiB" in refused(Phase.BUILD, Options(plan=Path("/dev/zero"))).what
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (PLAN.model_dump_json(), "Add sub"),
+        ("\n---\n## Add sub\nmore", "Add sub"),
+        ("Add sub", "Add sub"),
+        ("---", "Carry out the plan"),
+        ("# " + "x" * 500, "x" * 200),
+        (json.dumps({"title": 1}), '{"title": 1}'),
+    ],
+)
+def test_a_plan_is_called_by_its_title_or_its_first_words(text: str, title: str) -> None:
+    assert title_of(text) == title

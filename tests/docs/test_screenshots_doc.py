@@ -1,0 +1,62 @@
+"""docs/screenshots.md says what the code does: its example is started and taken, its numbers are the policy's."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.app.browser import NoBrowser, find_browser
+from perdure.adapters.app.capture import capture
+from perdure.adapters.host.home import Home
+from perdure.adapters.project.config import load_repository_config
+from perdure.adapters.sandbox.base import Command
+from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.probe import probe
+from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.models import policy
+
+ROOT = Path(__file__).parents[2]
+TEXT = " ".join((ROOT / "docs" / "screenshots.md").read_text(encoding="utf-8").split())
+
+
+@pytest.mark.timeout(120)
+async def test_the_example_is_started_and_its_pages_are_taken(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "screenshots.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- tested: perdure.toml -->\n```toml\n(.*?)```", guide, re.DOTALL)
+    assert found
+    settings = load_repository_config(found[1], "docs/screenshots.md").app
+    try:
+        find_browser()
+    except NoBrowser as no:
+        pytest.skip(f"NO BROWSER HERE: {no}")
+    if (error := probe().error) is not None:
+        pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
+    tree = tmp_path / "tree"
+    (tree / "docs").mkdir(parents=True)
+    home = Home(tmp_path / "home")
+    binds = compute_binds(tree, os.environ["PATH"], Path.home(), perdure_home=home.root)
+    command = Command("", tree, tmp_path / "output", 0.0, env={"FRONTEND_PORT": "9200"})
+    shown = await capture(Bubblewrap(home, binds), command, settings, tmp_path / "logs")
+    assert shown.summary == "2 pages"
+    assert [page.note for page in shown.pages] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"({policy.APP_READY_S:g} seconds at most)",
+        f"not ready after {policy.APP_READY_S:g} s",
+        f"after {policy.APP_S:g} seconds at the latest",
+        f"may load for {policy.APP_PAGE_S:g} seconds",
+        f"up to {policy.APP_PAGES_MOST} paths",
+        f"{policy.PICTURE_WIDTH} × {policy.PICTURE_VIEWPORT}",
+        f"down to {policy.PICTURE_HEIGHT} pixels",
+        f"up to {policy.PICTURES_SHOWN} of them ({policy.PICTURES_SHOWN_BYTES // 10**6} MB)",
+        f"up to {-(-policy.PICTURE_WIDTH * policy.PICTURE_HEIGHT // policy.PIXELS_PER_TOKEN):,} tokens",
+    ],
+)
+def test_its_numbers_are_those_of_the_policy(words: str) -> None:
+    assert words in TEXT

@@ -1,0 +1,195 @@
+"""`perdure verify` of a delivery that has seen a death: every claim holds, and each lie about it is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.ids import resolve_id
+from perdure.cli.verifying import verified
+from perdure.local.application import worker_environment
+from perdure.models.errors import BadInput
+from perdure.models.result import DeliveryResult
+from tests.lab import HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
+
+CLAIMS = [
+    *("ended as it says", "one pull request", "tested tree", "commits", "checkpoints", "worker deaths"),
+    *("turns redone", "replies paid twice", "replies cut", "cost", "history replays", "tests run again"),
+]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one `perdure verify` said: claim → (mark, words)."""
+
+    code: int
+    claims: dict[str, tuple[str, str]]
+
+    def wrong(self) -> set[str]:
+        return {claim for claim, (mark, _) in self.claims.items() if mark == "contradicted"}
+
+    def words(self, claim: str) -> str:
+        return self.claims[claim][1]
+
+
+async def ask(lab: Lab, *options: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.cli", "verify", "calc-sub", *options),
+        env=worker_environment(lab.home, {**os.environ, **lab.env}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(120):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode in (0, 1), err.decode()
+    return process.returncode, out.decode()
+
+
+async def verify(lab: Lab, *options: str) -> Said:
+    code, out = await ask(lab, "--json", *(options or ("--no-tests",)))
+    told = json.loads(out)
+    assert told["holds"] == (code == 0)
+    return Said(code, {claim["claim"]: (claim["mark"], claim["said"]) for claim in told["claims"]})
+
+
+@contextmanager
+def changed(path: Path, text: str) -> Iterator[None]:
+    """A file as somebody would like it to be."""
+    before = path.read_bytes()
+    path.write_text(text)
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+@contextmanager
+def moved(repository: Path, ref: str, to: str) -> Iterator[None]:
+    """A ref somewhere else, or nowhere (`to` empty)."""
+    before = git(repository, "for-each-ref", "--format=%(objectname)", ref)
+    git(repository, *(("update-ref", ref, to) if to else ("update-ref", "-d", ref)))
+    try:
+        yield
+    finally:
+        git(repository, *(("update-ref", ref, before) if before else ("update-ref", "-d", ref)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is_named(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as lab:
+        submitted = await lab.submit(origin)
+        with pytest.raises(BadInput, match="is running: there is no receipt yet"):
+            await anext(verified(lab.client, submitted.delivery, tests=False, say=lambda _: None))
+        lab.supervised()
+        result = await finished(submitted, lab, timeout=100)
+        check_shipped(origin, lab, result, {})
+        assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (1, 1)
+        calls = lab.model_calls()
+
+        code, out = await ask(lab)
+        lines = [line for line in out.splitlines() if line[:1] in "✓✗?" and line]
+        assert [line[2:22].strip() for line in lines] == CLAIMS, out
+        assert all(line.startswith("✓ ") for line in lines), out
+        assert (code, out.splitlines()[-1]) == (0, "12 claims of 12 verified")
+        assert lab.model_calls() == calls, "verifying asks no model"
+        assert heads(origin).keys() == {"main", result.branch}, "and publishes nothing"
+        assert len(pulls(origin)) == 1
+        assert await resolve_id(lab.perdure, "@last") == "calc-sub", "what verifying started was not delivered"
+
+        await lies_in_the_ledger(lab)
+        await lies_in_git(lab, origin, result)
+        await gone_from_git(lab, origin, result)
+
+        lab.end_workers()
+        alone = await verify(lab)
+        assert alone.code == 0, "what cannot be checked is not contradicted"
+        known = {claim for claim, (mark, _) in alone.claims.items() if mark == "verified"}
+        assert known == {"ended as it says", "history replays"}
+        assert "does not answer" in alone.words("cost")
+
+
+async def lies_in_the_ledger(lab: Lab) -> None:
+    directory = lab.home.workspace("calc-sub")
+    spend, journal = directory / "spend.jsonl", directory / "journal.jsonl"
+    before = spend.read_text()
+    lines = [json.loads(line) for line in before.splitlines()]
+    first = next(line for line in lines if "settled" in line)
+    intent = next(line for line in lines if line.get("intent") == first["settled"])
+
+    cheaper = before.replace(f'"cost_usd": {first["usage"]["cost_usd"]}', '"cost_usd": 0.000001', 1)
+    assert cheaper != before
+    twice = [{**intent, "intent": "again"}, {**first, "settled": "again"}]
+    with changed(spend, cheaper + "".join(json.dumps(line) + "\n" for line in twice)), changed(journal, ""):
+        said = await verify(lab)
+    assert said.wrong() == {"cost", "replies paid twice", "worker deaths", "turns redone"}
+    assert "the result says $" in said.words("cost")
+    assert said.words("replies paid twice") == "the receipt says 0, the spend log 1"
+    assert "the receipt says 1, the journal 0" in said.words("worker deaths")
+    assert "history tells of a death that the journal has not" in said.words("worker deaths")
+
+
+async def lies_in_git(lab: Lab, origin: Path, result: DeliveryResult) -> None:
+    """The branch moved, a second pull request by hand, the last checkpoint kept by nothing, another report."""
+    (vault,) = lab.home.vaults.glob("*.git")
+    head = str(result.head_sha)
+    other = git(origin, "commit-tree", "-p", head, "-m", "by hand", "main^{tree}")
+    record = json.loads(git(origin, "show", "refs/pull/1/record:pull.json"))
+    blob = git_in(origin, json.dumps({**record, "number": 2, "delivery": ""}), "hash-object", "-w", "--stdin")
+    second = git(origin, "commit-tree", "-m", "second", git_in(origin, f"100644 blob {blob}\tpull.json\n", "mktree"))
+    report = str(result.tests.report).removeprefix("artifact:sha256:")
+    green = git_in(vault, '{"commit": "", "tree": "", "commands": []}', "hash-object", "-w", "--stdin")
+    with (
+        moved(origin, f"refs/heads/{result.branch}", other),
+        moved(origin, "refs/pull/2/record", second),
+        moved(origin, "refs/pull/2/head", head),
+        moved(vault, f"refs/perdure/calc-sub/{result.run_id}", ""),
+        moved(vault, f"refs/artifacts/calc-sub/{report}", green),
+    ):
+        said = await verify(lab, "--json")
+    assert (said.code, said.wrong()) == (1, {"tested tree", "one pull request", "checkpoints"})
+    assert f"is at {other[:7]} on the remote, the tests ran on {head[:7]}" in said.words("tested tree")
+    assert "it is not what its hash says" in said.words("tested tree")
+    assert said.words("one pull request") == "#2 is open for perdure/calc-sub, too"
+    assert "no ref keeps the last one" in said.words("checkpoints")
+    assert said.claims["tests run again"] == ("unknown", f"perdure/calc-sub is at {other[:7]} on the remote now")
+
+
+async def gone_from_git(lab: Lab, origin: Path, result: DeliveryResult) -> None:
+    """The branch deleted, which is nobody's lie; the pull request gone; one checkpoint missing."""
+    (vault,) = lab.home.vaults.glob("*.git")
+    dropped = git(vault, "rev-parse", f"{result.checkpoint}~3")
+    loose = vault / "objects" / dropped[:2] / dropped[2:]
+    loose.rename(vault / "dropped")
+    with moved(origin, f"refs/heads/{result.branch}", ""), moved(origin, "refs/pull/1/record", ""):
+        said = await verify(lab, "--json")
+    (vault / "dropped").rename(loose)
+    assert said.wrong() == {"one pull request", "checkpoints"}
+    assert said.words("one pull request") == "#1 is not there any more"
+    assert said.words("checkpoints").startswith("a hole: ")
+    assert "is deleted on the remote" in said.words("tested tree")
+    assert said.claims["tests run again"][0] == "unknown"
+
+
+def git_in(repository: Path, text: str, *args: str) -> str:
+    """The tester's git, given something to read."""
+    path = repository.with_name("given")
+    path.write_text(text)
+    command = " ".join(args)
+    return git(repository, "-c", f"alias.given=!git {command} < '{path}'", "given")

@@ -1,0 +1,48 @@
+"""Processes as tests look at them: alive or only waiting to be reaped, named, with all that descends from them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+
+import psutil
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs: one that only waits to be reaped does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    """All that descend from a process; none when it has ended."""
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def name_of(process: psutil.Process) -> str:
+    """Its name; empty when it has ended since it was listed."""
+    try:
+        return str(process.name())
+    except psutil.Error:
+        return ""
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all that descend from it; nobody when it has ended."""
+    try:
+        parent = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return []
+    return [parent, *children_of(pid)]
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """A signal, to a process that may have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

@@ -1,0 +1,129 @@
+"""What history tells without a worker, of real workflows: deaths, waits, runs that go on from others."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+from workflow_cast import Cast, playing
+
+from perdure.client import Perdure
+from perdure.models.errors import PerdureError
+from perdure.models.phases import Phase
+from perdure.models.policy import ARTIFACT_READ_BYTES
+from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import Page, ReadInput
+
+REQUEST = {"repository": "/r", "request": "Add sub"}
+SOON = timedelta(milliseconds=20)
+
+
+@pytest.fixture(autouse=True)
+def ships(cast: Cast) -> None:
+    cast.phases = (Phase.BUILD, Phase.SHIP)
+    cast.settings = {"hosted": True, "allow_untested": True, "turns_per_step": 2}
+    cast.turn = cast.builds
+
+
+async def test_a_death_and_a_failure_are_told_apart_and_a_wait_says_what_for(
+    client: Client, perdure: Perdure, cast: Cast, fresh: str
+) -> None:
+    lost = ApplicationError("the worker died", type="WorkerDied", next_retry_delay=SOON)
+    away = ApplicationError("GitHub answers 502", type="ForgeUnavailable", next_retry_delay=timedelta(seconds=1))
+    cast.troubles = {
+        "publish_artifacts": [ApplicationError("busy", next_retry_delay=SOON)],
+        "open_pull_request": [away],
+    }
+    deaths = [lost]
+
+    async def dies(work: TurnInput) -> TurnResult:
+        if deaths:
+            raise deaths.pop()
+        return await cast.builds(work)
+
+    cast.turn = dies
+    async with playing(client, cast):
+        submitted = await perdure.submit(REQUEST, id=fresh)
+        assert (await submitted.delivery.result()).status == "delivered"
+    past = await submitted.delivery.past()
+    assert past.complete
+    assert (past.request, past.newest) == (REQUEST, 0)
+    by_name = {act.activity: act for act in past.acts}
+    built = by_name["implement"]
+    assert (built.died, built.tries, built.attempt, built.turn) == (True, 2, 1, 1)
+    assert built.began is not None
+    assert built.ended is not None
+    assert built.scheduled < built.began <= built.ended
+    assert built.result is not None
+    assert built.result["summary"] == "turn 1"
+    assert (by_name["publish_artifacts"].died, by_name["publish_artifacts"].tries) == (False, 2)
+    (wait,) = past.waits
+    assert wait.reason.startswith("GitHub answers 502")
+    assert wait.until is not None
+    assert (wait.until - wait.since).total_seconds() == pytest.approx(1, abs=0.9)
+
+
+async def test_runs_that_go_on_from_others_are_one_story(
+    client: Client, perdure: Perdure, cast: Cast, fresh: str
+) -> None:
+    cast.turn = cast.endless
+    async with playing(client, cast):
+        submitted = await perdure.submit(REQUEST, id=fresh)
+        assert (await submitted.delivery.result()).reason == "limits"
+        first = await submitted.delivery.past()
+        cast.turn = cast.builds
+        again = await submitted.delivery.retry()
+        assert (await again.result()).status == "delivered"
+    past = await again.past()
+    assert past.complete
+    assert past.newest == len(first.acts)
+    assert past.acts[: past.newest] == first.acts
+    assert [act.activity for act in past.acts].count("implement") == 3
+
+
+async def test_what_runs_now_has_no_end_and_what_never_was_is_not_found(
+    client: Client, perdure: Perdure, fresh: str
+) -> None:
+    submitted = await perdure.submit(REQUEST, id=fresh)
+    past = await submitted.delivery.past()
+    assert (past.request, past.acts, past.waits) == (REQUEST, (), ())
+    await client.get_workflow_handle(fresh).terminate()
+    with pytest.raises(RPCError):
+        await perdure.delivery("never-was").past()
+
+
+async def test_an_artifact_comes_in_pages_whole_or_not_at_all(client: Client, perdure: Perdure, fresh: str) -> None:
+    kept = {"whole": b"\x00\xff" * 5000, "endless": b"", "damaged": b"other"}
+    names = {hashlib.sha256(data).hexdigest(): name for name, data in kept.items()}
+    names["0" * 64] = "damaged"
+
+    @activity.defn(name="read")
+    async def read(work: ReadInput) -> Page:
+        assert work.what == "artifact64"
+        name = names[work.checkpoint]
+        size = 40_000 if name == "endless" else 4_000
+        data = bytes(size) if name == "endless" else kept[name][work.offset : work.offset + size]
+        end = work.offset + size
+        return Page(
+            text=base64.b64encode(data).decode(), next=end if name == "endless" or end < len(kept[name]) else None
+        )
+
+    delivery, queue = perdure.delivery(fresh), f"host-{fresh}"
+    assert not await delivery.polled(queue)
+    async with Worker(client, task_queue=queue, activities=[read]):
+        sha256 = hashlib.sha256(kept["whole"]).hexdigest()
+        assert await delivery.artifact(sha256, queue) == kept["whole"]
+        assert await delivery.artifact(f"artifact:sha256:{sha256}", queue) == kept["whole"]
+        assert await delivery.polled(queue)
+        with pytest.raises(PerdureError, match="arrived damaged"):
+            await delivery.artifact("0" * 64, queue)
+        with pytest.raises(PerdureError, match="too large"):
+            await delivery.artifact(hashlib.sha256(b"").hexdigest(), queue)
+    assert ARTIFACT_READ_BYTES / 40_000 < 500, "pages"
