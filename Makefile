@@ -16,7 +16,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt replay chaos-github bench-recovery bench-verdict lock clean
+.PHONY: help demo test test-slow check fmt replay chaos-github bench-recovery bench-verdict lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,10 +31,10 @@ demo: $(READY) ## one request becomes one pull request while you kill the worker
 # On a build server (CI=true) up to five failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them. Worker processes are measured too (tool.coverage.run, patch).
-test: $(READY) ## all tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=4)
+test: $(READY) ## the tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=4)
 ifeq ($(strip $(TESTS)),)
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m coverage run -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS) $(AGAIN)
+	@$(BIN)/python -m coverage run -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS) $(AGAIN)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }
@@ -42,6 +42,9 @@ ifeq ($(strip $(TESTS)),)
 else
 	@$(PYTEST) -q $(TESTS) $(ARGS)
 endif
+
+test-slow: $(READY) ## longer versions of what the tests show, without coverage: more turns, kills, workers
+	@$(PYTEST) -q --no-header -m slow -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(READY) ## format, lint, types, arrows, lock, wheel
 	@echo "format" && $(BIN)/ruff format --quiet --check .

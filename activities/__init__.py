@@ -10,6 +10,7 @@ from activities.check_access import Access
 from activities.close import Closing
 from activities.comment import Comments
 from activities.commit import Commits
+from activities.inspect_change import Inspection
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
 from activities.publish_artifacts import Publications
@@ -54,6 +55,7 @@ def here(host: Host) -> Activities:
         turns.fix_review,
         Commits(host).commit,
         Testing(host).run_tests,
+        Inspection(host).inspect_change,
         Pages(host).capture_pages,
         Closing(host).close,
         Reading(host).read,

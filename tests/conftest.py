@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import pytest
 
 KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
@@ -11,9 +12,12 @@ for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "AN
     if name not in KEPT:
         del os.environ[name]
 
-pytest.register_assert_rewrite("tests.lab")
+hypothesis.settings.register_profile("busy", deadline=None)  # nothing depends on speed
+hypothesis.settings.load_profile("busy")
+
+pytest.register_assert_rewrite("tests.lab", "tests.targets")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests begin first, so that none of them is waited for alone at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Long tests begin first, so that none of them is waited for alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)

@@ -6,7 +6,6 @@ Everything in it is real: processes that die of real signals, git, HTTP, the san
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -24,78 +23,34 @@ from perdure.adapters.host.files import try_lock
 from perdure.adapters.host.home import Home
 from perdure.client import Perdure, Submitted
 from perdure.local.application import worker_command, worker_environment, worker_script
-from perdure.local.server import ensure_server, stop_server
+from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.nursery import Forked, Kept, fork
 from tests.processes import family, send
+from tests.targets import CALC, git, heads, make_target, pulls
 
-CALC = {
-    "calc.py": '''\
-        """A small calculator."""
-
-
-        def add(a, b):
-            """The sum of two numbers."""
-            return a + b
-    ''',
-    "tests/test_calc.py": """\
-        import unittest
-
-        from calc import add
-
-
-        class AddTest(unittest.TestCase):
-            def test_adds(self):
-                self.assertEqual(add(2, 3), 5)
-
-
-        if __name__ == "__main__":
-            unittest.main()
-    """,
-    "tests/__init__.py": "",
-    "perdure.toml": """\
-        version = 1
-        [setup]
-        commands = []
-        [[test]]
-        name = "unit"
-        command = "python3 -m unittest -q"
-    """,
-}
-"""A target that needs nothing installed: a module, a test, its configuration."""
-
+__all__ = [
+    "CALC",
+    "FIXES",
+    "HAPPY",
+    "SCREENPLAYS",
+    "Lab",
+    "check_shipped",
+    "finished",
+    "git",
+    "heads",
+    "make_target",
+    "pulls",
+    "sandboxes",
+    "until",
+]  # with what every laboratory's target needs: tests import it from here
 
 SCREENPLAYS = Path(__file__).parent / "screenplays"
 HAPPY = (SCREENPLAYS / "add_sub.toml").read_text()
 FIXES = (SCREENPLAYS / "add_sub_with_fixes.toml").read_text()
-
-
-def git(cwd: Path, *args: str, **extra: str) -> str:
-    """The tester's own git, with nobody's configuration."""
-    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", **extra}
-    who = ("-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main")
-    done = subprocess.run(["git", *who, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def make_target(path: Path, files: dict[str, str] | None = None) -> Path:
-    """A bare origin with one commit on main, holding `files` (default: CALC)."""
-    work = path.with_name(path.name + "-work")
-    work.mkdir(parents=True)
-    git(work, "init", "-q")
-    for name, text in (files or CALC).items():
-        file = work / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(textwrap.dedent(text))
-    git(work, "add", "-A")
-    git(work, "commit", "-qm", "start")
-    git(path.parent, "clone", "-q", "--bare", str(work), str(path))
-    git(path, "remote", "remove", "origin")  # a path with an origin means that origin, not itself
-    return path
 
 
 class Lab:
@@ -134,17 +89,24 @@ class Lab:
                 yield lab
             finally:
                 lab.end_workers()
-                await stop_server(lab.home)
+                await lab.end_server()
 
     async def start_server(self) -> None:
         info = await ensure_server(self.home, say=lambda _: None)
         self.client = await Client.connect(info.address, plugins=[perdure_plugin()])
         self.perdure = Perdure(self.client)
 
+    async def end_server(self) -> None:
+        """At once: an orderly end takes it a second, and nobody reads this database again."""
+        if info := await find_server(self.home):
+            send(info.pid, signal.SIGKILL)
+        await stop_server(self.home)
+
     def worker(self, **env: str) -> Forked:
         """A worker that nobody restarts."""
-        with self.log.open("ab") as log:
-            forked = fork(str(worker_script()), self._environment(env), log.fileno())
+        with self.log.open("ab") as log, Path(os.devnull).open() as nothing:
+            files = (nothing.fileno(), log.fileno(), log.fileno())
+            forked = fork(str(worker_script()), env=self.environment(env), cwd=Path.cwd(), files=files)
         self._processes.append(forked)
         return forked
 
@@ -166,7 +128,7 @@ class Lab:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 command,
-                env=self._environment(env),
+                env=self.environment(env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -175,8 +137,8 @@ class Lab:
         self._processes.append(process)
         return process
 
-    def _environment(self, env: dict[str, str]) -> dict[str, str]:
-        return worker_environment(self.home, {**os.environ, **self.env, **env})
+    def environment(self, env: dict[str, str] | None = None) -> dict[str, str]:
+        return worker_environment(self.home, {**os.environ, **self.env, **(env or {})})
 
     def end_workers(self) -> None:
         """As a deploy would: SIGTERM, and SIGKILL for what does not drain (a test that failed in the middle)."""
@@ -268,18 +230,6 @@ def sandboxes(lab: Lab) -> list[str]:
         else:
             os.close(lock)
     return held
-
-
-def pulls(origin: Path) -> list[dict[str, Any]]:
-    """Every pull request of a local forge, as its records tell."""
-    listed = git(origin, "for-each-ref", "--format=%(refname)", "refs/pull/").splitlines()
-    records = [ref for ref in listed if ref.endswith("/record")]
-    return [json.loads(git(origin, "show", f"{ref}:pull.json")) for ref in records]
-
-
-def heads(origin: Path) -> dict[str, str]:
-    lines = git(origin, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/").splitlines()
-    return dict(line.split(" ", 1) for line in lines)
 
 
 async def until(what: Callable[[], Any], timeout: float = 60, every: float = 0.05) -> Any:

@@ -1,9 +1,10 @@
-"""Workers in a tenth of the time: a process that has loaded what a worker needs, and forks one whenever asked.
+"""Workers and commands in a tenth of the time: a process that has loaded what they need, and forks whenever asked.
 
-What is forked then executes worker.py as a script, in a session, with an environment and a log of its own: a process
-like any other, that lives and dies by real signals. Two things differ from `python worker.py`: modules are loaded
-already (three seconds of a processor each time, under coverage), and /proc/<pid> shows the nursery's command line and
-environment. Tests that look there, or that are about starting, use `Lab.program` or `Lab.supervised`.
+What is forked then executes worker.py, or `perdure`, from its first line, in a session, with an environment, directory
+and files of its own: a process like any other, that lives and dies by real signals. Two things differ from a program
+begun anew: modules are loaded already (three seconds of a processor each time for a worker, one for a command, under
+coverage), and /proc/<pid> shows the nursery's command line and environment. Tests that look there, or that are about
+starting, use `Lab.program`, `Lab.supervised` or `Cli.start`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import array
 import asyncio
 import atexit
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
 import signal
@@ -21,19 +24,14 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-LOADED = (
-    "worker",
-    "anthropic",
-    "temporalio.worker",
-    "temporalio.contrib.pydantic",
-)
-"""What a worker has loaded by the end of its first delivery; none of it starts a thread."""
+LOADED = ("worker", "anthropic", "perdure.cli")
+"""With all modules of the last one, what workers and commands load sooner or later; none of it starts a thread."""
 
 _ROOT = Path(__file__).parent.parent
 _REQUEST = 1 << 18
@@ -42,7 +40,7 @@ _LOOK_S = 0.02
 
 
 class Forked:
-    """A worker as `subprocess.Popen` would show it, as far as tests need."""
+    """A process as `subprocess.Popen` would show it, as far as tests need."""
 
     def __init__(self, nursery: _Nursery, pid: int) -> None:
         self.pid, self.returncode = pid, None
@@ -59,7 +57,7 @@ class Forked:
         """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             if not select.select([self._fd], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("worker.py", timeout or 0)
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
             self._end()
         assert self.returncode is not None
         return self.returncode
@@ -129,17 +127,21 @@ def _nursery() -> _Nursery:
     return _Nursery()
 
 
-def fork(script: str, env: dict[str, str], log: int) -> Forked:
-    """A process that executes `script` with `env`, its output going to the descriptor `log`."""
+def fork(program: str, *args: str, env: dict[str, str], cwd: Path, files: tuple[int, int, int]) -> Forked:
+    """A process that executes `program`, a script's path or a module's name, in `cwd` with nothing but `env`.
+
+    `files` are descriptors of its standard input, output and error.
+    """
     nursery = _nursery()
-    return Forked(nursery, nursery.ask({"script": script, "env": env}, log))
+    request = {"program": program, "args": args, "env": env, "cwd": str(cwd)}
+    return Forked(nursery, nursery.ask(request, *files))
 
 
 def _serve(control: socket.socket) -> None:
     """Until the other side is gone."""
     children: set[int] = set()
     while True:
-        message, told, _, _ = control.recvmsg(_REQUEST, socket.CMSG_SPACE(4))
+        message, told, _, _ = control.recvmsg(_REQUEST, socket.CMSG_SPACE(3 * 4))
         if not message:
             break
         request = json.loads(message)
@@ -148,12 +150,13 @@ def _serve(control: socket.socket) -> None:
             children.discard(request["reap"])
             control.send(str(os.waitstatus_to_exitcode(status)).encode())
             continue
-        (log,) = array.array("i", told[0][2])
+        files = array.array("i", told[0][2])
         pid = os.fork()
         if pid == 0:
             control.close()
-            _become(request["script"], request["env"], log)
-        os.close(log)
+            _become(request, files)
+        for file in files:
+            os.close(file)
         children.add(pid)
         control.send(str(pid).encode())
     for child in children:
@@ -161,22 +164,28 @@ def _serve(control: socket.socket) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def _become(script: str, env: dict[str, str], log: int) -> None:
-    """Be `python script`, and end as it would."""
+def _become(request: dict[str, Any], files: Iterable[int]) -> None:
+    """Be the program, and end as it would."""
     code: Any = 1
     try:
         os.setsid()
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        os.chdir(request["cwd"])
         os.environ.clear()
-        os.environ.update(env)
-        sys.argv = [script]
-        if env.get("COVERAGE_PROCESS_CONFIG") or env.get("COVERAGE_PROCESS_START"):
+        os.environ.update(request["env"])
+        sys.argv = [request["program"], *request["args"]]
+        if os.environ.get("COVERAGE_PROCESS_CONFIG"):
             import coverage
 
             coverage.process_startup()
-        runpy.run_path(script, run_name="__main__")
+        if request["program"].endswith(".py"):
+            runpy.run_path(request["program"], run_name="__main__")
+        else:
+            runpy.run_module(request["program"], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as error:
         code = error.code
@@ -186,7 +195,15 @@ def _become(script: str, env: dict[str, str], log: int) -> None:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-if __name__ == "__main__":
+def _load() -> None:
     for name in LOADED:
-        importlib.import_module(name)
+        module = importlib.import_module(name)
+    for found in pkgutil.iter_modules(module.__path__, f"{name}."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+    gc.freeze()  # children copy less
+
+
+if __name__ == "__main__":
+    _load()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.models.decisions import Gate
 from perdure.models.errors import InvalidRequest
-from perdure.models.fixing import hopeless, needs_a_fix
+from perdure.models.fixing import given_up, hopeless, needs_a_fix
 from perdure.models.ids import delivery_key
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
@@ -117,8 +117,7 @@ class Delivery(TakesMessages):
         """Only blockers block; every fix is tested before it is reviewed again."""
         self.enter(Phase.REVIEW)
         while (await self.steps.review()).blockers:
-            if self.state.review_fixes >= self.prepared.review_fixes:
-                words = f"blockers remain after {self.state.review_fixes} fixes"
+            if words := given_up(self.state.review_fixes, self.prepared.review_fixes):
                 return await self._undeliverable(Reason.BLOCKERS, words)
             self.state.review_fixes += 1
             blockers = {"review": self.state.review, "findings": self.state.findings}

@@ -186,7 +186,7 @@ class Steps:
             skippable=int(outcome.data.get(Severity.SKIPPABLE, 0)) + found.skippable,
         )
         if blockers:
-            self._stage.fail("; ".join(part for part in (outcome.summary, found.summary) if part))
+            self._stage.fail("; ".join([outcome.summary, *([found.summary] if found.blockers else [])]))
         return state.review_result
 
     async def push(self) -> None:

@@ -24,7 +24,21 @@ app = Commands(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (demo_entry, init, deliver, run_one, read, report_on, verify, control, pulls, local, doctor, config, rehearse):
+for group in (
+    demo_entry,
+    init,
+    deliver,
+    run_one,
+    read,
+    report_on,
+    verify,
+    control,
+    pulls,
+    local,
+    doctor,
+    config,
+    rehearse,
+):
     group.register(app)
 
 

@@ -124,6 +124,8 @@ async def _ask(client: Client, activity: str, work: BaseModel, queue: str, answe
         )
     except ActivityFailureError as error:
         if isinstance(error.cause, ApplicationError):
+            if error.cause.type == "NotFoundError":  # the SDK's name for an activity that a worker does not have
+                return Unknown(f"the worker on queue {queue} is of an earlier release: restart it")
             return Unknown(error.cause.message.partition("\n")[0])
         return Unknown(f"its host does not answer: nobody takes work from queue {queue}")
     return found

@@ -26,6 +26,13 @@ def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limi
     return not_converging(left[1:], verdict)
 
 
+def given_up(fixes: int, limit: int) -> str:
+    """Why no other attempt is made at a review's blockers; empty when one is."""
+    if fixes < limit:
+        return ""
+    return f"blockers remain after {fixes} fixes" if fixes else "the review found blockers"
+
+
 def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
     """What to say when two attempts in a row left the same failures; empty when there is still hope.
 

@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 
 from tests.lab import make_target
+from tests.nursery import fork
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,14 +53,22 @@ class Cli:
         )
 
     def __call__(self, *args: str, stdin: str = "", **env: str) -> Ran:
-        process = self.start(*args, **env)
-        try:
-            out, err = process.communicate(stdin, timeout=90)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            raise AssertionError(f"perdure {args} did not end:\n{out}\n{err}") from None
-        return Ran(process.returncode, out, err)
+        with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            given.write(stdin)
+            given.seek(0)
+            files = (given.fileno(), out.fileno(), err.fileno())
+            process = fork("perdure.cli", *args, env=self.environment(**env), cwd=self.cwd, files=files)
+            try:
+                code = process.wait(90)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise AssertionError(f"perdure {args} did not end:\n{_all(out)}\n{_all(err)}") from None
+            return Ran(code, _all(out), _all(err))
+
+
+def _all(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 @pytest.fixture

@@ -7,126 +7,35 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.claims import claims
 from perdure.cli.evidence import Evidence, Told, Turn, Unknown
 from perdure.models.ledger import Spend, Usage
-from perdure.models.result import (
-    DeliveryResult,
-    PullRequest,
-    Receipt,
-    ReviewResult,
-    ReviewStatus,
-    Status,
-    StepRecord,
-    TestsStatus,
-    UsageResult,
-)
+from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
 from perdure.models.result import TestsResult as Verdict
-from perdure.models.verify import (
-    CheckpointFact,
-    CommitFact,
-    Facts,
-    LedgerFact,
-    Mark,
-    PublishedFacts,
-    PullFact,
-    ReportFact,
+from perdure.models.verify import Mark, PublishedFacts, PullFact, ReportFact
+from tests.cli.receipt_cast import (
+    CHECKPOINTS,
+    GOOD,
+    HEAD,
+    HOST,
+    KEY,
+    LEDGER,
+    OUTSIDE,
+    PULL,
+    RED,
+    RED_REPORT,
+    RESULT,
+    TOLD,
+    TREE,
+    commit,
+    host,
+    judged,
+    ledger,
+    marked,
+    outside,
+    result,
+    sha,
+    told,
 )
-from perdure.models.work import Prepared
-
-
-def sha(letter: str) -> str:
-    return letter * 40
-
-
-KEY, HEAD, TREE, BRANCH = "calc-sub", sha("e"), sha("d"), "perdure/calc-sub"
-
-RESULT = DeliveryResult(
-    delivery_id=KEY,
-    run_id="run-1",
-    status=Status.DELIVERED,
-    repository="/calc.git",
-    base="main",
-    branch=BRANCH,
-    head_sha=HEAD,
-    checkpoint=sha("2"),
-    pull_request=PullRequest(number=1, url="/calc.git#pull/1", title="feat: add sub"),
-    tests=Verdict(status=TestsStatus.GREEN, tree_sha=TREE, passed=2, failed=0, report="artifact:sha256:00"),
-    steps=(StepRecord(step="plan", cost_usd=0.1), StepRecord(step="implement", cost_usd=0.2)),
-    usage=UsageResult(cost_usd=0.3),
-    receipt=Receipt(worker_deaths=1, turns_redone=1),
-)
-
-PREPARED = Prepared(
-    queue="q", base="main", base_sha=sha("b"), head=sha("b"), branch=BRANCH, checkpoint=sha("0"), policy="p", phases=()
-)
-
-TOLD = Told(
-    prepared=PREPARED,
-    first=sha("0"),
-    turns=(Turn(sha("0"), sha("1"), "plan", 1, 1), Turn(sha("1"), sha("2"), "implement", 1, 1)),
-    newest=2,
-    commits={HEAD: (sha("2"), "implement/1")},
-    head=HEAD,
-    tested=TREE,
-    shipped=1,
-    receipt=RESULT.receipt,
-)
-
-CHECKPOINTS = (
-    CheckpointFact(commit=sha("0"), delivery=KEY, step="prepare"),
-    CheckpointFact(commit=sha("1"), delivery=KEY, step="plan", attempt=1, turn=1),
-    CheckpointFact(commit=sha("2"), delivery=KEY, step="implement", attempt=1, turn=1),
-)
-
-COMMIT = CommitFact(commit=HEAD, parents=(sha("b"),), delivery=KEY, step="implement/1", checkpoint=True)
-LEDGER = LedgerFact(worker_deaths=1, turns_redone=1, settled=2, spend=Spend(usd=0.3), kept=Usage(cost_usd=0.3), turns=2)
-HOST = Facts(
-    held=True,
-    tree=TREE,
-    commits=(COMMIT,),
-    report=ReportFact(commit=HEAD, tree=TREE, status="green", passed=2, failed=0),
-    ledger=LEDGER,
-)
-PULL = PullFact(number=1, state="open", head=HEAD, ours=True)
-OUTSIDE = PublishedFacts(tip=HEAD, forge=True, pulls=(PULL,))
-
-RED = RESULT.tests.model_copy(update={"status": TestsStatus.RED, "passed": 1, "failed": 1})
-RED_REPORT = ReportFact(commit=HEAD, tree=TREE, status="red", passed=1, failed=1)
-
-GOOD = Evidence(RESULT, "completed", TOLD, HOST, CHECKPOINTS, OUTSIDE, KEY)
-
-
-def judged(evidence: Evidence) -> dict[str, tuple[Mark, str]]:
-    return {claim.claim: (claim.mark, claim.said) for claim in claims(evidence)}
-
-
-def marked(evidence: Evidence, mark: Mark) -> set[str]:
-    return {claim for claim, (found, _) in judged(evidence).items() if found is mark}
-
-
-def result(**changes: Any) -> Evidence:
-    return replace(GOOD, result=RESULT.model_copy(update=changes))
-
-
-def told(**changes: Any) -> Evidence:
-    return replace(GOOD, told=replace(TOLD, **changes))
-
-
-def host(**changes: Any) -> Evidence:
-    return replace(GOOD, host=HOST.model_copy(update=changes))
-
-
-def ledger(**changes: Any) -> Evidence:
-    return host(ledger=LEDGER.model_copy(update=changes))
-
-
-def commit(**changes: Any) -> Evidence:
-    return host(commits=(COMMIT.model_copy(update=changes),))
-
-
-def outside(**changes: Any) -> Evidence:
-    return replace(GOOD, outside=OUTSIDE.model_copy(update=changes))
 
 
 def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_line() -> None:
@@ -223,7 +132,8 @@ def test_an_altered_receipt_is_not_what_history_and_journal_have() -> None:
 def test_a_commit_that_the_vault_has_lost_is_missed_by_every_line_about_it() -> None:
     lost = host(tree="", commits=())
     assert marked(lost, Mark.CONTRADICTED) == {"tested tree", "commits"}
-    assert "eeeeeee is not in the vault any more" in judged(lost)["commits"][1]
+    for claim in ("tested tree", "commits"):
+        assert judged(lost)[claim][1] == "commit eeeeeee is not in the vault any more"
 
 
 def test_a_host_that_does_not_answer_leaves_its_lines_open_and_contradicts_nothing() -> None:
@@ -257,6 +167,11 @@ def test_where_no_forge_is_spoken_to_nobody_can_count_pull_requests() -> None:
     pushed = replace(GOOD, outside=PublishedFacts(tip=HEAD))
     assert judged(pushed)["one pull request"][0] is Mark.UNKNOWN
     assert marked(pushed, Mark.CONTRADICTED) == set()
+
+
+def test_a_delivery_that_committed_nothing_has_no_commit_to_compare() -> None:
+    idle = replace(host(commits=()), told=replace(TOLD, commits={}, head=""))
+    assert judged(idle)["commits"] == (Mark.VERIFIED, "it made none, says history")
 
 
 def test_a_closed_pull_request_of_an_earlier_delivery_is_no_second_one() -> None:

@@ -72,7 +72,7 @@ async def done(cli: Cli, *args: str, code: int = 0) -> str:
     return ran.out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_one_command_delivers_and_the_others_show_it(perdure: Cli, origin: Path) -> None:
     (perdure.cwd / "notes.txt").write_text("not committed")
@@ -111,7 +111,7 @@ async def test_one_command_delivers_and_the_others_show_it(perdure: Cli, origin:
     assert SGR.sub("", coloured).replace("\r", "") == plain.replace("\r", "") == await done(perdure, "show")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_ctrl_c_leaves_cancel_stops_and_retry_goes_on(perdure: Cli) -> None:
     process = perdure.start("deliver", "Take your time", "--id", "slow")

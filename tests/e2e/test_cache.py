@@ -23,7 +23,9 @@ def _screenplay(calls: int) -> str:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("calls", [1, 8], ids=["one call a turn", "eight calls a turn"])
+@pytest.mark.parametrize(
+    "calls", [pytest.param(1, marks=pytest.mark.slow), 8], ids=["one call a turn", "eight calls a turn"]
+)
 async def test_over_thirty_turns_nine_tenths_of_the_prompt_come_from_the_cache(
     calls: int, tmp_path: Path, ports: int
 ) -> None:

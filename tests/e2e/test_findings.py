@@ -14,7 +14,7 @@ FIX = """
 [[line]]
 step = "fix_review"
 turn = 1
-contains = ["blocker, secret: a GitHub token (calc.py:9)"]
+contains = ["blocker, secret: a GitHub token (calc.py:11)"]
 use = [{ tool = "bash", input = { command = "sed -i /TOKEN/d calc.py" } }]
 [[line]]
 step = "fix_review"
@@ -30,14 +30,15 @@ def everything(repository: Path) -> bytes:
 
 async def test_a_secret_is_taken_out_before_anything_is_pushed_and_the_history_that_had_it_too(tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git")
-    leaks = HAPPY.replace("return a - b\\\\n", f"return a - b\\\\nTOKEN = \\\\\\"{TOKEN}\\\\\\"\\\\n")
-    assert leaks != HAPPY, HAPPY
+    leaks = HAPPY.replace(r"return a - b\\n'", r"return a - b\\nTOKEN = \"" + TOKEN + r"\"\\n'")
+    assert leaks != HAPPY
     async with Lab.open(tmp_path, leaks + FIX, ports=27400) as lab:
         lab.worker()
         result = await finished(await lab.submit(origin), lab, timeout=110)
         assert result.status == "delivered", result.message
         assert [step.step for step in result.steps].count("fix_review") == 1
-        assert (result.review.blockers, result.tests.tree_sha) == (0, git(origin, "rev-parse", f"{result.head_sha}^{{tree}}"))
+        assert result.review.blockers == 0
+        assert result.tests.tree_sha == git(origin, "rev-parse", f"{result.head_sha}^{{tree}}")
         [pull] = pulls(origin)
         assert TOKEN not in str(pull)
         assert TOKEN.encode() not in everything(origin)

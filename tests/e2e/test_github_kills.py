@@ -62,7 +62,7 @@ async def _kill(world: GitHubLab, kept: Kept, rng: random.Random) -> None:
         kept.worker.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", _seeds())
 async def test_a_worker_killed_while_it_opens_the_pull_request_opens_exactly_one(

@@ -35,7 +35,7 @@ async def skipping(world: GitHubLab) -> AsyncIterator[TimeSkipper]:
             world.lab.end_workers()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_path: Path, ports: int) -> None:
     async with github_lab(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:

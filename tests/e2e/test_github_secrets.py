@@ -13,7 +13,7 @@ from tests.lab import FIXES, finished
 from tests.secret_watch import SecretWatch, hits
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pull_request(
     tmp_path: Path, ports: int

@@ -112,7 +112,7 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
         assert lab.model_calls() == 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(150)
 async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")

@@ -1,6 +1,7 @@
 """SIGKILL at random moments: whatever was cut off, exactly one correct pull request comes out.
 
-Two fixed seeds in the suite; `RANDOM_KILLS=100-139 make test TESTS=tests/e2e/test_random_kills.py` for others.
+One fixed seed in the suite, another in `make test-slow`; `RANDOM_KILLS=100-139 make test
+TESTS=tests/e2e/test_random_kills.py` for others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,9 +28,11 @@ CALM_S = 3.0
 """Longest time a worker works before the next kill: several turns, or none."""
 
 
-def _seeds() -> list[int]:
-    first, _, last = os.environ.get("RANDOM_KILLS", "1-2").partition("-")
-    return list(range(int(first), int(last or first) + 1))
+def _seeds() -> list[Any]:
+    if chosen := os.environ.get("RANDOM_KILLS"):
+        first, _, last = chosen.partition("-")
+        return list(range(int(first), int(last or first) + 1))
+    return [1, pytest.param(2, marks=pytest.mark.slow)]
 
 
 async def _kill(lab: Lab, kept: Kept, rng: random.Random) -> None:
@@ -45,7 +49,7 @@ def _lines(journal: Path) -> int:
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", _seeds())
 async def test_a_worker_killed_at_random_moments_ships_exactly_one_pull_request(

@@ -38,7 +38,7 @@ async def test_a_delivery_is_reported_whole_and_without_its_host_as_far_as_tempo
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, FIXES, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as lab:
         lab.supervised()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
+        result = await finished(await lab.submit(origin), lab, timeout=150)
         assert result.status == "delivered", result.message
         assert result.receipt.worker_deaths == 1
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.models.errors import InvalidRequest
+from tests.github_lab import BUILD, CONFIG, github_lab
 from tests.lab import FIXES, Lab, finished, git, heads, make_target, pulls
 
 RED = "def add(a, b):\n    return a - b\n"
@@ -54,6 +56,9 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
             "tests_red",
             "tests are red: unit: exit code 1",
         )
+        async with asyncio.timeout(60):
+            again = await (await lab.perdure.delivery("red").retry()).result()
+        assert (again.status, again.reason) == ("not_delivered", "tests_red")
         assert (lab.model_calls(), heads(origin)["topic"]) == (0, began), "it only reports"
 
         fixed = await ended(lab, origin, "fixed", branch="topic", phases=["test"], push=True)
@@ -116,3 +121,18 @@ async def test_a_branch_that_moves_is_not_touched_and_what_is_built_gets_its_own
         assert f"topic has moved meanwhile: it is at {theirs[:7]}" in moved.message
         assert "begins from the branch as it is now" in moved.message
         assert heads(origin)["topic"] == theirs
+
+
+@pytest.mark.timeout(120)
+async def test_on_github_the_publisher_pushes_and_opens_and_tells_nothing(tmp_path: Path, ports: int) -> None:
+    queue = {"PERDURE_PUBLISHER_QUEUE": "publish"}
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.lab.worker(**queue, PERDURE_GITHUB_TOKEN="")
+        world.lab.worker(**queue, PERDURE_WORKER_ROLE="publisher", ANTHROPIC_API_KEY="")
+        submitted = await world.submit(phases=["build"], push=True, config=CONFIG)
+        result = await finished(submitted, world.lab, timeout=90)
+        assert (result.status, result.message) == ("completed", "1 commit pushed to perdure/calc-issue-1")
+        assert heads(world.bare)["perdure/calc-issue-1"] == result.head_sha
+        assert world.github.pulls("me/calc") == []
+        assert [one["user"]["login"] for one in world.github.comments("me/calc", world.issue)] == ["bob"]
+        assert world.github.violations == []

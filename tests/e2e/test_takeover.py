@@ -58,9 +58,9 @@ async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_w
         check_shipped(origin, lab, result, SHIPPED)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another worker"])
+@pytest.mark.parametrize("others", [0, pytest.param(1, marks=pytest.mark.slow)], ids=["alone", "beside another worker"])
 async def test_a_worker_that_slept_past_its_heartbeat_leaves_no_trace_when_it_wakes(
     others: int, tmp_path: Path, ports: int
 ) -> None:

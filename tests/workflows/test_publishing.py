@@ -100,7 +100,7 @@ async def test_a_cancelled_delivery_tells_its_issue(client: Client, hosted: Cast
     assert result.steps[-1].status == "cancelled"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_publisher_that_is_not_there_is_named(client: Client, hosted: Cast, fresh: str) -> None:
     hosted.settings |= {"publisher": "publish-h1"}
     async with playing(client, hosted):

@@ -12,32 +12,14 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
+from report_poison import poisoned
 from report_samples import at, sample
 
 from perdure.cli.report.page import page_of
-from perdure.models.report import (
-    CommandResult,
-    Finding,
-    Findings,
-    Hit,
-    Issue,
-    Plan,
-    Review,
-    Rule,
-    Screenshot,
-    Screenshots,
-    Severity,
-    Tampering,
-    Task,
-    TestCase,
-    TestReport,
-)
+from perdure.models.report import CommandResult, TestCase, TestReport
 from perdure.models.result import PullRequest, StepRecord
 
 CHROMIUM = shutil.which("chromium")
-EVIL = "</title></style></script></pre></textarea>--><script>window.hacked=1</script>"
-EVIL += "<img src=http://evil.test/x onerror=hacked=1>"
-EVIL += "\"' onload=hacked=1 style=position:fixed \u202e\u2066\u200b{{ 7*7 }} <svg onload=hacked=1> &#60;b&#62;"
 
 
 @pytest.fixture
@@ -139,6 +121,15 @@ async def test_letters_can_be_told_from_their_ground_in_light_and_dark(
     assert poor == [], "below 4.5 to 1"
 
 
+async def test_on_paper_it_is_dark_on_white_whatever_the_screen_prefers(browser: Browser, tmp_path: Path) -> None:
+    seen = await opened(browser, tmp_path, page_of(sample()), width=720, scheme="dark")
+    await seen.page.emulate_media(media="print", color_scheme="dark")
+    assert await seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert await seen.page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert not await seen.page.locator("nav").is_visible()
+    assert (await seen.page.pdf(format="A4")).startswith(b"%PDF")
+
+
 async def test_nothing_is_wider_than_a_telephone_even_with_words_that_cannot_be_broken(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -233,42 +224,6 @@ def test_a_delivery_without_anything_yet_has_a_page_too() -> None:
     assert "<h1>durations-parse-3f9c</h1>" in html
     assert "still running when this was read" in html
     assert "<svg" not in html
-
-
-def poisoned() -> Any:
-    """Everything that a model, a test or a stranger can write, hostile."""
-    case = TestCase(name=EVIL, file=EVIL, outcome="failed", message=EVIL, command=EVIL)
-    skipped = TestCase(name=EVIL, file=EVIL, outcome="skipped", message=EVIL)
-    flaky = TestCase(name=EVIL, file=EVIL, outcome="passed", message=EVIL, flaky=True)
-    command = CommandResult(name=EVIL, command=EVIL, verdict=EVIL, tail=EVIL, reason=EVIL, cases=(case, skipped, flaky))
-    hit = Hit(rule=Tampering.GONE, title=EVIL, file=EVIL, line=1, evidence=EVIL)
-    finding = Finding(
-        rule=Rule.SYMLINK, severity=Severity.BLOCKER, title=EVIL, description=EVIL, file=EVIL, suggestion=EVIL
-    )
-    issue = Issue(
-        title=EVIL, description=EVIL, severity=Severity.TECH_DEBT, file=EVIL, line=2, suggestion=EVIL,
-        screenshots=[EVIL],
-    )  # fmt: skip
-    plan = Plan(
-        title=EVIL, problem=EVIL, solution=EVIL, relevant_files=[EVIL], validation=[EVIL],
-        tasks=[Task(title=EVIL, details=EVIL, files=[EVIL])],
-    )  # fmt: skip
-    good = sample()
-    (name, _) = good.pictures
-    records = tuple(record.model_copy(update={"summary": EVIL}) for record in good.steps)
-    return sample(
-        delivery_id=EVIL, run_id=EVIL, status=EVIL, reason=EVIL, message=EVIL, waiting=EVIL, repository=EVIL,
-        request=EVIL, issue=EVIL, base=EVIL, base_sha=EVIL, branch=EVIL, head_sha=EVIL, kind=EVIL, title=EVIL,
-        pull_request=PullRequest(number=1, url="javascript:hacked=1", title=EVIL), unread=(EVIL,), plan=plan,
-        steps=(*records, StepRecord(step=EVIL, status=EVIL, started_at=EVIL, commit=EVIL)),
-        turns=tuple(turn.model_copy(update={"summary": EVIL, "said": EVIL, "step": EVIL}) for turn in good.turns),
-        test_report=TestReport(
-            commit=EVIL, tree=EVIL, base=EVIL, note=EVIL, fixed=(EVIL,), tampering=(hit,), commands=(command,)
-        ),
-        reviewed=Review(summary=EVIL, issues=[issue]),
-        findings=Findings(base=EVIL, head=EVIL, findings=(finding,)),
-        screenshots=Screenshots(commit=EVIL, note=EVIL, pictures=(Screenshot(page=EVIL, artifact=name, note=EVIL),)),
-    )  # fmt: skip
 
 
 class Links(HTMLParser):

@@ -107,10 +107,10 @@ class _Command:
 
 
 def _invented(after: Files, was: CommandResult, now: CommandResult) -> list[Hit]:
-    """Reported tests whose file, or whose name in it, does not exist."""
+    """Tests that are said to have passed, and whose file, or whose name in it, does not exist."""
     before = {label(case) for case in was.cases}
     hits = []
-    for file, name in sorted({label(case) for case in now.cases} - before):
+    for file, name in sorted({label(case) for case in now.cases if case.outcome == "passed"} - before):
         leaf = name.rpartition("::")[2]
         if not file or file.startswith("/") or "/../" in f"/{file}":
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from perdure.models.policy import TAMPER_EVIDENCE_CHARS
+from perdure.models.policy import TAMPER_EVIDENCE_CHARS, TAMPER_FILE_BYTES
 from perdure.models.report import ChangedTest, Hit, Tampering
 
 
@@ -66,6 +66,10 @@ class Inventory:
     odd: tuple[Odd, ...] = ()
     broken: str = ""
     fixtures: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+CHARS_MOST = 8 * TAMPER_FILE_BYTES
+"""Of all tests of a file together, those inside others counted again: what is nested deeper is not read."""
 
 
 def hit(rule: Tampering, title: str, file: str = "", line: int | None = None, *evidence: str) -> Hit:

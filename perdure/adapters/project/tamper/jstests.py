@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perdure.adapters.project.tamper.braces import Source, live, normal, read
 from perdure.adapters.project.tamper.files import Files
-from perdure.adapters.project.tamper.inventory import Inventory, Odd, Test
+from perdure.adapters.project.tamper.inventory import CHARS_MOST, Inventory, Odd, Test
 from perdure.models.ids import digest
 from perdure.models.report import Tampering
 
@@ -43,7 +43,7 @@ _NAMES = re.compile(
     r"(?:import|const|let|var)\s*\{([^}]{0,1000})\}\s*(?:from|=\s*(?:await\s+)?(?:require|import)\s*\(?)"
     r"\s*\(?\s*['\"](\.[^'\"\n]+)"
 )
-_CALLS_MOST = 3000
+_CALLS_MOST = 2000
 _EXIT = re.compile(
     r"process\s*\.\s*(?:exit\s*\(\s*0?\s*\)|reallyExit|exitCode\s*=\s*(?:0|undefined)"
     r"|on\s*\(\s*['\"](?:exit|beforeExit)['\"])"
@@ -65,11 +65,13 @@ def inventory(files: Files, path: str) -> Inventory:
     if text is None:
         return Inventory(broken="it cannot be read" if files.has(path) else "it is not there")
     source = read(text, script=True)
-    return Inventory(tuple(_tests(files, path, source)), tuple(_odd(path, source)))
-
-
-def _tests(files: Files, path: str, source: Source) -> Iterator[Test]:
     calls = list(itertools.islice(_calls(source), _CALLS_MOST))
+    if sum(call.end - call.start for call in calls) > CHARS_MOST:
+        return Inventory(broken="its tests are nested too deeply")
+    return Inventory(tuple(_tests(files, path, source, calls)), tuple(_odd(path, source)))
+
+
+def _tests(files: Files, path: str, source: Source, calls: list[_Call]) -> Iterator[Test]:
     helpers = _helpers(files, path, source)
     groups = [call for call in calls if call.kind in _GROUPS]
     counted: dict[str, int] = {}

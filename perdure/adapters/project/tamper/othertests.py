@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perdure.adapters.project.tamper.braces import live, normal, read
 from perdure.adapters.project.tamper.files import Files
-from perdure.adapters.project.tamper.inventory import Inventory, Odd, Test
+from perdure.adapters.project.tamper.inventory import CHARS_MOST, Inventory, Odd, Test
 from perdure.models.ids import digest
 from perdure.models.report import Tampering
 
@@ -104,16 +104,19 @@ def inventory(files: Files, path: str, ending: str) -> Inventory:
 def _braces(path: str, text: str, language: Language) -> Inventory:
     source = read(text, script=False)
     everywhere = [normal(found) for found in _FILE_OFF.findall(text)]
-    tests, seen, opened = [], Counter[str](), set[int]()
+    tests, seen, opened, read_so_far = [], Counter[str](), set[int](), 0
     for match in itertools.islice(re.finditer(language.begins, source.bare), _TESTS_MOST):
         opening = source.bare.find("{", match.end(), match.end() + _HEAD_CHARS)
-        names = re.findall(language.name, source.bare[match.end() : opening])
-        if opening < 0 or opening in opened or not names:
+        names = re.findall(language.name, source.bare[match.end() : max(opening, 0)])
+        if opening in opened or not names:
             continue
         opened.add(opening)
         name = next(part for part in ([names[-1]] if isinstance(names[-1], str) else names[-1]) if part)
         seen[name] += 1
         first, last = opening + 1, source.block(opening) - 1
+        read_so_far += last - first
+        if read_so_far > CHARS_MOST:
+            return Inventory(broken="its tests are nested too deeply")
         alive = live(source, first, last, _FORGIVES)
         checks = _checks(alive, language.checks)
         if name.startswith("Example"):

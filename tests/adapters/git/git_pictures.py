@@ -1,0 +1,43 @@
+"""What a checkpoint promises about a tree, taken without git, and how these tests take a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.workspace import Workspace
+
+Node = tuple[str, int, bytes]
+
+
+def picture(root: Path) -> dict[str, Node]:
+    """Everything about a tree that a checkpoint promises, taken without git."""
+    seen: dict[str, Node] = {}
+    for directory, names, files in os.walk(root):
+        for name in [*names, *files]:
+            path = Path(directory, name)
+            key = str(path.relative_to(root))
+            mode = path.lstat().st_mode
+            if key == ".git":
+                continue
+            if stat.S_ISLNK(mode):
+                seen[key] = ("link", 0, os.fsencode(os.readlink(path)))
+            elif stat.S_ISDIR(mode):
+                seen[key] = ("directory", stat.S_IMODE(mode), b"")
+            elif stat.S_ISREG(mode):
+                if not mode & stat.S_IRUSR:
+                    path.chmod(0o600)
+                seen[key] = ("file", stat.S_IMODE(mode), path.read_bytes())
+                if not mode & stat.S_IRUSR:
+                    path.chmod(stat.S_IMODE(mode))
+            else:
+                seen[key] = ("special", 0, b"")
+    return seen
+
+
+def take(workspace: Workspace, parent: str | None = None, **more: object) -> str:
+    transcript = more.get("transcript", [])
+    assert isinstance(transcript, list)
+    return cp.snapshot(workspace, parent=parent, turn={"summary": "turn"}, transcript=transcript)

@@ -1,0 +1,117 @@
+"""A delivery about which all sources tell the same, and ways to let one of them tell something else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from perdure.cli.claims import claims
+from perdure.cli.evidence import Evidence, Told, Turn
+from perdure.models.ledger import Spend, Usage
+from perdure.models.result import DeliveryResult, PullRequest, Receipt, Status, StepRecord, TestsStatus, UsageResult
+from perdure.models.result import TestsResult as Verdict
+from perdure.models.verify import (
+    CheckpointFact,
+    CommitFact,
+    Facts,
+    LedgerFact,
+    Mark,
+    PublishedFacts,
+    PullFact,
+    ReportFact,
+)
+from perdure.models.work import Prepared
+
+
+def sha(letter: str) -> str:
+    return letter * 40
+
+
+KEY, HEAD, TREE, BRANCH = "calc-sub", sha("e"), sha("d"), "perdure/calc-sub"
+
+RESULT = DeliveryResult(
+    delivery_id=KEY,
+    run_id="run-1",
+    status=Status.DELIVERED,
+    repository="/calc.git",
+    base="main",
+    branch=BRANCH,
+    head_sha=HEAD,
+    checkpoint=sha("2"),
+    pull_request=PullRequest(number=1, url="/calc.git#pull/1", title="feat: add sub"),
+    tests=Verdict(status=TestsStatus.GREEN, tree_sha=TREE, passed=2, failed=0, report="artifact:sha256:00"),
+    steps=(StepRecord(step="plan", cost_usd=0.1), StepRecord(step="implement", cost_usd=0.2)),
+    usage=UsageResult(cost_usd=0.3),
+    receipt=Receipt(worker_deaths=1, turns_redone=1),
+)
+
+PREPARED = Prepared(
+    queue="q", base="main", base_sha=sha("b"), head=sha("b"), branch=BRANCH, checkpoint=sha("0"), policy="p", phases=()
+)
+
+TOLD = Told(
+    prepared=PREPARED,
+    first=sha("0"),
+    turns=(Turn(sha("0"), sha("1"), "plan", 1, 1), Turn(sha("1"), sha("2"), "implement", 1, 1)),
+    newest=2,
+    commits={HEAD: (sha("2"), "implement/1")},
+    head=HEAD,
+    tested=TREE,
+    shipped=1,
+    receipt=RESULT.receipt,
+)
+
+CHECKPOINTS = (
+    CheckpointFact(commit=sha("0"), delivery=KEY, step="prepare"),
+    CheckpointFact(commit=sha("1"), delivery=KEY, step="plan", attempt=1, turn=1),
+    CheckpointFact(commit=sha("2"), delivery=KEY, step="implement", attempt=1, turn=1),
+)
+
+COMMIT = CommitFact(commit=HEAD, parents=(sha("b"),), delivery=KEY, step="implement/1", checkpoint=True)
+LEDGER = LedgerFact(worker_deaths=1, turns_redone=1, settled=2, spend=Spend(usd=0.3), kept=Usage(cost_usd=0.3), turns=2)
+HOST = Facts(
+    held=True,
+    tree=TREE,
+    commits=(COMMIT,),
+    report=ReportFact(commit=HEAD, tree=TREE, status="green", passed=2, failed=0),
+    ledger=LEDGER,
+)
+PULL = PullFact(number=1, state="open", head=HEAD, ours=True)
+OUTSIDE = PublishedFacts(tip=HEAD, forge=True, pulls=(PULL,))
+
+RED = RESULT.tests.model_copy(update={"status": TestsStatus.RED, "passed": 1, "failed": 1})
+RED_REPORT = ReportFact(commit=HEAD, tree=TREE, status="red", passed=1, failed=1)
+
+GOOD = Evidence(RESULT, "completed", TOLD, HOST, CHECKPOINTS, OUTSIDE, KEY)
+
+
+def judged(evidence: Evidence) -> dict[str, tuple[Mark, str]]:
+    return {claim.claim: (claim.mark, claim.said) for claim in claims(evidence)}
+
+
+def marked(evidence: Evidence, mark: Mark) -> set[str]:
+    return {claim for claim, (found, _) in judged(evidence).items() if found is mark}
+
+
+def result(**changes: Any) -> Evidence:
+    return replace(GOOD, result=RESULT.model_copy(update=changes))
+
+
+def told(**changes: Any) -> Evidence:
+    return replace(GOOD, told=replace(TOLD, **changes))
+
+
+def host(**changes: Any) -> Evidence:
+    return replace(GOOD, host=HOST.model_copy(update=changes))
+
+
+def ledger(**changes: Any) -> Evidence:
+    return host(ledger=LEDGER.model_copy(update=changes))
+
+
+def commit(**changes: Any) -> Evidence:
+    return host(commits=(COMMIT.model_copy(update=changes),))
+
+
+def outside(**changes: Any) -> Evidence:
+    return replace(GOOD, outside=OUTSIDE.model_copy(update=changes))

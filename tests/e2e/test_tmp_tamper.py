@@ -1,0 +1,86 @@
+"""Deliveries whose agent takes tests away: told to put them back, or ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.test_verdicts import HERE, PYTEST, report_of, steps_of
+from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, git, make_target, pulls
+
+TESTS = """\
+from calc import add
+
+
+def test_adds():
+    assert add(2, 3) == 5
+
+
+def test_words():
+    assert add("a", "b") == "ab"
+"""
+FILES = {"calc.py": CALC["calc.py"], "tests/test_calc.py": TESTS, "perdure.toml": PYTEST}
+
+# Adds sub, breaks add for words, and takes away the test that would say so.
+TAKES_AWAY = HAPPY.replace(
+    "return a - b\\\\n' >> calc.py",
+    "return a - b\\\\n' >> calc.py && sed -i 's/return a + b/return int(a) + int(b)/' calc.py"
+    " && sed -i '/def test_words/,$d' tests/test_calc.py",
+)
+
+
+def line(command: str) -> str:
+    return f"""
+[[line]]
+step = "fix_tests"
+turn = 1
+use = [{{ tool = "bash", input = {{ command = {command!r} }} }}]
+[[line]]
+step = "fix_tests"
+say = "Let add add again"
+"""
+
+
+RESTORES = (
+    'sed -i "s/return int(a) + int(b)/return a + b/" calc.py'
+    r' && printf "\n\ndef test_words():\n    assert add(\"a\", \"b\") == \"ab\"\n" >> tests/test_calc.py'
+)
+IN_VAIN = "echo '# no' >> calc.py"
+
+
+def restores() -> str:
+    return line("@@").replace("'@@'", f"'''{RESTORES}'''")
+
+
+async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_delivered(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git", FILES)
+    async with Lab.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin), lab, timeout=50)
+        check_shipped(origin, lab, result, {})
+        told = [record.summary for record in result.steps if record.step == "run_tests"]
+        assert told[0].startswith("tampered: test_words is gone")
+        assert steps_of(result).count("fix_tests") == 1
+        assert (result.tests.status, result.tests.tampered, result.tests.passed) == ("green", 0, 2)
+        assert "def test_words" in git(origin, "show", f"perdure/{result.delivery_id}:tests/test_calc.py")
+        assert report_of(lab, result).tampering == ()
+        fixes = [call for call in lab.rehearsal.calls if call.step == "fix_tests"] if lab.rehearsal else []
+        assert fixes, "the fix was asked for"
+
+
+async def test_a_test_that_stays_away_ends_the_delivery_as_tampered(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git", FILES)
+    vain = line("@@").replace("'@@'", f'"{IN_VAIN}"')
+    async with Lab.open(tmp_path, TAKES_AWAY + vain, ports=ports, env=HERE) as lab:
+        lab.worker()
+        limits = PYTEST + "[limits]\ntest_fixes = 1\n"
+        result = await finished(await lab.submit(origin, config=limits), lab, timeout=50)
+        assert (result.status, result.reason) == ("not_delivered", "tampered")
+        assert result.tests.tampered == 1
+        assert pulls(origin) == []
+        (hit,) = report_of(lab, result).tampering
+        assert (hit.rule, hit.title, hit.file) == ("gone", "test_words is gone", "tests/test_calc.py")
+
+        asked = await lab.submit(origin, id="asked", allow_test_changes=True)
+        allowed = await finished(asked, lab, timeout=50)
+        assert (allowed.status, allowed.tests.tampered) == ("delivered", 0)
+        assert report_of(lab, allowed).allowed

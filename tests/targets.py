@@ -1,0 +1,82 @@
+"""Repositories to work on: made with git, and read with it when the work is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any
+
+CALC = {
+    "calc.py": '''\
+        """A small calculator."""
+
+
+        def add(a, b):
+            """The sum of two numbers."""
+            return a + b
+    ''',
+    "tests/test_calc.py": """\
+        import unittest
+
+        from calc import add
+
+
+        class AddTest(unittest.TestCase):
+            def test_adds(self):
+                self.assertEqual(add(2, 3), 5)
+
+
+        if __name__ == "__main__":
+            unittest.main()
+    """,
+    "tests/__init__.py": "",
+    "perdure.toml": """\
+        version = 1
+        [setup]
+        commands = []
+        [[test]]
+        name = "unit"
+        command = "python3 -m unittest -q"
+    """,
+}
+"""A target that needs nothing installed: a module, a test, its configuration."""
+
+
+def git(cwd: Path, *args: str, **extra: str) -> str:
+    """The tester's own git, with nobody's configuration."""
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", **extra}
+    who = ("-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *who, *args], cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def make_target(path: Path, files: dict[str, str] | None = None) -> Path:
+    """A bare origin with one commit on main, holding `files` (default: CALC)."""
+    work = path.with_name(path.name + "-work")
+    work.mkdir(parents=True)
+    git(work, "init", "-q")
+    for name, text in (files or CALC).items():
+        file = work / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+    git(work, "add", "-A")
+    git(work, "commit", "-qm", "start")
+    git(path.parent, "clone", "-q", "--bare", str(work), str(path))
+    git(path, "remote", "remove", "origin")  # a path with an origin means that origin, not itself
+    return path
+
+
+def pulls(origin: Path) -> list[dict[str, Any]]:
+    """Every pull request of a local forge, as its records tell."""
+    listed = git(origin, "for-each-ref", "--format=%(refname)", "refs/pull/").splitlines()
+    records = [ref for ref in listed if ref.endswith("/record")]
+    return [json.loads(git(origin, "show", f"{ref}:pull.json")) for ref in records]
+
+
+def heads(origin: Path) -> dict[str, str]:
+    lines = git(origin, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
