@@ -111,8 +111,8 @@ class Bench:
         environment = {"PATH": PATH, "HOME": str(self.root), "LANG": "C.UTF-8"}
         begun = time.perf_counter()
         subprocess.run(
-            ["nice", "-n", NICE, "/bin/bash", "-c", self.command.command], cwd=clean, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, check=True, timeout=300,
+            ["nice", "-n", NICE, "/bin/bash", "-c", self.command.command], cwd=clean, env=environment,
+            stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=300,
         )  # fmt: skip
         return time.perf_counter() - begun
 

@@ -29,14 +29,21 @@ from workflows.steps import Steps
 class Delivery(TakesMessages):
     """Takes a DeliveryRequest as JSON, returns a DeliveryResult; see docs/phases.md."""
 
-    def __init__(self) -> None:
-        self.request = DeliveryRequest.model_construct(repository="", request="")
-        self.state = DeliveryState()
+    @workflow.init
+    def __init__(self, raw: Any = None) -> None:
+        """Before any message is taken: what people send at once, or before a worker runs, is meant for this state."""
+        self.request, self.state = DeliveryRequest.model_construct(repository="", request=""), DeliveryState()
+        self._refused: ApplicationError | None = None
+        try:
+            self.request, self.state = self._accept(raw)
+        except ApplicationError as error:
+            self._refused = error
 
     @workflow.run
     async def run(self, raw: Any = None) -> DeliveryResult:
         """Accept the request, deliver it, and end in one of the ways a delivery can end."""
-        self.request, self.state = self._accept(raw)
+        if self._refused is not None:
+            raise self._refused
         self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
         resume = self.request.resume
         self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)

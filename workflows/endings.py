@@ -84,6 +84,11 @@ def interpret(error: ActivityError) -> BaseException:
     return not_delivered(Reason.LIMITS, str(cause or error))
 
 
+def out_of_time(error: ActivityError) -> bool:
+    """Whether it was ended because its time was over; its last failure, where it had some before, is then the cause."""
+    return error.retry_state == RetryState.TIMEOUT
+
+
 def invalid(message: str) -> ApplicationError:
     """A bad submission fails the workflow at once and says which field."""
     return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)

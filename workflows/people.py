@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from perdure.models.allowance import Limit, breach, time_left
+from perdure.models.allowance import Limit, breach, time_left, time_over
 from perdure.models.deciding import count
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
 from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMINDERS
@@ -35,22 +35,42 @@ class People:
         heed_cancellation()
         await self._unheld()
         while (over := self._breach()) is not None:
-            limit, words = over
-            prepared = self.state.prepared
-            if prepared is None or not prepared.asks:
-                raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, words)
-            self.state.breaches += 1
-            options = ("approve", "reject") if limit is Limit.PRICE else ("add_budget", "reject")
-            decided = await self.ask(Gate.BUDGET, str(self.state.breaches), words, options)
-            if decided.verdict is Verdict.REJECTED:
-                raise not_delivered(Reason.BUDGET, f"{words}; rejected: {decided.note}")
-            self.state.unpriced = self.state.unpriced or limit is Limit.PRICE
+            await self._over(*over)
+            await self._unheld()  # somebody may have thought of it while it waited
 
-    async def put(self, question: Question, of: str) -> None:
-        """An agent's question; the answer is for its next turn."""
-        words = f"question: {question.text}"[:200]
+    async def more_time(self) -> bool:
+        """When work did not end in the time that was left: whether there is more now, asked for if need be."""
+        state, prepared = self.state, self.state.prepared
+        if prepared is None or not prepared.asks:
+            return False
+        over = self._breach()
+        if over is None or over[0] is not Limit.TIME:  # it failed, and another try had no room before the end
+            await self._over(Limit.TIME, time_over(state, prepared))
+        await self.ready()
+        return True
+
+    async def _over(self, limit: Limit, words: str) -> None:
+        """A limit is reached: a person allows more, or it ends here."""
+        state, prepared = self.state, self.state.prepared
+        if prepared is None or not prepared.asks:
+            raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, words)
+        state.breaches += 1
+        options = ("approve", "reject") if limit is Limit.PRICE else ("add_budget", "reject")
+        decided = await self.ask(Gate.BUDGET, str(state.breaches), words, options)
+        if decided.verdict is Verdict.REJECTED:
+            raise not_delivered(Reason.BUDGET, f"{words}; rejected: {decided.note}")
+        state.unpriced = state.unpriced or limit is Limit.PRICE
+
+    async def answered(self) -> None:
+        """What an agent asked is put to a person, also by the run that goes on after this one; its next turn gets the
+        answer."""
+        state = self.state
+        if (question := state.question) is None:
+            return
+        words, of = f"question: {question.text}"[:200], state.question_of
         decided = await self.ask(Gate.QUESTION, of, words, ("answer",), question=question)
-        self.state.said += (Said(id=f"answer-{of}", text=decided.note, about=question.text),)
+        state.said = (Said(id=f"answer-{of}", text=decided.note, about=question.text), *state.said)
+        state.question, state.question_of = None, ""
 
     async def ask(
         self,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 from perdure.models import captions
@@ -29,7 +29,7 @@ from perdure.models.result import Reason, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
-from workflows.endings import ENDINGS, Stopped, interpret, not_delivered
+from workflows.endings import ENDINGS, Stopped, interpret, not_delivered, out_of_time
 from workflows.people import People
 
 T = TypeVar("T")
@@ -59,26 +59,32 @@ class Stage:
     async def aside(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """A piece of work too small to be a step of its own: it has no record, and takes milliseconds."""
         await self.people.ready()
-        try:
-            return await self._carried_out(activity, work, result, summary)
-        except ActivityError as error:
-            raise interpret(error) from error
+        return await self._carried_out(activity, work, result, summary)
 
     async def _carried_out(
         self, activity: str, work: Any, result: type[T], summary: str, queue: str | None = None
     ) -> T:
-        done: T = await workflow.execute_activity(
-            activity,
-            work,
-            result_type=result,
-            task_queue=queue or self.queue,
-            schedule_to_close_timeout=self.people.time_left(),
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=ENDLESS,
-            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=summary,
-        )
-        return done
+        """Where the time for it was over and a person gave more, the same work is done again, from where it stands.
+
+        Raises what the activity's failure means for the delivery.
+        """
+        while True:
+            try:
+                done: T = await workflow.execute_activity(
+                    activity,
+                    work,
+                    result_type=result,
+                    task_queue=queue or self.queue,
+                    schedule_to_close_timeout=self.people.time_left(),
+                    heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                    retry_policy=ENDLESS,
+                    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+                    summary=summary,
+                )
+                return done
+            except ActivityError as error:
+                if not (out_of_time(error) and await self.people.more_time()):
+                    raise interpret(error) from error
 
     def tell(self, event: str) -> None:
         """Say to those who want to hear of it that something happened: waiting, reminder, ended."""
@@ -90,51 +96,46 @@ class Stage:
         except BaseException:
             doing.close()
             raise
-        self._begin(step, attempt)
-        try:
+        with self._record_kept(step, attempt):
             done = await doing
-        except asyncio.CancelledError:
-            self._end("cancelled")
-            raise
-        except ActivityError as error:
-            raise self._broken_off(error) from error
-        except Stopped:
-            self._end("failed")
-            raise
         self._end("done", summary=getattr(done, "summary", ""))
         return done
 
     async def turns(self, step: Step, attempt: int, materials: dict[str, str]) -> Outcome:
         """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off."""
-        prepared = self.state.prepared
+        with self._record_kept(step, attempt):
+            outcome = await self._outcome(step, attempt, materials)
+        self.state.at = None
+        if outcome.ending is Ending.DONE:
+            self._end("done", summary=outcome.summary)
+            return outcome
+        self._end("failed", summary=outcome.summary)
+        reason, words = ENDINGS[outcome.ending]
+        raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
+
+    async def _outcome(self, step: Step, attempt: int, materials: dict[str, str]) -> Outcome:
+        state, prepared, last = self.state, self.state.prepared, ""
         assert prepared is not None
-        taken = self.state.at[2] if self.state.at and self.state.at[:2] == (step, attempt) else 0
-        self._begin(step, attempt)
-        last = ""
+        taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
         for turn in range(taken + 1, taken + 1 + prepared.turns_per_step):
-            try:
-                await self.people.ready()
-            except Stopped:
-                self._end("failed")
-                raise
+            await self.people.answered()
+            await self.people.ready()
             work = TurnInput(
                 delivery=self.delivery,
                 step=step,
                 attempt=attempt,
                 turn=turn,
-                checkpoint=self.state.checkpoint,
+                checkpoint=state.checkpoint,
                 policy=prepared.policy,
                 materials=materials if turn == 1 else {},
                 said=self._next_words(),
             )
-            result = await self._turn(step, work, captions.of_turn(attempt, turn, last, prepared.models.get(step, "")))
+            caption = captions.of_turn(attempt, turn, last, prepared.models.get(step, ""))
+            result = await self._carried_out(step, work, TurnResult, caption)
             last = result.summary
             self._book(step, attempt, turn, result)
-            if result.question is not None:
-                await self.people.put(result.question, of=f"{step}-{attempt}-{turn}")
             if result.outcome is not None:
-                return self._conclude(result.outcome)
-        self._end("failed")
+                return result.outcome
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
 
     def _next_words(self) -> tuple[Said, ...]:
@@ -147,33 +148,17 @@ class Stage:
             taken.append(said)
         return tuple(taken)
 
-    async def _turn(self, step: Step, work: TurnInput, summary: str) -> TurnResult:
+    @contextmanager
+    def _record_kept(self, step: str, attempt: int) -> Iterator[None]:
+        """A record of the step: of its beginning, and of its end where it does not end well."""
+        self._begin(step, attempt)
         try:
-            result: TurnResult = await workflow.execute_activity(
-                step,
-                work,
-                result_type=TurnResult,
-                task_queue=self.queue,
-                schedule_to_close_timeout=self.people.time_left(),
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=ENDLESS,
-                cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-                summary=summary,
-            )
-        except ActivityError as error:
-            raise self._broken_off(error) from error
-        except Stopped:
-            self._end("failed")
-            raise
-        return result
-
-    def _broken_off(self, error: ActivityError) -> BaseException:
-        """The newest step ended without a result: what that means for the delivery."""
-        meaning = interpret(error)
-        cancelled = isinstance(meaning, asyncio.CancelledError)
-        words = str(meaning).partition("\n")[0][:100] if isinstance(meaning, Stopped) else ""
-        self._end("cancelled" if cancelled else "failed", summary=words)
-        return meaning
+            yield
+        except (ActivityError, ApplicationError, Stopped, asyncio.CancelledError) as error:
+            meaning = interpret(error) if isinstance(error, ActivityError) else error
+            words = str(meaning).partition("\n")[0][:100] if isinstance(meaning, Stopped) else ""
+            self._end("cancelled" if isinstance(meaning, asyncio.CancelledError) else "failed", summary=words)
+            raise meaning from error.__cause__ if meaning is error else error
 
     def _book(self, step: Step, attempt: int, turn: int, result: TurnResult) -> None:
         state, record = self.state, self.state.steps[-1]
@@ -183,19 +168,12 @@ class Stage:
         state.said = tuple(said for said in state.said if said.id not in result.notes)
         if result.assumption:
             state.assumptions += (result.assumption[:500],)
+        if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question
+            state.question, state.question_of = result.question, f"{step}-{attempt}-{turn}-{result.checkpoint[:8]}"
         state.spend = result.spend
         cost = result.usage.cost_usd
         known = record.cost_usd is not None and cost is not None
         self._record(turns=record.turns + 1, cost_usd=round((record.cost_usd or 0) + (cost or 0), 6) if known else None)
-
-    def _conclude(self, outcome: Outcome) -> Outcome:
-        self.state.at = None
-        if outcome.ending is Ending.DONE:
-            self._end("done", summary=outcome.summary)
-            return outcome
-        self._end("failed", summary=outcome.summary)
-        reason, words = ENDINGS[outcome.ending]
-        raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
 
     async def close(self, *, keep: bool) -> Closed:
         """Give back worktree and ports, and write the receipt; a failure to tidy up never fails a delivery.

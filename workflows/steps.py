@@ -98,6 +98,7 @@ class Steps:
                     raise not_delivered(reason, f"nobody decided in time: {words}")
                 case Verdict.EDITED:
                     state.plan, state.title = decided.artifact, decided.note or state.title
+                    state.edits += 1
                 case _:
                     break
         return ""
@@ -111,16 +112,20 @@ class Steps:
         await self.commit(step, attempt, outcome.summary)
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Whether there was anything to commit."""
+        """Whether there was anything to commit.
+
+        A secret stays in the commit that brought it: the fix that takes it out replaces all commits so far.
+        """
         state = self._state
-        subject = state.title if step is Step.IMPLEMENT and state.title else summary
+        anew = step is Step.FIX_REVIEW and state.found.secrets > 0
+        subject = state.title if (step is Step.IMPLEMENT or anew) and state.title else summary
         work = CommitInput(
             delivery=self._stage.delivery,
             policy=self._prepared.policy,
             step=step,
             attempt=attempt,
             checkpoint=state.checkpoint,
-            parent=state.head or self._prepared.head,
+            parent=self._prepared.head if anew else state.head or self._prepared.head,
             subject=subject,
             kind=state.kind,
         )
@@ -242,7 +247,7 @@ class Steps:
 def _put(gate: Gate, state: DeliveryState) -> tuple[str, str, tuple[str, ...]]:
     """What is decided, by the hash of exactly that, in words, and how; the same plan made anew is another one."""
     if gate is Gate.PLAN:
-        again = f"-{state.plans}" if state.plans > 1 else ""
+        again = f"-{state.plans + state.edits}" if state.edits or state.plans > 1 else ""
         words = f"approve the plan: {state.title}" if state.title else "approve the plan"
         return f"{state.plan[:8]}{again}", words, ("approve", "reject", "edit_plan")
     again = f"-{state.mends}" if state.mends else ""

@@ -26,14 +26,17 @@ def time_left(state: DeliveryState, prepared: Prepared, since: datetime, now: da
     return timedelta(seconds=prepared.time_s + state.extra_time_s) - (now - since)
 
 
+def time_over(state: DeliveryState, prepared: Prepared) -> str:
+    return f"the time limit of {timedelta(seconds=prepared.time_s + state.extra_time_s)} is over"
+
+
 def breach(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> tuple[Limit, str] | None:
     """Which limit is reached, and that in words; None while there is room for another reply.
 
     What was paid, over all runs, against the budget: money at risk counts, and one unknown price hides no other.
     """
     if time_left(state, prepared, since, now) <= timedelta(0):
-        limit = timedelta(seconds=prepared.time_s + state.extra_time_s)
-        return Limit.TIME, f"the time limit of {limit} is over"
+        return Limit.TIME, time_over(state, prepared)
     spend = state.spend
     known = spend.known_usd if spend.usd is None else spend.usd
     paid = max(known, state.usage.cost_usd or 0.0) + spend.at_risk_usd

@@ -25,7 +25,7 @@ from perdure.models.decisions import (
     understood,
 )
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.policy import DECIDED_KEPT, NOTES_KEPT
+from perdure.models.policy import DECIDED_KEPT, HEARD_KEPT, NOTES_KEPT, SAID_BYTES_KEPT
 from perdure.models.state import DeliveryState
 
 SHAPES: dict[str, type[Deciding]] = {
@@ -61,11 +61,13 @@ class Inbox:
     def decide(self, name: str, raw: Any) -> str:
         """Count a decision, once; what its sender reads. Repeated, the answer says what was counted."""
         said = self._read(name, raw)
+        if isinstance(said, AddBudget) and (not said.of or f"added:{said.id}" in self.state.decided):
+            return self._add(said)
         if (known := self._known(said)) is not None:
             return f"counted before: {known.verdict}"
+        asked = self._asked(name, said)
         if isinstance(said, AddBudget):
             return self._add(said)
-        asked = self._asked(name, said)
         self._fits(name, said, asked)
         verdict, note, artifact = Verdict.APPROVED, "", ""
         match said:
@@ -86,7 +88,7 @@ class Inbox:
             sent = understood(Decide, raw)
             if sent.update not in SHAPES:
                 raise NotCounted(f"unknown decision {sent.update!r}")
-            if not sent.said.get("of"):
+            if not (sent.said.get("of") or (sent.update == "add_budget" and sent.said.get("id"))):
                 raise NotCounted(f"{sent.update}: a decision sent as a signal must say what it decides (of)")
             self.check(sent.update, sent.said)
             self.decide(sent.update, sent.said)
@@ -95,20 +97,31 @@ class Inbox:
 
     def hear(self, raw: Any) -> None:
         """Words for the next turn; the same id is heard once."""
+        state = self.state
         try:
             said = understood(Say, raw)
         except InvalidRequest as error:
             self._note(f"words were not understood: {error.what}")
             return
-        id = said.id or f"said-{len(self.state.heard) + 1}"
-        if id not in self.state.heard:
-            self.state.heard += (id,)
-            self.state.said += (Said(id=id, text=said.text),)
+        if said.id in state.heard:
+            return
+        texts = [*(word.text for word in state.said), said.text]
+        if sum(len(text.encode()) for text in texts) > SAID_BYTES_KEPT:
+            self._note(f"words did not fit behind {len(state.said)} that no turn has read yet: {said.text[:60]}")
+            return
+        state.listened += 1
+        state.heard = (*state.heard, said.id)[-HEARD_KEPT:] if said.id else state.heard
+        unread, id = [word.id for word in state.said], said.id or f"said-{state.listened}"
+        while id in unread:  # somebody has chosen one that was given to other words
+            id += "'"
+        state.said += (Said(id=id, text=said.text),)
 
     def hold(self, raw: Any) -> None:
+        """Whoever wants it held gets that, however it was said."""
+        note = ""
         with suppress(InvalidRequest):
             note = understood(Hold, raw).note
-            self.state.held = f"held: {note}" if note else "held by a person: resume lets it go on"
+        self.state.held = f"held: {note}" if note else "held by a person: resume lets it go on"
 
     def resume(self) -> None:
         self.state.held = ""
@@ -124,16 +137,19 @@ class Inbox:
             raise NotCounted(error.what) from None
 
     def _known(self, said: Deciding) -> Decided | None:
+        """What was counted of it before. One that names nothing means what waits, also in the moment after somebody
+        has decided that and before the delivery has gone on: it cannot undo it."""
+        asked = self.state.asked
         if not said.of:
-            return None
+            meant = asked is not None and said.gate in (None, asked.gate)
+            return self.state.decided.get(asked.key) if asked is not None and meant else None
         gates = [said.gate] if said.gate else list(Gate)
         return next((d for gate in gates if (d := self.state.decided.get(f"{gate}:{said.of}")) is not None), None)
 
     def _asked(self, name: str, said: Deciding) -> Asked:
         asked = self.state.asked
         if asked is None:
-            doing = self.state.steps[-1].step.replace("_", " ") if self.state.steps else "preparing"
-            raise NotCounted(f"nothing waits for a decision: it is at {self.state.held or doing}")
+            raise NotCounted(f"nothing waits for a decision: {self._doing()}")
         if (said.of and said.of != asked.of) or (said.gate and said.gate != asked.gate):
             other = " ".join(part for part in (said.gate or "", said.of) if part)
             raise NotCounted(f"it waits for {asked.gate} {asked.of}, not for {other}: {asked.words}")
@@ -141,6 +157,13 @@ class Inbox:
             how = " or ".join(f"{option} {example}" for option, example in asked.examples())
             raise NotCounted(f"{name} does not decide this ({asked.words}): {how}")
         return asked
+
+    def _doing(self) -> str:
+        state = self.state
+        if state.status is not None:
+            return f"it has ended ({state.status.replace('_', ' ')})"
+        doing = state.steps[-1].step.replace("_", " ") if state.steps else "preparing"
+        return f"it is at {state.held or doing}"
 
     def _fits(self, name: str, said: Deciding, asked: Asked) -> None:
         question = asked.question
@@ -153,12 +176,16 @@ class Inbox:
             raise NotCounted(f"answer: {said.answer[:60]!r} is none of {', '.join(question.choices)}")
 
     def _add(self, said: AddBudget) -> str:
-        state = self.state
+        state, decided = self.state, Decided(verdict=Verdict.APPROVED, by=said.by)
+        if said.id:
+            if f"added:{said.id}" in state.decided:
+                return f"counted before: {decided.verdict}"
+            remember(state, f"added:{said.id}", decided)
         state.extra_usd = round(state.extra_usd + said.usd, 6)
         state.extra_tokens += said.tokens
         state.extra_time_s += seconds(said.time) if said.time else 0.0
-        if (asked := state.asked) is not None and asked.gate is Gate.BUDGET:
-            count(self.state, asked, Decided(verdict=Verdict.APPROVED, by=said.by))
+        if (asked := state.asked) is not None and "add_budget" in asked.options:
+            count(state, asked, decided)
         added = [f"${said.usd:g}"] if said.usd else []
         added += [f"{said.tokens:,} tokens"] if said.tokens else []
         added += [said.time] if said.time else []
@@ -166,4 +193,10 @@ class Inbox:
 
 
 def count(state: DeliveryState, asked: Asked, decided: Decided) -> None:
-    state.decided = dict([*state.decided.items(), (asked.key, decided)][-DECIDED_KEPT:])
+    """What is decided stays decided."""
+    if asked.key not in state.decided:
+        remember(state, asked.key, decided)
+
+
+def remember(state: DeliveryState, key: str, decided: Decided) -> None:
+    state.decided = dict([*state.decided.items(), (key, decided)][-DECIDED_KEPT:])

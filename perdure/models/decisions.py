@@ -154,8 +154,9 @@ class Answer(Deciding):
 
 
 class AddBudget(Deciding):
-    """More to spend, at any time: dollars, tokens, wall time."""
+    """More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once."""
 
+    id: str = Field(default="", max_length=100)
     usd: float = Field(default=0, ge=0, le=100_000, allow_inf_nan=False)
     tokens: int = Field(default=0, ge=0)
     time: Duration | None = None
@@ -181,7 +182,8 @@ class Resume(Written):
 
 
 class Decide(Written):
-    """A decision sent as a signal because no worker took the update: `update` names it, `of` must be in `said`."""
+    """A decision sent as a signal because no worker took the update: `update` names it; `of`, or for `add_budget` an
+    `id`, must be in `said`, so that it counts once however often and by whatever way it comes."""
 
     update: str
     said: dict[str, Any]

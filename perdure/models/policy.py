@@ -472,6 +472,15 @@ REMIND_AFTER = timedelta(days=1)
 REMINDERS = 7
 """A gate that nobody has heard of waits for ever: daily for a week, then whoever cares has been told."""
 
+SAID_BYTES_KEPT = 256 * 1024
+"""Of all words no turn has read: eight turns take them, and the state still fits into one payload of a new run."""
+
+HEARD_KEPT = 500
+"""Ids of words: the same ones that come again, come within minutes."""
+
+UNREAD_SHOWN, UNREAD_CHARS = 20, 200
+"""Of words that no turn has read, in a result: a failed delivery's is part of a failure, which the server cuts."""
+
 DECIDED_KEPT = 200
 """Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
 

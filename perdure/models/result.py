@@ -136,7 +136,8 @@ class Receipt(Published):
 
 
 class DeliveryResult(Published):
-    """How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made."""
+    """How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made;
+    `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it."""
 
     delivery_id: str
     run_id: str
@@ -158,3 +159,4 @@ class DeliveryResult(Published):
     usage: UsageResult = UsageResult()
     receipt: Receipt = Receipt()
     next: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from perdure.models.decisions import Asked, Decided, Said
+from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
@@ -30,11 +30,12 @@ class DeliveryState(BaseModel):
     notes       what a person should know about the forge, one sentence each
     started     when its time limit began to run
     asked       what it waits for a person to decide; decided: what was decided before, by gate and what it named
-    said, heard words for the next turn, in order; ids of all that ever came
+    said        words for the next turn, in order; heard: ids their senders gave them; listened: how many ever came
+    question    what an agent asked and nobody has answered yet, and what names it
     held        why no further turn begins, in one line; empty: one may
     extra_usd, extra_tokens, extra_time_s   what people added to the budget, in dollars, tokens and seconds
     breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
-    plans, mends   plans made, and rounds of mending what a person had rejected before it was published
+    plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
     assumptions    what agents assumed where they would have asked
     """
 
@@ -77,6 +78,9 @@ class DeliveryState(BaseModel):
     decided: dict[str, Decided] = {}
     said: tuple[Said, ...] = ()
     heard: tuple[str, ...] = ()
+    listened: int = 0
+    question: Question | None = None
+    question_of: str = ""
     held: str = ""
     extra_usd: float = 0.0
     extra_tokens: int = 0
@@ -84,6 +88,7 @@ class DeliveryState(BaseModel):
     breaches: int = 0
     unpriced: bool = False
     plans: int = 0
+    edits: int = 0
     mends: int = 0
     assumptions: tuple[str, ...] = ()
 
@@ -92,7 +97,8 @@ class DeliveryState(BaseModel):
         return self.found.findings
 
     def again(self) -> DeliveryState:
-        """As a retry begins: the work is kept, the verdict and the counts that led to it are not."""
+        """As a retry begins: the work is kept, the verdict and the counts that led to it are not; what people decided
+        is, but not that nobody did in time."""
         fresh = {
             "status": None,
             "reason": None,
@@ -101,6 +107,7 @@ class DeliveryState(BaseModel):
             "started": None,
             "asked": None,
             "held": "",
+            "decided": {key: made for key, made in self.decided.items() if made.verdict is not Verdict.EXPIRED},
         }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
 

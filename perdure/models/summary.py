@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from perdure.models.policy import UNREAD_CHARS, UNREAD_SHOWN
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import (
     DeliveryResult,
@@ -42,7 +43,15 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         usage=usage_of(state),
         receipt=state.receipt,
         next=next_commands(state, delivery_id),
+        unread=unread_of(state),
     )
+
+
+def unread_of(state: DeliveryState) -> tuple[str, ...]:
+    """What people said and no turn has read, as much of it as a result holds."""
+    texts = [" ".join(said.text.split()) for said in state.said]
+    shown = [text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…" for text in texts[:UNREAD_SHOWN]]
+    return (*shown, f"and {len(texts) - UNREAD_SHOWN} more") if len(texts) > UNREAD_SHOWN else tuple(shown)
 
 
 def tests_of(state: DeliveryState) -> TestsResult:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from perdure.adapters.project.tamper.files import Files
 from perdure.adapters.project.tamper.inventory import hit, is_now, only_new, was
-from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, flat, parsed
+from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, flat, parsed, unparsed
 from perdure.models.report import Hit, Tampering
 
 _DECIDES = {"collect_ignore", "collect_ignore_glob", "pytest_plugins", "pytestmark"}
@@ -69,13 +69,13 @@ def _risks(module: Module) -> Iterator[tuple[int, str, str]]:
                 yield node.lineno, _plain(node), f"fixture `{node.name}` stands in for one of the runner's own"
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Delete):
             targets = [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else node.targets
-            names = {dotted(target) or ast.unparse(target) for target in targets}
+            names = {dotted(target) or unparsed(target) for target in targets}
             if names & _DECIDES:
-                yield node.lineno, ast.unparse(node), f"`{sorted(names & _DECIDES)[0]}` decides what is collected"
+                yield node.lineno, unparsed(node), f"`{sorted(names & _DECIDES)[0]}` decides what is collected"
             elif any(not isinstance(target, ast.Name) for target in targets) or isinstance(node, ast.Delete):
-                yield node.lineno, ast.unparse(node), "something is changed when it is loaded"
+                yield node.lineno, unparsed(node), "something is changed when it is loaded"
         elif _runs(node):
-            yield node.lineno, ast.unparse(node), "something runs when it is loaded"
+            yield node.lineno, unparsed(node), "something runs when it is loaded"
 
 
 def _runs(node: ast.stmt) -> bool:
@@ -104,4 +104,4 @@ def _plain(function: Function) -> str:
     first = function.body[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1:
         del function.body[0]
-    return ast.unparse(function)
+    return unparsed(function)

@@ -41,6 +41,14 @@ def tampering(
         return _tampering(before, after, commands, base, now, paths)
     except RecursionError:
         return Tampered((hit(Tampering.CONFIGURATION, "a file that differs is nested too deeply to be read"),))
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:  # a retry would end so too
+        title = "a file that differs cannot be judged"
+        return Tampered((hit(Tampering.CONFIGURATION, title, "", None, f"{type(error).__name__}: {error}"),))
 
 
 def _tampering(

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 
 from perdure.adapters.project.tamper.pyexpressions import Substitute
-from perdure.adapters.project.tamper.pymodule import Function, Module, dotted
+from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, unparsed
 from perdure.models.ids import digest
 
 _CASES_MOST = 500
@@ -37,14 +37,14 @@ def bodies(module: Module, function: Function, decorators: Sequence[ast.expr]) -
         body = [substitute.visit(copy.deepcopy(part)) for part in plain] if row else plain
         left = sorted(name for name in arguments if name not in row and name not in ("self", "cls"))
         marks = [row[_MARKS]] if _MARKS in row else []
-        made.append(digest(*sorted(others), *left, "\0", *map(ast.unparse, (*marks, *body)))[:20])
+        made.append(digest(*sorted(others), *left, "\0", *map(unparsed, (*marks, *body)))[:20])
     return tuple(made)
 
 
 def _kept(decorator: ast.expr) -> list[str]:
     """What belongs to a body: patches and examples do; marks do not, a class and its file may carry them as well."""
     name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
-    return [] if "mark" in name.split(".") or name in ("staticmethod", "classmethod") else [ast.unparse(decorator)]
+    return [] if "mark" in name.split(".") or name in ("staticmethod", "classmethod") else [unparsed(decorator)]
 
 
 def _rows(module: Module, decorator: ast.expr) -> list[_Row] | None:

@@ -19,7 +19,7 @@ from perdure.adapters.project.tamper.pyexpressions import (
     wide,
     written,
 )
-from perdure.adapters.project.tamper.pymodule import Function, Module, Sources, dotted
+from perdure.adapters.project.tamper.pymodule import Function, Module, Sources, dotted, unparsed
 from perdure.models.policy import TAMPER_DEPTH
 
 _CHECKING = re.compile(r"_*(assert|expect|fail|should|verify|check|ensure|raises|warns|deprecated_call|must)")
@@ -115,11 +115,11 @@ class Reading:
     def _raise(self, node: ast.Raise, counted: bool) -> None:
         raised = node.exc
         if raised is not None and is_skip(raised):
-            self.skips.append(ast.unparse(raised))
+            self.skips.append(unparsed(raised))
         elif raised is not None and counted:
             name = dotted(raised.func if isinstance(raised, ast.Call) else raised)
             if name.endswith(("AssertionError", "failureException", "Failed")):
-                self.checks.append(self._loops + ast.unparse(node))
+                self.checks.append(self._loops + unparsed(node))
 
     def _if(self, node: ast.If, counted: bool) -> None:
         if false(node.test):
@@ -170,7 +170,7 @@ class Reading:
         if isinstance(over, ast.List | ast.Tuple | ast.Set) and not over.elts:
             return
         before = self._loops
-        self._loops += f"for {ast.unparse(node.target)} in {written(node.iter, self._env)}: "
+        self._loops += f"for {unparsed(node.target)} in {written(node.iter, self._env)}: "
         self._block(node.body, counted)
         self._loops = before
         self._block(node.orelse, counted)
@@ -196,7 +196,7 @@ class Reading:
     def _call(self, node: ast.Call, counted: bool) -> None:
         name = dotted(node.func)
         if is_skip(node):
-            self.skips.append(ast.unparse(node))
+            self.skips.append(unparsed(node))
             return
         deeper = bool(name) and self._depth > 0 and self._budget[0] > 0
         found = self._sources.find(self._module, name, self._owner) if deeper else None

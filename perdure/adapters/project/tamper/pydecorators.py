@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from perdure.adapters.project.tamper.pychecks import Reading
-from perdure.adapters.project.tamper.pymodule import Function, Module, Sources, dotted
+from perdure.adapters.project.tamper.pymodule import Function, Module, Sources, dotted, unparsed
 
 
 def swallows(sources: Sources, module: Module, node: ast.expr) -> bool:
@@ -24,7 +24,7 @@ def swallows(sources: Sources, module: Module, node: ast.expr) -> bool:
             for part in ast.walk(function)
         )
     asserting = ast.parse("assert unknown_result").body[0]
-    probe = _Probe({dotted(part.func) for part in called}, asserting).visit(ast.parse(ast.unparse(function)))
+    probe = _Probe({dotted(part.func) for part in called}, asserting).visit(ast.parse(unparsed(function)))
     inner = [part for part in ast.walk(probe) if isinstance(part, Function)]
     return not any(Reading(sources, found[0], None, 1).read(part).checks for part in inner)
 

@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Mapping
 
-from perdure.adapters.project.tamper.pymodule import builtin_names, dotted
+from perdure.adapters.project.tamper.pymodule import builtin_names, dotted, unparsed
 
 SKIPPING = {
     *("skip", "skipif", "xfail", "skipIf", "skipUnless", "skipTest", "SkipTest", "expectedFailure", "importorskip"),
@@ -31,10 +31,10 @@ class Substitute(ast.NodeTransformer):
 
 def written(node: ast.AST, names: Mapping[str, ast.expr]) -> str:
     """A node in normal form, with names replaced by what they stand for, unless that becomes a novel."""
-    plain = ast.unparse(node)
+    plain = unparsed(node)
     if not any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node)):
         return plain
-    full = ast.unparse(Substitute(names).visit(copy.deepcopy(node)))
+    full = unparsed(Substitute(names).visit(copy.deepcopy(node)))
     return full if len(full) <= _LONG else plain
 
 
@@ -54,7 +54,7 @@ def skips_in(node: ast.AST) -> list[str]:
     while todo:
         part = todo.pop(0)
         if isinstance(part, ast.Call | ast.Attribute | ast.Name) and is_skip(part):
-            found.append(ast.unparse(part))
+            found.append(unparsed(part))
         else:
             todo = [*ast.iter_child_nodes(part), *todo]
     return found

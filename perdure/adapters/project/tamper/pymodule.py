@@ -17,6 +17,14 @@ Found: TypeAlias = "tuple[Module, ast.ClassDef | None, Function | ast.ClassDef]"
 """Where a definition stands: its module, its class if it is a method, itself."""
 
 
+def unparsed(node: ast.AST) -> str:
+    """The source of a node; its structure where Python 3.11 has no way to write it (a backslash in an f-string)."""
+    try:
+        return ast.unparse(node)
+    except ValueError:
+        return ast.dump(node)
+
+
 def dotted(node: ast.AST) -> str:
     """`a.b.c` of a name or attribute; of anything else in front only what can be named (`.c`)."""
     if isinstance(node, ast.Name):
@@ -77,7 +85,7 @@ def flat(body: list[ast.stmt], condition: str = "") -> Iterator[tuple[ast.stmt, 
     for node in body:
         yield node, condition
         if isinstance(node, ast.If):
-            told = f"if {ast.unparse(node.test)}"
+            told = f"if {unparsed(node.test)}"
             yield from flat(node.body, told)
             yield from flat(node.orelse, f"not {told}")
         elif isinstance(node, ast.Try):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from perdure.adapters.project.tamper.inventory import Odd
-from perdure.adapters.project.tamper.pymodule import Module, dotted, flat
+from perdure.adapters.project.tamper.pymodule import Module, dotted, flat, unparsed
 from perdure.models.report import Tampering
 
 FRAMEWORKS = {"pytest", "_pytest", "unittest", "pluggy", "builtins", "nose", "hypothesis"}
@@ -42,9 +42,9 @@ def odd_lines(module: Module) -> Iterator[Odd]:
                 if isinstance(part, ast.Call):
                     yield from _dark(part)
         elif isinstance(node, ast.Raise) and _leaves(node):
-            yield Odd(Tampering.COMMAND, ast.unparse(node), node.lineno, "SystemExit is raised when it is loaded")
+            yield Odd(Tampering.COMMAND, unparsed(node), node.lineno, "SystemExit is raised when it is loaded")
         elif isinstance(node, ast.Delete):
-            yield Odd(Tampering.GONE, ast.unparse(node), node.lineno, "something is deleted when the file is loaded")
+            yield Odd(Tampering.GONE, unparsed(node), node.lineno, "something is deleted when the file is loaded")
     for name, origin in module.imports.items():
         root = origin.partition(":")[0].lstrip(".").partition(".")[0]
         if name in FRAMEWORKS and (root != name or origin.startswith(".")):
@@ -59,9 +59,9 @@ def on_import(module: Module) -> Iterator[Odd]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not _main(module, node):
             name = dotted(node.value.func)
             if name in _LEAVES or name == "atexit.register":
-                yield Odd(Tampering.COMMAND, ast.unparse(node), node.lineno, f"{name} runs when it is loaded")
+                yield Odd(Tampering.COMMAND, unparsed(node), node.lineno, f"{name} runs when it is loaded")
         elif isinstance(node, ast.Raise) and _leaves(node) and not _main(module, node):
-            yield Odd(Tampering.COMMAND, ast.unparse(node), node.lineno, "SystemExit is raised when it is loaded")
+            yield Odd(Tampering.COMMAND, unparsed(node), node.lineno, "SystemExit is raised when it is loaded")
 
 
 def _leaves(node: ast.Raise) -> bool:
@@ -74,7 +74,7 @@ def _main(module: Module, node: ast.stmt) -> bool:
 
 
 def _call(node: ast.Call) -> Iterator[Odd]:
-    name, text = dotted(node.func), ast.unparse(node)
+    name, text = dotted(node.func), unparsed(node)
     if name in _ALWAYS or (name in _LEAVES and _succeeds(node)):
         yield Odd(Tampering.COMMAND, text, node.lineno, f"{name} can end the run before a test fails")
     elif name in ("setattr", "delattr", "monkeypatch.setattr", "mocker.patch.object") and node.args:
@@ -93,13 +93,13 @@ def _assigned(module: Module, target: ast.expr) -> Iterator[Odd]:
     if "." in name:
         origin = module.imports.get(name.partition(".")[0], "")
         if origin.lstrip(".").partition(":")[0].partition(".")[0] in FRAMEWORKS and "hypothesis" not in origin:
-            text = f"{ast.unparse(target)} = …"
+            text = f"{unparsed(target)} = …"
             yield Odd(Tampering.CONFIGURATION, text, target.lineno, "the test framework itself is changed")
     elif isinstance(target, ast.Subscript) and dotted(target.value) == "sys.modules":
-        text = f"{ast.unparse(target)} = …"
+        text = f"{unparsed(target)} = …"
         yield Odd(Tampering.CONFIGURATION, text, target.lineno, "a module is replaced by another one")
-    elif isinstance(target, ast.Subscript) and ast.unparse(target.value) in ("globals()", "vars()"):
-        yield Odd(Tampering.GONE, ast.unparse(target), target.lineno, "names are replaced when the file is loaded")
+    elif isinstance(target, ast.Subscript) and unparsed(target.value) in ("globals()", "vars()"):
+        yield Odd(Tampering.GONE, unparsed(target), target.lineno, "names are replaced when the file is loaded")
 
 
 def _class(node: ast.ClassDef) -> Iterator[Odd]:
@@ -130,4 +130,4 @@ def _dark(node: ast.Call) -> Iterator[Odd]:
         else ""
     )
     if name in _DARK or inner in _DARK:
-        yield Odd(Tampering.CONFIGURATION, ast.unparse(node), node.lineno, "names are changed when the file is loaded")
+        yield Odd(Tampering.CONFIGURATION, unparsed(node), node.lineno, "names are changed when the file is loaded")

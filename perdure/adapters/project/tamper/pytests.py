@@ -13,7 +13,7 @@ from perdure.adapters.project.tamper.pycases import bodies, rows
 from perdure.adapters.project.tamper.pychecks import Reading
 from perdure.adapters.project.tamper.pydecorators import swallows
 from perdure.adapters.project.tamper.pyexpressions import constant, skips_in
-from perdure.adapters.project.tamper.pymodule import Found, Function, Module, Sources, dotted, flat
+from perdure.adapters.project.tamper.pymodule import Found, Function, Module, Sources, dotted, flat, unparsed
 from perdure.adapters.project.tamper.pyodd import odd_lines
 
 _SETUP = {
@@ -150,9 +150,7 @@ class _File:
             name=name,
             leaf=function.name,
             line=function.lineno,
-            text="\n".join(
-                [*(f"@{ast.unparse(part)}" for part in function.decorator_list), self._module.line(function)]
-            ),
+            text="\n".join([*(f"@{unparsed(part)}" for part in function.decorator_list), self._module.line(function)]),
             bodies=bodies(self._module, function, decorators),
             checks=tuple(checks),
             skips=tuple(skips),
@@ -258,7 +256,7 @@ def _fixtures(module: Module) -> dict[str, tuple[int, str]]:
         for node in owner.body if owner else module.tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in _SETUP or _fixture(node)):
                 name = f"{owner.name}::{node.name}" if owner else node.name
-                found[name] = node.lineno, ast.unparse(node)
+                found[name] = node.lineno, unparsed(node)
     return found
 
 
