@@ -11,6 +11,7 @@ from activities.close import Closing
 from activities.comment import Comments
 from activities.commit import Commits
 from activities.inspect_change import Inspection
+from activities.keep import Keeping
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
 from activities.publish_artifacts import Publications
@@ -59,5 +60,6 @@ def here(host: Host) -> Activities:
         Pages(host).capture_pages,
         Closing(host).close,
         Reading(host).read,
+        Keeping(host).keep,
         Verification(host).verify,
     ]

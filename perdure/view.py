@@ -15,10 +15,14 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
+from perdure.models.decisions import Asked
 from perdure.models.request import ResumePoint
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""
+
+ASKED = "asked"
+"""Memo of a run while it waits for a person: an Asked."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,15 @@ class Pending:
 
 @dataclass(frozen=True)
 class Described:
+    """`asked`: what it waits for a person to decide, as of the last time a worker had it."""
+
     status: WorkflowExecutionStatus
     run_id: str
     started: datetime
     closed: datetime | None
     pending: tuple[Pending, ...]
     resume: ResumePoint | None
+    asked: Asked | None = None
 
     @property
     def running(self) -> bool:
@@ -68,7 +75,8 @@ class Described:
 
 
 async def describe(seen: WorkflowExecutionDescription) -> Described:
-    resume = (await seen.memo()).get(RESUME)
+    memo = await seen.memo()
+    resume, asked = memo.get(RESUME), memo.get(ASKED)
     return Described(
         status=seen.status or WorkflowExecutionStatus.RUNNING,
         run_id=seen.run_id,
@@ -76,6 +84,7 @@ async def describe(seen: WorkflowExecutionDescription) -> Described:
         closed=seen.close_time,
         pending=tuple([await _pending(p, seen.data_converter) for p in seen.raw_description.pending_activities]),
         resume=ResumePoint.model_validate(resume) if resume else None,
+        asked=Asked.model_validate(asked) if asked else None,
     )
 
 
@@ -83,7 +92,7 @@ def listed(seen: WorkflowExecution) -> Listed:
     attributes = {pair.key.name: pair.value for pair in seen.typed_search_attributes}
     status = str(attributes.get("PerdureStatus") or "")
     # A terminated run could not say that it ended, and one that never got ready has said nothing.
-    if seen.status and (not status or (status == "running" and seen.close_time)):
+    if seen.status and (not status or (status in ("running", "waiting") and seen.close_time)):
         status = word(seen.status)
     return Listed(
         delivery_id=seen.id,

@@ -234,4 +234,4 @@ class Delivery(TakesMessages):
     @workflow.query(description="Where the delivery stands: perdure.models.state.Progress")
     def progress(self) -> Progress:
         info = workflow.info()
-        return progress_of(self.state, self.request, info.workflow_id, info.run_id)
+        return progress_of(self.state, self.request, info.workflow_id, info.run_id, workflow.now())

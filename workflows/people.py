@@ -95,12 +95,14 @@ class People:
         )
         if asked.key not in state.decided:
             state.asked, state.waiting = asked, words
+            workflow.upsert_memo({"asked": asked.model_dump(mode="json")})  # read by those whom no worker answers
             self._show()
             self._tell("waiting")
             try:
                 await self._decision(asked)
             finally:
                 state.asked, state.waiting = None, ""
+                workflow.upsert_memo({"asked": None})
                 self.give_back(workflow.now() - since)
                 self._show()
         return state.decided[asked.key]

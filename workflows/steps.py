@@ -231,6 +231,7 @@ class Steps:
             artifacts=links,
             findings=state.findings,
             screenshots=state.screenshots,
+            assumptions=state.assumptions,
         )
         shipped = await self._forge.open_pull_request(work)
         state.pull_request, state.message = shipped.pull_request, shipped.message

@@ -44,8 +44,11 @@ class SandboxGrade(StrEnum):
 
 
 class DeliverySettings(Written):
+    """`questions`: agents may ask a person; without, they decide and write down what they assumed."""
+
     phases: tuple[Phase, ...] = ALL_PHASES
     document: bool = False
+    questions: bool = True
     on_failure: Literal["none", "draft"] = "none"
     notes: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md")
 
@@ -70,11 +73,14 @@ class TestCommand(Written):
 
 
 class Limits(Written):
+    """`tokens`: read and written together, cached ones too; None: no limit."""
+
     test_fixes: int = Field(default=DEFAULTS.test_fixes, ge=0, le=10)
     review_fixes: int = Field(default=DEFAULTS.review_fixes, ge=0, le=10)
     turns_per_step: int = Field(default=DEFAULTS.turns_per_step, ge=1, le=500)
     time: Duration = DEFAULTS.time
     budget_usd: float = Field(default=DEFAULTS.budget_usd, gt=0, allow_inf_nan=False)
+    tokens: int | None = Field(default=None, ge=1)
 
 
 class Gates(Written):

@@ -490,3 +490,33 @@ NOTES_KEPT = 20
 SANDBOX_PROCESSES = 8192
 """At once, with their threads, in one sandbox (in all of its user's before Linux 5.14): a fork bomb ends there, test
 runners stay below a thousand. The kernel does not hold a root worker's commands to it: there the timeout is the end."""
+
+QUESTION_CHARS, QUESTION_WHY_CHARS = 1_000, 500
+QUESTION_CHOICES, CHOICE_CHARS = 10, 100
+"""Of an agent's question, why it matters, and its choices: what a person reads at once in the Web UI or a message."""
+
+ASSUMPTION_CHARS = 500
+ASSUMPTION_PART_CHARS = (160, 200, 120)
+"""Of what one turn assumed, all of it together; and of one question, what was assumed, and why: each one sentence."""
+
+ASSUMPTIONS_KEPT = 40
+"""In a delivery's state and its pull request: 20 KB. An agent that assumes more has not understood the request."""
+
+KEPT_BYTES = 64 * 1024
+"""Of a text handed in for a delivery, such as an edited plan: as much as a request or a plan sent along with one."""
+
+DECISION_ACCEPTED = timedelta(seconds=5)
+"""A worker takes an update within milliseconds; after this long there is none, and a signal waits for the next one."""
+
+DECISION_NO_WORKER = timedelta(seconds=1)
+"""Likewise, where no worker has answered for as long just before."""
+
+CANCEL_TURN_S = 120.0
+"""For the turn that runs to end before a cancellation: most take less than a minute. Later its tools are ended."""
+
+NEW_QUESTION_S = 30.0
+"""For what follows a decision to be put: the edited plan for approval, within milliseconds where a worker lives."""
+
+STAT_FILES = 20
+STAT_PAGES = 16
+"""Files named where a change is shown to be approved, and pages (64 KiB) of it that are read for that."""

@@ -39,6 +39,8 @@ class DeliveryRequest(Written):
     phases              which of plan, build, test, review, ship; default: the repository's setting, else all
     gates               before which of plan, pull_request a person decides; beside those of the repository's settings
     budget_usd          may lower the configured budget, and raise it up to the host's limit
+    tokens              the same for tokens, read and written together; there is no limit unless one is configured
+    questions           false: agents ask nobody, decide, and list in the pull request what they assumed
     issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
@@ -57,6 +59,8 @@ class DeliveryRequest(Written):
     phases: tuple[Phase, ...] | None = None
     gates: tuple[Literal["plan", "pull_request"], ...] = ()
     budget_usd: float | None = Field(default=None, gt=0, le=100_000)
+    tokens: int | None = Field(default=None, ge=1)
+    questions: bool | None = None
     labels: tuple[str, ...] = ()
     issue: int | str | None = None
     branch: str | None = None

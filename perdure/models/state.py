@@ -131,7 +131,9 @@ class DeliveryState(BaseModel):
 class Progress(BaseModel):
     """The answer to query `progress`: what a live view needs, and nothing that grows without bound.
 
-    `waiting` says in one line what the delivery waits for, when it waits.
+    `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides.
+    `held`: why no further turn begins. `plan`: its artifact. Of the limits, with what people added to them,
+    `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for people aside.
     """
 
     delivery_id: str
@@ -157,6 +159,11 @@ class Progress(BaseModel):
     waiting: str = ""
     asked: Asked | None = None
     unread: int = 0
+    held: str = ""
+    plan: str = ""
+    budget_tokens: int = 0
+    time_s: float | None = None
+    used_s: float | None = None
 
 
 def parse_resume(resume: ResumePoint) -> DeliveryState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import datetime
 
 from perdure.models.policy import UNREAD_CHARS, UNREAD_SHOWN
 from perdure.models.request import DeliveryRequest
@@ -105,7 +106,9 @@ def local_repository(pull: PullRequest) -> str:
     return path if found and number.isdecimal() else ""
 
 
-def progress_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> Progress:
+def progress_of(
+    state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str, now: datetime | None = None
+) -> Progress:
     """The answer to query `progress`."""
     prepared = state.prepared
     return Progress(
@@ -122,7 +125,7 @@ def progress_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str
         head_sha=state.head or None,
         checkpoint=state.checkpoint or None,
         queue=prepared.queue if prepared else None,
-        budget_usd=prepared.budget_usd if prepared else request.budget_usd,
+        budget_usd=prepared.budget_usd + state.extra_usd if prepared else request.budget_usd,
         test_fixes=prepared.test_fixes if prepared else None,
         review_fixes=prepared.review_fixes if prepared else None,
         steps=state.steps,
@@ -132,7 +135,18 @@ def progress_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str
         waiting=state.waiting,
         asked=state.asked,
         unread=len(state.said),
+        held=state.held,
+        plan=state.plan,
+        budget_tokens=prepared.budget_tokens + state.extra_tokens if prepared and prepared.budget_tokens else 0,
+        time_s=prepared.time_s + state.extra_time_s if prepared else None,
+        used_s=_used_s(state, now),
     )
+
+
+def _used_s(state: DeliveryState, now: datetime | None) -> float | None:
+    """Of its time, until it began to wait for somebody, or `now`."""
+    until = state.asked.since if state.asked is not None else now
+    return max(0.0, (until - state.started).total_seconds()) if until is not None and state.started else None
 
 
 def _link(artifact: str) -> str | None:

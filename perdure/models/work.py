@@ -212,7 +212,8 @@ class Pushed(Recorded):
 class ShipInput(Recorded):
     """Push `head` as `branch` and open one pull request into `base`.
 
-    `artifacts`: name → address of what the body links to, such as `plan` and `review`.
+    artifacts    name → address of what the body links to, such as `plan` and `review`
+    assumptions  what agents assumed where they would have asked
     """
 
     delivery: str
@@ -233,6 +234,7 @@ class ShipInput(Recorded):
     artifacts: dict[str, str] = {}
     findings: str = ""
     screenshots: str = ""
+    assumptions: tuple[str, ...] = ()
 
 
 class Shipped(Recorded):
@@ -319,9 +321,21 @@ class Page(Recorded):
 
 
 class ReadInput(Recorded):
-    """Read-only: `what` is `turns`, `logs`, `diff`, or `artifact` with its SHA-256 in `checkpoint`."""
+    """Read-only: `what` is `turns`, `turns_json`, `logs`, `diff`, or `artifact` or `artifact64` (base64, for what is no
+    text) with its SHA-256 in `checkpoint`."""
 
     delivery: str
     what: str
     offset: int = Field(default=0, ge=0)
     checkpoint: str = ""
+
+
+class KeepInput(Recorded):
+    """Text that a person hands in for a delivery, at most KEPT_BYTES."""
+
+    delivery: str
+    text: str
+
+
+class Kept(Recorded):
+    sha256: str

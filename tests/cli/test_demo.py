@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -28,11 +27,8 @@ def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(180)
 def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(show: Show) -> None:
-    show.start("--fast", "--json", apart=True)
-    assert show.end(150) == 0, show.told
-    result = json.loads(show.seen)  # for a program; the story, for whoever looks on, goes to standard error
-    assert (result["status"], result["pull_request"]["number"], result["next"]) == ("delivered", 1, [])
-    show.seen = show.told
+    show.start("--fast")
+    assert show.end(150) == 0, show.seen
     assert "41 tests green on main" in show.seen
     assert "2 of 45 fail: test_sign, test_zero" in show.seen
     assert "1 blocker, 1 tech debt" in show.seen

@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 INTERNAL = {"PERDURE_CRASH_AT", "PERDURE_DEBUG", "PERDURE_MODEL_SILENCE_S", "PERDURE_SQLITE_SYNCHRONOUS"}
 """For tests and for finding faults; not for people."""
 
-NOT_YET = {Reason.TAMPERED, Reason.BUDGET, Reason.PLAN_REJECTED}
+NOT_YET = {Reason.BUDGET, Reason.PLAN_REJECTED}
 """Reasons that nothing ends with yet."""
 
 

@@ -45,12 +45,6 @@ def load_repository_config(text: str, where: str) -> RepositoryConfig:
                 fix=f"remove it here; the owner sets it in {user_file_name()}",
             )
     config = keys.parse(text, where, RepositoryConfig)
-    if config.gates.before:  # ignoring it would ship what a person wanted to see first
-        raise BadInput(
-            "gates.before is not built yet, and ignoring it would be worse than saying so",
-            where=keys.place(text, where, ("gates", "before"), data),
-            fix='remove it; phases = ["plan", "build", "test", "review"] stops before anything is shipped',
-        )
     for name, times in Counter(test.name for test in config.test or ()).items():
         if times > 1:
             last = max(number for number, test in enumerate(config.test or ()) if test.name == name)
@@ -80,7 +74,7 @@ def effective(
     flags     dotted name → value, for a command line that shows what would count
     """
     written, name = (config, "--config") if config is not None else (repository, repository_name)
-    asked, labels = _asked(request)
+    asked = _asked(request)
     layers: list[tuple[str | Mapping[str, str], dict[str, Any]]] = [
         (user_file_name(), _written(host, {"limits", "steps"})),
         (name, _written(written) if written is not None else {}),
@@ -96,9 +90,9 @@ def effective(
         merged = merge(merged, layer)
         for dotted in _leaves(layer):
             origins[dotted] = origin if isinstance(origin, str) else origin.get(dotted, DEFAULT)
-    if labels:
-        merged["ship"]["labels"] = list(dict.fromkeys([*merged["ship"]["labels"], *labels]))
-        origins["ship.labels"] += " and request"
+    for (table, key), more in _added(request).items():
+        merged[table][key] = list(dict.fromkeys([*merged[table][key], *more]))
+        origins[f"{table}.{key}"] += " and request"
     config = RepositoryConfig.model_validate(merged)
     return Effective(config.model_copy(update={"limits": _clipped(config.limits, origins, host)}), origins)
 
@@ -116,19 +110,30 @@ def with_detected(effective: Effective, detected: Detected) -> Effective:
     return Effective(config, origins)
 
 
-def _asked(request: DeliveryRequest | None) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """A request's settings; its labels come on top of the configured ones."""
+def _asked(request: DeliveryRequest | None) -> dict[str, Any]:
+    """A request's settings, as tables."""
     if request is None:
-        return {}, ()
+        return {}
+    said = {
+        "delivery.phases": list(request.phases) if request.phases is not None else None,
+        "delivery.questions": request.questions,
+        "limits.budget_usd": request.budget_usd,
+        "limits.tokens": request.tokens,
+        **dict.fromkeys(expand("steps.*.model"), request.model),
+    }
     asked: dict[str, Any] = {}
-    if request.phases is not None:
-        asked = merge(asked, nested("delivery.phases", list(request.phases)))
-    if request.budget_usd is not None:
-        asked = merge(asked, nested("limits.budget_usd", request.budget_usd))
-    if request.model is not None:
-        for dotted in expand("steps.*.model"):
-            asked = merge(asked, nested(dotted, request.model))
-    return asked, request.labels
+    for dotted, value in said.items():
+        if value is not None:
+            asked = merge(asked, nested(dotted, value))
+    return asked
+
+
+def _added(request: DeliveryRequest | None) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What a request puts beside the configured: a person who set a gate is not overruled by who submits."""
+    if request is None:
+        return {}
+    more = {("ship", "labels"): request.labels, ("gates", "before"): request.gates}
+    return {where: names for where, names in more.items() if names}
 
 
 def _written(model: RepositoryConfig | HostConfig, only: set[str] | None = None) -> dict[str, Any]:
@@ -150,7 +155,14 @@ def _clipped(limits: Limits, origins: dict[str, str], host: HostConfig) -> Limit
     lowered: dict[str, Any] = {}
     for name in host.limits.model_fields_set | {"budget_usd", "time"}:
         asked, highest = getattr(limits, name), getattr(host.limits, name)
-        if seconds(asked) > seconds(highest) if name == "time" else asked > highest:
+        if highest is not None and _over(name, asked, highest):
             lowered[name] = highest
             origins[f"limits.{name}"] += LOWERED
     return limits.model_copy(update=lowered)
+
+
+def _over(name: str, asked: Any, highest: Any) -> bool:
+    """Whether a limit is higher than the host's; without one it is higher than any."""
+    if asked is None:
+        return True
+    return seconds(asked) > seconds(highest) if name == "time" else bool(asked > highest)

@@ -19,6 +19,7 @@ VARIABLES: Mapping[str, str] = {
     "PERDURE_PORTS_FRONTEND": "ports.frontend",
     "PERDURE_SLOTS": "slots",
     "PERDURE_BUDGET_USD": "limits.budget_usd",
+    "PERDURE_TOKENS": "limits.tokens",
     "PERDURE_TIME": "limits.time",
     "PERDURE_TEST_FIXES": "limits.test_fixes",
     "PERDURE_REVIEW_FIXES": "limits.review_fixes",

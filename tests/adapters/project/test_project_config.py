@@ -268,9 +268,3 @@ def test_every_variable_the_code_reads_is_known() -> None:
     package = Path(perdure.__file__).parent
     read = {name for path in package.rglob("*.py") for name in re.findall(r"\"(PERDURE_[A-Z_]+)\"", path.read_text())}
     assert unknown_variables(dict.fromkeys(read, "")) == [], "add it to host.VARIABLES or host.OTHER_VARIABLES"
-
-
-def test_what_is_not_built_yet_is_refused_where_ignoring_it_would_ship_unseen() -> None:
-    with pytest.raises(BadInput, match="not built yet") as refused:
-        load_repository_config("version = 1\n[gates]\nbefore = ['plan']\n", "perdure.toml")
-    assert refused.value.where.startswith("perdure.toml:3")

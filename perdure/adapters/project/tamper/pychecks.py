@@ -24,7 +24,7 @@ from perdure.models.policy import TAMPER_DEPTH
 
 _CHECKING = re.compile(r"_*(assert|expect|fail|should|verify|check|ensure|raises|warns|deprecated_call|must)")
 _NODES_MOST = 300
-_HELPERS_MOST = 200  # readings of helpers for one test: a hundred calls of a hundred calls would not end
+_HELPERS_MOST = 50  # readings of helpers for one test: a hundred calls of a hundred calls would not end
 
 
 class Reading:
@@ -203,9 +203,13 @@ class Reading:
         function = found[2] if found is not None else None
         if found is not None and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             module, owner, _ = found
+            if (function, self._depth) in self._sources.quiet:
+                return
             self._budget[0] -= 1
             inside = Reading(self._sources, module, owner, self._depth - 1, self._budget)
             inside.read(function, bound(function, node, self._env, owner is not None))
+            if not inside.checks and not inside.skips and self._budget[0] > 0:
+                self._sources.quiet.add((function, self._depth))
             self.skips += inside.skips
             if counted:
                 self.checks += [self._loops + check for check in inside.checks]

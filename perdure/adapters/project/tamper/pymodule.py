@@ -101,6 +101,8 @@ class Sources:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._modules: dict[str, Module | None] = {}
+        self.quiet: set[tuple[Function, int]] = set()
+        """Functions that neither assert nor skip, read to a depth: most of what tests call, and read once."""
 
     def module(self, path: str) -> Module | None:
         if path not in self._modules:

@@ -31,7 +31,7 @@ TOKENS = {
     ),
     "a Stripe key": lambda: "sk_live_" + random_text(24),
     "a SendGrid key": lambda: f"SG.{random_text(22)}.{random_text(43)}",
-    "an npm token": lambda: f"//registry.npmjs.org/:_authToken=npm_{random_text(36)}",
+    "an npm token": lambda: f"//packages.acme.io/:_authToken=npm_{random_text(36)}",
     "a PyPI token": lambda: "pypi-AgEIcHlwaS5vcmc" + random_text(80),
     "an Azure storage key": lambda: f"AccountKey={random_text(86)}==",
     "a Discord bot token": lambda: f"M{random_text(22)}7.{random_text(6)}.{random_text(26)}3",
