@@ -16,7 +16,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check fmt replay chaos-github bench-recovery bench-verdict lock clean
+.PHONY: help demo test test-slow check fmt schema replay chaos-github bench-recovery bench-verdict lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +56,9 @@ check: $(READY) ## format, lint, types, arrows, lock, wheel
 fmt: $(READY) ## format the code and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
+
+schema: $(READY) ## write docs/schema and the TypeScript types from the models
+	@$(BIN)/python -m perdure.schemas
 
 replay: $(READY) ## replay the kept histories against today's workflows
 	@$(PYTEST) -q tests/replay $(ARGS)

@@ -11,9 +11,9 @@ from temporalio import activity
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
+from perdure.models.decisions import KeepInput, Kept
 from perdure.models.errors import InvalidRequest
 from perdure.models.policy import KEPT_BYTES
-from perdure.models.work import KeepInput, Kept
 
 
 class Keeping:

@@ -7,7 +7,9 @@ twice. Key: the delivery.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from temporalio import activity
 
@@ -29,9 +31,10 @@ from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
 from perdure.adapters.project.terms import branch_of, check_branch, title_of
 from perdure.adapters.turn.adopt import turn_of
-from perdure.models.config import seconds
+from perdure.models.config import RepositoryConfig, seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
+from perdure.models.decisions import Gate
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.phases import AGENTIC, Phase, Step, why_not
 from perdure.models.request import DeliveryRequest
@@ -83,7 +86,9 @@ class Preparation:
             "publisher": self._host.publisher,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
             "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
+            "budget_tokens": _tokens(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
             "inspects": True,
+            **_people(config, previous.phases, work.request),
             "document": config.delivery.document,
             "app": bool(config.app.start),
             "fallback": checkpoint if damaged else "",
@@ -206,10 +211,28 @@ class Preparation:
             baseline=base.artifact,
             base_red=baseline is not None and baseline.status is TestsStatus.RED,
             inspects=True,
+            budget_tokens=config.limits.tokens or 0,
+            **_people(config, config.delivery.phases, request),
             document=config.delivery.document,
             app=bool(config.app.start),
             summary=_summary(contract, baseline, base.known),
         )
+
+
+def _people(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:
+    """Where people decide, and how long they have; a gate before something that is not done is none."""
+    wanted = {*config.gates.before, *request.gates}
+    before = {Gate.PLAN: Phase.PLAN, Gate.PULL_REQUEST: Phase.SHIP}
+    return {
+        "asks": True,
+        "gates": tuple(str(gate) for gate, phase in before.items() if gate in wanted and phase in phases),
+        "gate_expiry_s": seconds(config.gates.expire) if config.gates.expire else 0.0,
+    }
+
+
+def _tokens(asked: int, most: int | None) -> int:
+    """What a retry may use, 0 for no limit: `most` is the host's."""
+    return min((limit for limit in (asked, most) if limit), default=0)
 
 
 def _newest_whole(vault: Vault, checkpoint: str, first: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import RetryPolicy, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -28,6 +28,7 @@ from perdure.models.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
+from perdure.steering import Answered, Steered
 from perdure.view import RESUME, Described, Listed, Pending, describe, listed, polled, word
 
 WORKFLOW = "Delivery"
@@ -46,13 +47,8 @@ class Submitted:
     attached: bool
 
 
-class Delivery:
-    """One delivery, by its id."""
-
-    def __init__(self, client: Client, id: str) -> None:
-        self.id = id
-        self._client = client
-        self._handle: WorkflowHandle[Any, DeliveryResult] = client.get_workflow_handle(id, result_type=DeliveryResult)
+class Delivery(Steered):
+    """One delivery, by its id. What a person does to it is in perdure.steering."""
 
     async def describe(self) -> Described:
         """What the server knows without any worker. BadInput when there is no such delivery."""
@@ -117,10 +113,6 @@ class Delivery:
         state = DeliveryState.model_validate(described.resume.state) if described.resume else DeliveryState()
         state.status = state.status or Status.CANCELLED
         return result_of(state, request, self.id, described.run_id)
-
-    async def cancel(self) -> None:
-        """Ask it to stop: running tools end, branch and checkpoint stay. The Web UI's Cancel does the same."""
-        await self._handle.cancel()
 
     async def past(self) -> Past:
         """What history tells of all its runs: for this no worker is needed either."""
@@ -288,4 +280,4 @@ def _told(raw: dict[str, Any]) -> tuple[str, str]:
     return " ".join([*([number] if number else []), *words.split()]), "\n\n".join(parts)
 
 
-__all__ = ["SUCCESSES", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]
+__all__ = ["SUCCESSES", "Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

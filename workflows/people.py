@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -94,17 +94,11 @@ class People:
             options=options,
         )
         if asked.key not in state.decided:
-            state.asked, state.waiting = asked, words
+            state.asked = asked
             workflow.upsert_memo({"asked": asked.model_dump(mode="json")})  # read by those whom no worker answers
-            self._show()
-            self._tell("waiting")
-            try:
+            with self._waits(words):
+                self._tell("waiting")
                 await self._decision(asked)
-            finally:
-                state.asked, state.waiting = None, ""
-                workflow.upsert_memo({"asked": None})
-                self.give_back(workflow.now() - since)
-                self._show()
         return state.decided[asked.key]
 
     async def _decision(self, asked: Asked) -> None:
@@ -129,17 +123,33 @@ class People:
         return min(pauses, default=None)
 
     async def _unheld(self) -> None:
-        state, since = self.state, workflow.now()
-        if not state.held:
-            return
-        state.waiting = state.held
+        state = self.state
+        if state.held:
+            with self._waits(state.held):
+                await workflow.wait_condition(lambda: not state.held)
+
+    @contextmanager
+    def _waits(self, words: str) -> Iterator[None]:
+        """It waits, seen from outside, and not on the delivery's time. A run that leaves the worker's memory does so
+        by GeneratorExit: it says nothing more here."""
+        since = workflow.now()
+        self.state.waiting = words
         self._show()
         try:
-            await workflow.wait_condition(lambda: not state.held)
-        finally:
-            state.waiting = ""
-            self.give_back(workflow.now() - since)
-            self._show()
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._waited(since)
+            raise
+        self._waited(since)
+
+    def _waited(self, since: datetime) -> None:
+        if self.state.asked is not None:
+            workflow.upsert_memo({"asked": None})
+        self.state.asked, self.state.waiting = None, ""
+        self.give_back(workflow.now() - since)
+        self._show()
 
     def time_left(self) -> timedelta:
         """For one piece of work: at least a second, so that it is the limits that end it, in their own words."""

@@ -18,6 +18,7 @@ from perdure.models.decisions import Said
 from perdure.models.details import details
 from perdure.models.phases import Phase, Step
 from perdure.models.policy import (
+    ASSUMPTIONS_KEPT,
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
     RETRY_PAUSE,
@@ -167,7 +168,7 @@ class Stage:
         state.usage += result.usage
         state.said = tuple(said for said in state.said if said.id not in result.notes)
         if result.assumption:
-            state.assumptions += (result.assumption[:500],)
+            state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
         if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question
             state.question, state.question_of = result.question, f"{step}-{attempt}-{turn}-{result.checkpoint[:8]}"
         state.spend = result.spend

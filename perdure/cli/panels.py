@@ -4,5 +4,6 @@ from __future__ import annotations
 
 START = "Start here"
 LOOK = "Look"
+DECIDE = "Decide"
 STEER = "Steer"
 HOST = "This host"

@@ -189,6 +189,17 @@ class Decide(Written):
     said: dict[str, Any]
 
 
+class KeepInput(Recorded):
+    """Text that a person hands in for a delivery, at most KEPT_BYTES."""
+
+    delivery: str
+    text: str
+
+
+class Kept(Recorded):
+    sha256: str
+
+
 T = TypeVar("T", bound=Written)
 
 

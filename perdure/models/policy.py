@@ -508,9 +508,6 @@ KEPT_BYTES = 64 * 1024
 DECISION_ACCEPTED = timedelta(seconds=5)
 """A worker takes an update within milliseconds; after this long there is none, and a signal waits for the next one."""
 
-DECISION_NO_WORKER = timedelta(seconds=1)
-"""Likewise, where no worker has answered for as long just before."""
-
 CANCEL_TURN_S = 120.0
 """For the turn that runs to end before a cancellation: most take less than a minute. Later its tools are ended."""
 

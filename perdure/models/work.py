@@ -328,14 +328,3 @@ class ReadInput(Recorded):
     what: str
     offset: int = Field(default=0, ge=0)
     checkpoint: str = ""
-
-
-class KeepInput(Recorded):
-    """Text that a person hands in for a delivery, at most KEPT_BYTES."""
-
-    delivery: str
-    text: str
-
-
-class Kept(Recorded):
-    sha256: str

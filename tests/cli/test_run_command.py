@@ -54,7 +54,7 @@ async def ran(cli: Cli, *args: str, code: int = 0) -> Ran:
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_each_phase_works_alone_on_somebodys_branch(
     perdure: Cli, origin: Path, topic: str, tmp_path: Path

@@ -88,7 +88,7 @@ def loop(result: DeliveryResult) -> list[str]:
     return [step.step + ("" if step.status == "done" else " -") for step in steps]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_fixes_that_break_something_else_go_round_within_their_limits_and_only_green_trees_are_proposed(
     tmp_path: Path, ports: int

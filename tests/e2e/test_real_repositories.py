@@ -147,7 +147,7 @@ MAKE = Repository(
 LIMIT = "[limits]\ntest_fixes = 1\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("repository", [NODE, MAKE], ids=["node", "make"])
 async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flaky_is_named(

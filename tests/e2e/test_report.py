@@ -30,14 +30,14 @@ async def perdure(lab: Lab, *args: str, code: int = 0) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_a_delivery_is_reported_whole_and_without_its_host_as_far_as_temporal_knows_it(
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, FIXES, ports=ports, env={"PERDURE_CRASH_AT": "during-tool"}) as lab:
-        lab.supervised()
+        lab.kept()
         result = await finished(await lab.submit(origin), lab, timeout=150)
         assert result.status == "delivered", result.message
         assert result.receipt.worker_deaths == 1

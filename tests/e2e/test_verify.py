@@ -87,7 +87,7 @@ def moved(repository: Path, ref: str, to: str) -> Iterator[None]:
         git(repository, *(("update-ref", ref, before) if before else ("update-ref", "-d", ref)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is_named(
     tmp_path: Path, ports: int
@@ -97,7 +97,7 @@ async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is
         submitted = await lab.submit(origin)
         with pytest.raises(BadInput, match="is running: there is no receipt yet"):
             await anext(verified(lab.client, submitted.delivery, tests=False, say=lambda _: None))
-        lab.supervised()
+        lab.kept()
         result = await finished(submitted, lab, timeout=100)
         check_shipped(origin, lab, result, {})
         assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (1, 1)

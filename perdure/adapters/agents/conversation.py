@@ -67,7 +67,7 @@ def question_for(step: Step, contract: Contract, transcript: Sequence[Message]) 
         max_tokens=settings.max_tokens,
         effort=settings.effort,
         system=system_prompt(step, contract.prompts.get(step)),
-        tools=tools_for(step),
+        tools=tools_for(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),
         schema=schema_for(step),
     )

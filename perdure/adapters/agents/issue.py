@@ -53,13 +53,16 @@ def issue_text(issue: Issue) -> str:
 
 
 def shown(text: str) -> str:
-    """What a person reads on the issue's page: no control, format or hidden characters, no HTML comments.
-
-    Letters that cannot be seen would say to a model what nobody could check.
-    """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = "".join(_visible(c) for c in text)
+    """What a person reads on the issue's page: no control, format or hidden characters, no HTML comments."""
+    text = readable(text)
     return _HIDDEN.sub(lambda found: found[1] or "[a comment that the page does not show is left out]", text)
+
+
+def readable(text: str) -> str:
+    """Lines without control and format characters: letters that cannot be seen would say to a model what nobody could
+    check."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(_visible(c) for c in text)
 
 
 def _visible(c: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import perdure
 from perdure.adapters.agents.issue import framed_issue
+from perdure.adapters.agents.said import sent_back
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
@@ -25,6 +26,8 @@ TESTING = (Step.PLAN, Step.IMPLEMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVI
 
 _ORDER = ("kind", "plan", "diff", "report", "findings", "review")
 """Materials that are given in this order; others follow by name."""
+
+WORDS = "words"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ def opening(step: Step, contract: Contract, materials: dict[str, str], pages: Se
     """The first user message: request, issue, notes, materials (texts by name, such as plan or diff), pictures of the
     application's pages, and facts.
 
-    Everything others wrote is framed as data; what is too long loses its middle.
+    Everything others wrote is framed as data; what is too long loses its middle. The material `words` is what a person
+    in charge rejected the others with.
     """
     words = contract.request
     parts = [framed("request", words)] if words.strip() else []
@@ -62,8 +66,10 @@ def opening(step: Step, contract: Contract, materials: dict[str, str], pages: Se
     if step in NOTED:
         parts += [framed(f"note {note.path}", _bounded(note.text)) for note in contract.notes]
     known = [name for name in _ORDER if name in materials]
-    for name in [*known, *sorted(materials.keys() - set(known))]:
+    for name in [*known, *sorted(materials.keys() - {*known, WORDS})]:
         parts.append(framed(name, _bounded(materials[name])))
+    if WORDS in materials:
+        parts.append(sent_back(step, materials[WORDS]))
     shown = [block for page in pages for block in _seen(page)]
     facts = user_message(_facts(step, contract, pages))["content"]
     return {"role": "user", "content": [*user_message(*parts)["content"], *shown, *facts]}

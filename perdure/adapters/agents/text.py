@@ -46,8 +46,17 @@ def middle_out(text: str, limit: int) -> str:
 
 def framed(name: str, text: str) -> str:
     """Text of others, marked as data: the mark is a hash of the text, so the text cannot contain its own end."""
+    return _between("data", f' name="{plain(name, 200)}"', text)
+
+
+def framed_words(text: str) -> str:
+    """What a person in charge says, marked as that in the same way."""
+    return _between("person", "", text)
+
+
+def _between(tag: str, attributes: str, text: str) -> str:
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f'<data name="{plain(name, 200)}" mark="{mark}">\n{text}\n</data mark="{mark}">'
+    return f'<{tag}{attributes} mark="{mark}">\n{text}\n</{tag} mark="{mark}">'
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -109,6 +109,7 @@ def _sections(
             Section("tasks", "Tasks", _list(line(task.title) for task in plan.tasks)),
             Section("checks", "How to check", _list(line(check) for check in plan.validation)),
         ]
+    sections.append(Section("assumptions", "Assumptions", _assumptions(work.assumptions)))
     sections.append(Section("evidence", "Evidence", _list(_evidence(work, links, looks)), fixed=True))
     shown = picture_addresses(looks.screenshots, work.artifacts, beside=looks.beside)
     sections.append(Section("screenshots", "Screenshots", gallery(looks.screenshots, shown)))
@@ -131,6 +132,12 @@ def _request(contract: Contract) -> str:
     shown = words if len(words) <= _REQUEST_SHOWN else words[:_REQUEST_SHOWN] + "…"
     origin = f"From #{contract.issue.number}" if contract.issue is not None else ""
     return "\n\n".join(part for part in (origin, quote(shown)) if part)
+
+
+def _assumptions(assumptions: Sequence[str]) -> str:
+    """What agents took for granted where they would have asked, each in a line."""
+    said = [line(one) for together in assumptions for one in together.splitlines() if one.strip()]
+    return f"Nobody was asked, so this was assumed:\n\n{_list(said)}" if said else ""
 
 
 def _evidence(work: ShipInput, links: Mapping[str, str], looks: Looks) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
@@ -10,6 +11,7 @@ from temporalio import activity
 from perdure.adapters.agents import conversation
 from perdure.adapters.agents.conversation import Continue, Finished, RunTools
 from perdure.adapters.agents.model import Reply
+from perdure.adapters.agents.said import heard, hears
 from perdure.adapters.agents.tools import describe, run_calls
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository
@@ -23,6 +25,7 @@ from perdure.adapters.turn.ask import Asking
 from perdure.adapters.turn.materials import change_of, texts
 from perdure.adapters.turn.pictures import pages, texts_only
 from perdure.models.crash import CrashPoint
+from perdure.models.decisions import Question
 from perdure.models.ids import run_ref
 from perdure.models.phases import READ_ONLY, Step
 from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
@@ -47,41 +50,53 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         question = conversation.question_for(work.step, desk.contract, told)
         reply = await Asking(desk.replies, desk.spend, host.model_or_refuse()).reply(question, work, run_id)
         desk.lease.check()
-        said, outcome = await _act(host, desk, work, told, reply)
-        transcript = [*told, reply.message, *said]
+        acted = await _act(host, desk, work, told, reply)
+        transcript = [*told, reply.message, *acted.said]
         result = TurnResult(
             checkpoint="",
-            summary=_summary(work, reply, outcome),
+            summary=_summary(work, reply, acted.outcome),
             usage=reply.usage,
             spend=await in_thread(desk.spend.total),
-            notes=tuple(said.id for said in work.said),
-            outcome=outcome,
+            notes=tuple(said.id for said in work.said) if hears(work.step) else (),
+            outcome=acted.outcome,
+            question=acted.question,
+            assumption=acted.assumption,
         )
         return await _seal(desk, work, ref, transcript, result)
 
 
+@dataclass(frozen=True)
+class _Acted:
+    """What became of a reply: what is said back, the step's end, what is asked of a person or assumed instead."""
+
+    said: tuple[Message, ...] = ()
+    outcome: Outcome | None = None
+    question: Question | None = None
+    assumption: str = ""
+
+
 async def _told(desk: Desk, work: TurnInput) -> list[Message]:
-    """The conversation so far: from the checkpoint, or the opening message of a step's first turn."""
+    """The conversation so far: from the checkpoint, or the opening message of a step's first turn; and what people have
+    said since."""
+    said = work.said if hears(work.step) else ()
     if work.turn > 1:
-        return await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint)
+        return heard(await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint), said)
     materials = await in_thread(texts, desk.vault, work.delivery, texts_only(work.materials))
     seen = await in_thread(pages, desk.vault, work.delivery, work.materials)
-    return [conversation.opening(work.step, desk.contract, materials, seen)]
+    return heard([conversation.opening(work.step, desk.contract, materials, seen)], said)
 
 
-async def _act(
-    host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply
-) -> tuple[list[Message], Outcome | None]:
+async def _act(host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply) -> _Acted:
     """What the reply asks for: its tool calls carried out, a word back, or the step's end."""
     change = await in_thread(change_of, desk.vault, work) if work.step is Step.REVIEW else None
     step = conversation.after_reply(work.step, reply, told, change)
     if isinstance(step, Finished):
         if step.document is None:
-            return [], step.outcome
+            return _Acted(outcome=step.outcome)
         artifact = await in_thread(desk.vault.put_artifact, work.delivery, step.document)
-        return [], step.outcome.model_copy(update={"artifact": artifact})
+        return _Acted(outcome=step.outcome.model_copy(update={"artifact": artifact}))
     if isinstance(step, Continue):
-        return [step.user_message], None
+        return _Acted((step.user_message,))
     assert isinstance(step, RunTools)
     now_doing(doing=describe(reply.message))
     await in_thread(checkpoints.leave, desk.workspace)
@@ -91,9 +106,13 @@ async def _act(
         on_spawn=lambda: crash_point(CrashPoint.DURING_TOOL),
         label=f"{work.step}-{work.attempt}-{work.turn}",
     )
+    toolbox.questions = desk.contract.config.delivery.questions
     results = await run_calls(reply.message, toolbox, work.step)
     answer = conversation.results_message(host.redacted(results), [*told, reply.message])
-    return [answer], None
+    # Both go into history and to people: no more than a tool's result may they hold a secret of this worker.
+    asked = host.redacted([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
+    [assumption] = host.redacted([{"said": "\n".join(toolbox.assumed)}])
+    return _Acted((answer,), None, Question.model_validate(asked[0]) if asked else None, assumption["said"])
 
 
 async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message], result: TurnResult) -> TurnResult:

@@ -95,7 +95,7 @@ def test_a_question_takes_model_tools_and_schema_of_its_step() -> None:
     start = opening(Step.PLAN, CONTRACT, {})
     plan, classify = (question_for(step, CONTRACT, [start]) for step in (Step.PLAN, Step.CLASSIFY))
     assert (plan.model, plan.effort) == ("claude-opus-5-5", "high")
-    assert [tool["name"] for tool in plan.tools] == ["bash", "glob", "grep", "read"]
+    assert [tool["name"] for tool in plan.tools] == ["ask", "bash", "glob", "grep", "read"]
     assert plan.schema is not None
     assert classify.tools == ()
     assert question_for(Step.IMPLEMENT, CONTRACT, [start]).schema is None

@@ -13,6 +13,7 @@ from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.base import Written
+from perdure.models.decisions import Question
 from perdure.models.phases import READ_ONLY, Step
 
 
@@ -35,6 +36,7 @@ class Toolbox:
     on_spawn    called once a sandboxed command has been started
     git_dir, env, lock, writable, shared   as in perdure.adapters.sandbox.base.Command
     missing     says why a command was not found inside the sandbox, from its output and exit code
+    questions   whether a person may be asked; question, assumed: what a tool asked, or assumed instead
     """
 
     worktree: Path
@@ -49,6 +51,9 @@ class Toolbox:
     writable: bool = True
     shared: tuple[str, ...] = ()
     missing: Callable[[str, int | None], str | None] = _no_hint
+    questions: bool = True
+    question: Question | None = None
+    assumed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

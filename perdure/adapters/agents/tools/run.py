@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.adapters.agents.text import one_line, plain, shortened
+from perdure.adapters.agents.tools.ask import ASK, ASKING, ASSUME
 from perdure.adapters.agents.tools.base import Call, Tool, Toolbox
 from perdure.adapters.agents.tools.bash import BASH
 from perdure.adapters.agents.tools.edit import EDIT
@@ -21,16 +22,20 @@ READING: tuple[Tool[Any], ...] = (BASH, GLOB, GREP, READ)
 DESCRIPTION_CHARS = 80
 
 
-def tools_of(step: Step) -> tuple[Tool[Any], ...]:
-    """None for classify; no writing ones for plan and review; sorted by name, so that requests share a prefix."""
+def tools_of(step: Step, *, questions: bool = True) -> tuple[Tool[Any], ...]:
+    """None for classify; no writing ones for plan and review; sorted by name, so that requests share a prefix.
+
+    questions   whether a person may be asked; where not, assumptions are written down
+    """
     if step is Step.CLASSIFY:
         return ()
-    return READING if step in READ_ONLY else ALL
+    asking = (ASK if questions else ASSUME,) if step in ASKING else ()
+    return (*asking, *(READING if step in READ_ONLY else ALL))
 
 
-def tools_for(step: Step) -> tuple[dict[str, Any], ...]:
+def tools_for(step: Step, *, questions: bool = True) -> tuple[dict[str, Any], ...]:
     """The step's tool definitions as the Messages API takes them."""
-    return tuple(tool.definition() for tool in tools_of(step))
+    return tuple(tool.definition() for tool in tools_of(step, questions=questions))
 
 
 def calls_in(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -56,7 +61,7 @@ async def _result(block: dict[str, Any], toolbox: Toolbox, step: Step) -> dict[s
 
 
 async def _run(block: dict[str, Any], call: Call) -> str:
-    tools = {tool.name: tool for tool in tools_of(call.step)}
+    tools = {tool.name: tool for tool in tools_of(call.step, questions=call.box.questions)}
     tool = tools.get(block["name"])
     if tool is None:
         raise ToolError(f"there is no tool {plain(block['name'], 50)!r} in this step; there are: {', '.join(tools)}")
@@ -83,4 +88,5 @@ def _call_words(block: dict[str, Any]) -> str:
     given = block["input"] if isinstance(block["input"], dict) else {}
     if block["name"] == BASH.name:
         return plain(str(given.get("command", "")), DESCRIPTION_CHARS) or BASH.name
-    return plain(f"{block['name']} {given.get('path') or given.get('pattern') or ''}", DESCRIPTION_CHARS)
+    words = next((given[name] for name in ("path", "pattern", "text", "question") if given.get(name)), "")
+    return plain(f"{block['name']} {words}", DESCRIPTION_CHARS)

@@ -26,10 +26,10 @@ def test_what_others_added_to_the_base_meanwhile_is_not_missing_here(repository:
 
 def test_names_texts_and_links_of_both_sides(repository: Path) -> None:
     change = Change(
-        repository, {"a": "1\n", "b": b"\xff", "n\n ü": "x"}, {"a": "2\n", "c": "-> a", "d": "-> /etc/passwd"}
+        repository, {"a": "1\n", "b": b"\xff", "n ü": "x"}, {"a": "2\n", "c": "-> a", "d": "-> /etc/passwd"}
     )
     before, after = Files.pair(Repository(repository), change.base, change.head)
-    assert (before.names, after.names) == ({"a", "b", "n\n ü"}, {"a", "b", "c", "d", "n\n ü"})
+    assert (before.names, after.names) == ({"a", "b", "n ü"}, {"a", "b", "c", "d", "n ü"})
     assert after.changed == {"a", "c", "d"}
     assert (before.text("a"), after.text("a"), after.text("c")) == ("1\n", "2\n", "2\n")
     assert (after.text("b"), after.text("d"), after.text("none"), before.has("c")) == (None, None, None, False)

@@ -1,0 +1,479 @@
+// What a delivery takes and gives, as in docs/schema. Made by `make schema`: do not edit.
+// A field that may be left out has a question mark; null is null.
+
+/** One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required. */
+export interface DeliveryRequest {
+  /** path, file://, https://, ssh:// or scp-like address of the target */
+  repository: string;
+  /** what is wanted, in words; at most 64 KiB; may be left out when an issue says it all, and where an existing branch is only tested, published, or reviewed against a plan */
+  request?: string;
+  /** branch to start from and to merge into; default: the target's default branch */
+  base?: string | null;
+  /** which of plan, build, test, review, ship; default: the repository's setting, else all */
+  phases?: Phase[] | null;
+  /** before which of plan, pull_request a person decides; beside those of the repository's settings */
+  gates?: ("plan" | "pull_request")[];
+  /** may lower the configured budget, and raise it up to the host's limit */
+  budget_usd?: number | null;
+  /** the same for tokens, read and written together; there is no limit unless one is configured */
+  tokens?: number | null;
+  /** false: agents ask nobody, decide, and list in the pull request what they assumed */
+  questions?: boolean | null;
+  labels?: string[];
+  /** an open issue of the repository that says what is wanted: 12, "#12" or its address */
+  issue?: number | string | null;
+  /** an existing branch to work on instead of starting from the base */
+  branch?: string | null;
+  /** a plan in Markdown, used instead of making one */
+  plan?: string | null;
+  /** the request itself is about tests */
+  allow_test_changes?: boolean;
+  /** whether red tests and blockers are mended (default), or only reported */
+  fix?: boolean;
+  /** push the branch's new commits although no pull request is asked for */
+  push?: boolean;
+  spec_version?: number;
+  /** one model for every step, overriding configuration */
+  model?: string | null;
+  /** text of a perdure.toml to use instead of the base branch's */
+  config?: string | null;
+  /** the submitter's checkout, for `[setup] copy`; local repositories only */
+  source?: string | null;
+  /** set by `perdure retry`: go on where another run ended */
+  resume?: ResumePoint | null;
+}
+
+/** What a user can select, skip or run alone. */
+export type Phase = "plan" | "build" | "test" | "review" | "ship";
+
+/**
+ * Where a run stopped, so that another run can go on: `perdure retry` sends it back.
+ * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again.
+ */
+export interface ResumePoint {
+  run_id: string;
+  state: Record<string, unknown>;
+  continued?: boolean;
+}
+
+export interface Approve {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  note?: string;
+}
+
+/** Where a person decides. */
+export type Gate = "plan" | "pull_request" | "budget" | "question";
+
+/** `note` says why: it is what planning or fixing goes back with. */
+export interface Reject {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  note: string;
+}
+
+/** `plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure edit-plan` has stored. */
+export interface EditPlan {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  plan: string;
+  title?: string;
+}
+
+export interface Answer {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  answer: string;
+}
+
+/** More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once. */
+export interface AddBudget {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  id?: string;
+  usd?: number;
+  tokens?: number;
+  time?: string | null;
+}
+
+/** Words for the next turn. The same `id` twice is heard once; without one every signal counts. */
+export interface Say {
+  text: string;
+  id?: string;
+}
+
+/** Begin no further turn. `note`: why, for those who wonder. */
+export interface Hold {
+  note?: string;
+}
+
+/** Go on after a hold. */
+export interface Resume {
+}
+
+/** A decision sent as a signal because no worker took the update: `update` names it; `of`, or for `add_budget` an `id`, must be in `said`, so that it counts once however often and by whatever way it comes. */
+export interface Decide {
+  update: "approve" | "reject" | "edit_plan" | "answer" | "add_budget";
+  said: Record<string, unknown>;
+}
+
+/** How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it. */
+export interface DeliveryResult {
+  delivery_id: string;
+  run_id: string;
+  spec_version: number;
+  status: Status;
+  reason: Reason | null;
+  message: string;
+  repository: string;
+  base: string | null;
+  base_sha: string | null;
+  branch: string | null;
+  head_sha: string | null;
+  checkpoint: string | null;
+  pull_request: PullRequest | null;
+  plan: string | null;
+  tests: TestsResult;
+  review: ReviewResult;
+  steps: StepRecord[];
+  usage: UsageResult;
+  receipt: Receipt;
+  next: string[];
+  unread: string[];
+}
+
+export interface PullRequest {
+  number: number;
+  url: string;
+  title: string;
+  draft: boolean;
+}
+
+/** Why a delivery is `not_delivered`. */
+export type Reason = "tests_red" | "blockers" | "tampered" | "budget" | "refused" | "limits" | "plan_rejected" | "workspace_lost" | "setup_failed" | "forge_refused";
+
+/** What the delivery survived. */
+export interface Receipt {
+  /** workers that died while they worked on this delivery */
+  worker_deaths: number;
+  /** turns that were cut off and done again from their checkpoint */
+  turns_redone: number;
+  /** replies that were received whole, written down, and asked for again (0 by design) */
+  replies_paid_twice: number;
+  /** requests cut off by a death before the reply was whole: possibly billed, never counted as free */
+  replies_cut: number;
+}
+
+/** Counts of what the reviewer and the engine found. `findings`: the engine's own, `report`: the reviewer's. */
+export interface ReviewResult {
+  status: ReviewStatus;
+  blockers: number;
+  tech_debt: number;
+  skippable: number;
+  report: string | null;
+  findings: string | null;
+}
+
+export type ReviewStatus = "clean" | "blocked" | "skipped";
+
+export type Status = "delivered" | "draft" | "completed" | "not_delivered" | "no_changes" | "cancelled";
+
+/** One step as it happened. */
+export interface StepRecord {
+  /** a Step's name; commit is a record of its own after implement, fix_tests and fix_review */
+  step: string;
+  attempt: number;
+  /** running, done, cancelled, or failed (run_tests: red; review: blockers found; others: it did not end well, and summary says why) */
+  status: string;
+  /** RFC 3339 in UTC */
+  started_at: string | null;
+  /** in seconds */
+  duration_s: number | null;
+  turns: number;
+  commit: string | null;
+  /** prepare "uv sync · 41 tests green on main", plan "feature · 3 tasks, 2 files", implement the model's last line, commit "+48 −7 in 2 files", run_tests "44 green", review "1 blocker, 1 tech debt", open_pull_request "pull request #12" */
+  summary: string;
+  /** None when a price is not known */
+  cost_usd: number | null;
+}
+
+/** `none`: no test command exists. `skipped`: not selected. `tree_sha`: the git tree that was tested. */
+export interface TestsResult {
+  status: TestsStatus;
+  tree_sha: string | null;
+  passed: number | null;
+  failed: number | null;
+  /** failed here and not on the base commit; None: cannot be told */
+  new_failures: number | null;
+  /** failed there too, and do not count as red */
+  known_failures: number | null;
+  /** failed there and passed here */
+  fixed: number | null;
+  /** failed, and passed when they were run once more, alone */
+  flaky: number;
+  /** places where the change makes the tests say less than they did on the base */
+  tampered: number;
+  report: string | null;
+}
+
+export type TestsStatus = "green" | "red" | "none" | "skipped";
+
+export interface UsageResult {
+  input_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  output_tokens: number;
+  cost_usd: number | null;
+  at_risk_usd: number;
+}
+
+/**
+ * The answer to query `progress`: what a live view needs, and nothing that grows without bound.
+ * `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides. `held`: why no further turn begins. `plan`: its artifact. Of the limits, with what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for people aside.
+ */
+export interface Progress {
+  delivery_id: string;
+  run_id: string;
+  repository: string;
+  status: string;
+  phase: string | null;
+  reason: string | null;
+  message: string;
+  base: string | null;
+  base_sha: string | null;
+  branch: string | null;
+  head_sha: string | null;
+  checkpoint: string | null;
+  queue: string | null;
+  budget_usd: number | null;
+  test_fixes: number | null;
+  review_fixes: number | null;
+  steps: StepRecord[];
+  usage: Usage;
+  spend: Spend;
+  pull_request: PullRequest | null;
+  waiting: string;
+  asked: Asked | null;
+  unread: number;
+  held: string;
+  plan: string;
+  budget_tokens: number;
+  time_s: number | null;
+  used_s: number | null;
+}
+
+/** What a delivery waits for. */
+export interface Asked {
+  gate: Gate;
+  /** names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so that it can never decide something else after a rewind (holes.md H7) */
+  of: string;
+  /** what is asked, in one line */
+  words: string;
+  /** when it began to wait */
+  since: string;
+  /** when it ends by itself, None: never */
+  expires?: string | null;
+  question?: Question | null;
+  /** which verdicts are open: the names of the updates to send */
+  options?: string[];
+}
+
+/** What an agent asked. `why`: what depends on the answer. */
+export interface Question {
+  text: string;
+  kind?: QuestionKind;
+  choices?: string[];
+  why?: string;
+}
+
+export type QuestionKind = "text" | "choice" | "yes_no";
+
+/**
+ * What a delivery has spent so far, over all its runs, as its spend log has it.
+ * `usd` is the sum of settled replies; None when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in).
+ */
+export interface Spend {
+  usd?: number | null;
+  at_risk_usd?: number;
+  known_usd?: number;
+}
+
+/** Tokens of one or more replies, and their price in US dollars; None when a model's price is not known. */
+export interface Usage {
+  input_tokens?: number;
+  cache_read_tokens?: number;
+  cache_write_tokens?: number;
+  output_tokens?: number;
+  cost_usd?: number | null;
+}
+
+/** What the plan step answers: fixed sections, kept as an artifact and shown in the pull request. */
+export interface Plan {
+  /** imperative, at most 60 characters, no prefix; becomes commit and pull request title */
+  title: string;
+  problem: string;
+  solution: string;
+  relevant_files: string[];
+  tasks: Task[];
+  /** how a person can check the result, one item each */
+  validation: string[];
+}
+
+export interface Task {
+  title: string;
+  details: string;
+  /** paths that will probably change */
+  files: string[];
+}
+
+/** What all test commands said about one tree, those first that decide against it. */
+export interface TestReport {
+  commit: string;
+  tree: string;
+  /** the branch it was compared with; empty when its tests are not known */
+  base: string;
+  /** one line for whoever reads the report: what is new and what is not */
+  note: string;
+  /** names of tests, and of commands without a report, that failed on the base and passed now */
+  fixed: string[];
+  /** where the change makes the tests say less than on the base: each makes the verdict red, unless `allowed` */
+  tampering: Hit[];
+  /** the request itself is about tests (allow_test_changes) */
+  allowed: boolean;
+  commands: CommandResult[];
+}
+
+/** One test command. */
+export interface CommandResult {
+  name: string;
+  command: string;
+  required: boolean;
+  /** passed, failed, timed_out, not_started, contradicted (report against exit code) */
+  verdict: string;
+  /** new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in the same way; undecidable: red there and here, and no report says in what, or it did not run to its end. None: it passed, or no base is known */
+  since: Since | null;
+  /** it failed as a whole, and passed when it was run once more */
+  flaky: boolean;
+  /** it stops at its first failure, or has another part that runs only when the tests pass */
+  partial: boolean;
+  exit_code: number | null;
+  duration_s: number;
+  tail: string;
+  reason: string;
+  /** failed first, of these the new ones before the known ones */
+  cases: TestCase[];
+}
+
+/** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper). */
+export interface Hit {
+  /** gone: a test of the base that is not there any more, nor a moved twin of it; skipped: it is skipped or expected to fail; hollow: it checks nothing any more; configuration: what is collected, or how, has changed (conftest.py, runner settings); command: what the test command runs cannot fail any more; report: something writes, or holds, a report of its own */
+  rule: Tampering;
+  /** one line for people */
+  title: string;
+  file: string;
+  line: number | null;
+  /** a few lines: what it was and what it is */
+  evidence: string;
+}
+
+/** Of a command that did not pass: what the base commit says about it. */
+export type Since = "new" | "known" | "undecidable";
+
+/** How a change can make tests say less than they did. */
+export type Tampering = "gone" | "skipped" | "hollow" | "configuration" | "command" | "report";
+
+/** One test as its runner reported it (docs/testing.md). */
+export interface TestCase {
+  name: string;
+  file: string;
+  /** passed, failed, errored or skipped */
+  outcome: string;
+  /** trimmed; of a flaky test, how it failed the first time */
+  message: string;
+  duration_s: number;
+  /** reproduces it alone, in the worktree; empty where its runner cannot */
+  command: string;
+  /** it failed on the base commit too */
+  known: boolean;
+  /** it failed, and passed when it was run once more, alone */
+  flaky: boolean;
+}
+
+/** What the review step answers. Only blockers block. */
+export interface Review {
+  summary: string;
+  issues: Issue[];
+}
+
+export interface Issue {
+  title: string;
+  description: string;
+  severity: Severity;
+  /** path in the diff, or empty */
+  file: string;
+  /** line in the new file, or null */
+  line: number | null;
+  suggestion: string;
+  /** pages whose screenshots show it, by their address; empty if none */
+  screenshots?: string[];
+}
+
+export type Severity = "blocker" | "tech_debt" | "skippable";
+
+/** Deterministic findings about the change from `base` to `head` (commits), the worst first. */
+export interface Findings {
+  base: string;
+  head: string;
+  findings: Finding[];
+  /** tests of the base that check something else now: shown to the reviewer */
+  changed_tests: ChangedTest[];
+  /** the size of the change: files and lines */
+  files: number;
+  /** the size of the change: files and lines */
+  added: number;
+  /** the size of the change: files and lines */
+  deleted: number;
+}
+
+/** A test of the base that is still there and checks something else now: for the reviewer, never a verdict. */
+export interface ChangedTest {
+  name: string;
+  file: string;
+  line: number | null;
+  before: string;
+  after: string;
+}
+
+/** What the engine itself found in a change, beside the reviewer. Never holds the secret it is about. */
+export interface Finding {
+  rule: Rule;
+  severity: Severity;
+  title: string;
+  description: string;
+  file: string;
+  line: number | null;
+  suggestion: string;
+}
+
+/** What the engine itself looks for in a change. */
+export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering";

@@ -1,0 +1,81 @@
+"""What people say to a delivery while it runs, as its agents read it: once, in the next message they get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.adapters.agents.issue import readable
+from perdure.adapters.agents.text import framed, framed_words
+from perdure.adapters.agents.tools.ask import ASK
+from perdure.adapters.agents.tools.run import calls_in
+from perdure.models.decisions import Said
+from perdure.models.phases import Step
+
+SENT_BACK: dict[Step, str] = {
+    Step.PLAN: "The plan above was shown to a person in charge of this delivery, who rejected it and says:",
+    Step.FIX_REVIEW: "The change above was shown to a person in charge of this delivery, who wants it published "
+    "otherwise and says:",
+}
+"""What came before the words with which a person rejected something."""
+
+_SAYS = "A person in charge of this delivery says:"
+_ANSWERS = "A person in charge of this delivery answers your question:"
+_ANSWERED = "A person in charge of this delivery answers this question, which was asked before:"
+_NO_ANSWER = (
+    "Your question has no answer so far: the delivery was interrupted while it waited. Ask again if you cannot go on "
+    "without it, otherwise decide by what you know."
+)
+
+Message = dict[str, Any]
+
+
+def hears(step: Step) -> bool:
+    """Whether words reach this step. A classification takes one word of three: there they would be lost."""
+    return step is not Step.CLASSIFY
+
+
+def heard(transcript: Sequence[Message], said: Sequence[Said]) -> list[Message]:
+    """The transcript with these words at the end of its last message, which no model has seen yet: what came before is
+    still sent as the same bytes. Equal words give equal bytes.
+
+    An answer stands behind the result of the call that asked; where that is another conversation's, its question is
+    told with it.
+    """
+    told, asked = list(transcript), _asks(transcript)
+    texts = [_spoken(one, asked=asked) for one in said]
+    if asked and not any(one.about for one in said):
+        texts.append(_NO_ANSWER)
+    if not texts:
+        return told
+    last = told[-1]
+    return [*told[:-1], {**last, "content": [*last["content"], *({"type": "text", "text": text} for text in texts)]}]
+
+
+def sent_back(step: Step, words: str) -> str:
+    """With which words a person rejected what the materials before it hold."""
+    return f"{SENT_BACK.get(step, _SAYS)}\n{_words(words)}"
+
+
+def _spoken(said: Said, *, asked: bool) -> str:
+    if not said.about:
+        return f"{_SAYS}\n{_words(said.text)}"
+    if asked:
+        return f"{_ANSWERS}\n{_words(said.text)}"
+    return f"{_ANSWERED}\n{framed('question', readable(said.about))}\n{_words(said.text)}"
+
+
+def _words(text: str) -> str:
+    return framed_words(readable(text).strip("\n") or "(no words)")
+
+
+def _asks(transcript: Sequence[Message]) -> bool:
+    """Whether the last message holds the result of a question that was put to a person."""
+    if len(transcript) < 2:
+        return False
+    *_, reply, last = transcript
+    calls = {call["id"] for call in calls_in(reply) if call["name"] == ASK.name}
+    return any(
+        block.get("type") == "tool_result" and block["tool_use_id"] in calls and not block.get("is_error")
+        for block in last["content"]
+    )

@@ -1,0 +1,211 @@
+"""Decisions of a person: `approve`, `reject`, `answer`, `budget`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import DECIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from perdure.cli.screen import Screen
+    from perdure.client import Answered, Delivery
+    from perdure.models.decisions import Asked
+
+Json = Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")]
+Of = Annotated[
+    str, typer.Option("--of", metavar="NAME", help="Only if it is this plan, commit or question that waits.")
+]
+
+UNREAD = "recorded, not yet read: no worker is running (perdure up --detach)"
+
+
+def register(app: typer.Typer) -> None:
+    for command in (approve, reject, answer, budget):
+        app.command(rich_help_panel=DECIDE)(command)
+
+
+def approve(
+    id: DeliveryId = "@last",
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
+    of: Of = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
+    json: Json = False,
+) -> None:
+    """Say yes to what a delivery waits with: its plan, its pull request, or a price nobody knows.
+
+    On a terminal it shows the plan or the change first and asks; elsewhere it asks nothing.
+    """
+
+    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered | None:
+        if not yes and screen.terminal and sys.stdin.isatty():
+            from perdure.cli.showing import show_asked
+
+            await show_asked(delivery, asked, screen)
+            if not typer.confirm(f"approve {asked.words[:100]}?" if asked.gate == "budget" else "approve?"):
+                return None
+        return await delivery.approve(asked.of, note=note, by=who())
+
+    _decide("approve", id, of, json, work)
+
+
+def reject(
+    id: DeliveryId,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT|-", help="What is wrong, and what instead; - reads it.")
+    ] = None,
+    of: Of = "",
+    json: Json = False,
+) -> None:
+    """Send back what a delivery waits with: planning or fixing begins again with your words."""
+    from perdure.models.errors import BadInput
+
+    words = given(note or "")
+    if not words.strip():
+        fix = f'perdure reject {id} --note "what is wrong, and what instead"'
+        raise BadInput("say why: planning or fixing goes on with it", where="--note", fix=fix)
+    _decide("reject", id, of, json, lambda delivery, asked, _: delivery.reject(words, asked.of, by=who()))
+
+
+def answer(
+    id: DeliveryId,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The answer; - reads it.")] = None,
+    choice: Annotated[
+        str | None, typer.Option("--choice", metavar="N|TEXT", help="One of the choices: its number or its beginning.")
+    ] = None,
+    of: Of = "",
+    json: Json = False,
+) -> None:
+    """Answer the question a delivery waits with; the agent reads it in its next turn."""
+    from perdure.cli.asking import choices_of, chosen, commands
+    from perdure.models.errors import BadInput
+
+    if text is not None and choice is not None:
+        raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
+
+    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered:
+        words = given(text) if text is not None else choice or ""
+        question = asked.question
+        if choice is not None and question is not None:
+            if not choices_of(question):
+                fix = commands(asked, delivery.id)[0]
+                raise BadInput("the question has no choices: it wants an answer in words", where="--choice", fix=fix)
+            words = chosen(question, choice)
+        if not words.strip():
+            raise BadInput("the answer is empty", where="TEXT", fix=" or ".join(commands(asked, delivery.id)))
+        return await delivery.answer(words, asked.of, by=who())
+
+    _decide("answer", id, of, json, work)
+
+
+def budget(
+    id: DeliveryId = "@last",
+    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Dollars more.")] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Tokens more.")] = None,
+    time: Annotated[str | None, typer.Option("--time", metavar="1h", help="Time more.")] = None,
+    json: Json = False,
+) -> None:
+    """What a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.showing import budget_json, budget_lines
+    from perdure.models.errors import BadInput
+
+    for option, amount in (("--add", add), ("--tokens", tokens)):
+        if amount is not None and not 0 < amount < float("inf"):
+            fix = f"perdure budget {id} {option} {5 if option == '--add' else 500000}"
+            raise BadInput(f"{amount:g} is nothing more: a budget is only ever raised", where=option, fix=fix)
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> None:
+        if add is None and tokens is None and time is None:
+            progress = await delivery.progress()
+            if json:
+                screen.data(budget_json(progress))
+            else:
+                screen.lines(budget_lines(progress))
+            return
+        answered = await delivery.add_budget(add or 0, tokens or 0, time, by=who())
+        tell(screen, delivery.id, answered, {"decided": "add_budget"})
+
+    with_delivery(screen, id, work)
+
+
+def who() -> str:
+    """The login name of who decides, for the record."""
+    import getpass
+
+    try:
+        return getpass.getuser()[:200]
+    except (OSError, KeyError):
+        return ""
+
+
+def given(text: str) -> str:
+    """What was typed, or standard input for `-`."""
+    from perdure.models.policy import SAID_BYTES
+
+    return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
+
+
+def tell(screen: Screen, id: str, answered: Answered, facts: dict[str, Any]) -> None:
+    """What became of a decision: the delivery's own words, or that nobody has read it yet."""
+    import shlex
+
+    from perdure.cli.chapters import GOOD, STOPS
+    from perdure.cli.words import one_line
+
+    if screen.json:
+        screen.data({"delivery_id": id, **facts, "answer": answered.words, "read": answered.read})
+    elif answered.read:
+        screen.lines([f"{GOOD} {one_line(answered.words)}", f"  {'next':<8} perdure watch {shlex.quote(id)}"])
+    else:
+        screen.line(f"{STOPS} {UNREAD}")
+
+
+def _decide(
+    update: str,
+    id: str,
+    of: str,
+    json: bool,
+    work: Callable[[Delivery, Asked, Screen], Awaitable[Answered | None]],
+) -> None:
+    """Find out what waits, refuse what does not decide it, decide it, and say what became of it."""
+    import shlex
+
+    from perdure.cli.asking import commands, waiting_words
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.models.deciding import NotCounted
+    from perdure.models.errors import BadInput
+
+    screen = Screen(json=json)
+
+    async def decide(delivery: Delivery) -> int:
+        try:
+            asked = await delivery.waits_for()
+        except NotCounted as error:
+            raise BadInput(error.what, where=delivery.id, fix=f"perdure watch {shlex.quote(delivery.id)}") from None
+        fix = " or ".join(commands(asked, delivery.id))
+        if of and of != asked.of:
+            what = f"it waits for {waiting_words(asked)}; not for {of[:64]}"
+            raise BadInput(what, where="--of", fix=fix)
+        if update not in asked.options:
+            what = f"{update.replace('_', '-')} does not decide this: {waiting_words(asked)}"
+            raise BadInput(what, where=delivery.id, fix=fix)
+        try:
+            answered = await work(delivery, asked, screen)
+        except NotCounted as error:
+            raise BadInput(error.what, where=delivery.id, fix=fix) from None
+        if answered is None:
+            screen.say("nothing was decided: it still waits")
+            return 1
+        tell(screen, delivery.id, answered, {"decided": update, "gate": asked.gate, "of": asked.of})
+        return 0
+
+    raise typer.Exit(with_delivery(screen, id, decide))

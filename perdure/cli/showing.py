@@ -1,0 +1,95 @@
+"""What is shown of what a person decides: the plan, the change, what is spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.words import count, money, one_line, span, tokens
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+    from perdure.models.decisions import Asked
+    from perdure.models.state import Progress
+
+
+async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
+    """The plan, or which files the pull request changes; where its host does not answer, only what is asked."""
+    from temporalio.client import ActivityFailureError
+
+    from perdure.cli.asking import waiting_words
+    from perdure.models.decisions import Gate
+    from perdure.models.errors import PerdureError
+
+    screen.line(f"{delivery.id}  {waiting_words(asked)}")
+    try:
+        if asked.gate is Gate.PLAN:
+            plan = (await delivery.artifact((await delivery.progress()).plan)).decode(errors="replace")
+            screen.lines(plan_lines(plan))
+        elif asked.gate is Gate.PULL_REQUEST:
+            screen.lines(await _change(delivery))
+    except (PerdureError, ActivityFailureError) as error:
+        said = one_line(str(getattr(error, "cause", None) or error))
+        screen.line(f"! it cannot be shown just now: {said}")
+
+
+def plan_lines(written: str) -> list[str]:
+    """Title and tasks of a plan; one in somebody's own words as it is."""
+    from perdure.cli.words import clean
+    from perdure.models.report import Plan
+
+    try:
+        plan = Plan.model_validate_json(written)
+    except ValueError:
+        return [f"  {line}" for line in clean(written).splitlines()]
+    tasks = [
+        f"  {number}. {one_line(task.title)}" + (f"  ({', '.join(map(one_line, task.files))})" if task.files else "")
+        for number, task in enumerate(plan.tasks, 1)
+    ]
+    return ["", f"  {one_line(plan.title)}", "", *tasks, ""]
+
+
+def budget_lines(progress: Progress) -> list[str]:
+    """What is spent of what may be, one limit a line."""
+    spend, used = progress.spend, progress.usage.prompt_tokens + progress.usage.output_tokens
+    limit = money(progress.budget_usd) if progress.budget_usd is not None else "no limit yet"
+    risk = f", and up to {money(spend.at_risk_usd)} for replies cut off" if spend.at_risk_usd else ""
+    most = f" of {tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
+    lines = [
+        progress.delivery_id,
+        f"  dollars  {money(spend.usd)} of {limit}{risk}",
+        f"  tokens   {tokens(used)}{most}",
+    ]
+    if progress.time_s is not None:
+        spent = span(progress.used_s) if progress.used_s is not None else "unknown"
+        lines.append(f"  time     {spent} of {span(progress.time_s)}")
+    if progress.unread:
+        lines.append(f"  unread   {count(progress.unread, 'word')}: the next turn reads them")
+    return lines
+
+
+def budget_json(progress: Progress) -> dict[str, Any]:
+    """The same; usd None: a price is not known; a limit None: there is none."""
+    usage, spend = progress.usage, progress.spend
+    return {
+        "delivery_id": progress.delivery_id,
+        "usd": {"spent": spend.usd, "at_risk": spend.at_risk_usd, "limit": progress.budget_usd},
+        "tokens": {"used": usage.prompt_tokens + usage.output_tokens, "limit": progress.budget_tokens or None},
+        "time_s": {"used": progress.used_s, "limit": progress.time_s},
+    }
+
+
+async def _change(delivery: Delivery) -> list[str]:
+    from perdure.cli.asking import diffstat
+    from perdure.cli.words import clean
+    from perdure.models.policy import STAT_FILES, STAT_PAGES
+
+    queue = (await delivery.progress()).queue
+    patch, offset = "", 0
+    for _ in range(STAT_PAGES):
+        page = await delivery.read("diff", offset, queue)
+        patch += clean(page.text)
+        if page.next is None:
+            return ["", *diffstat(patch, STAT_FILES), ""]
+        offset = page.next
+    return ["", *diffstat(patch, STAT_FILES), "  … and more: the change is too long to be counted here", ""]

@@ -1,0 +1,215 @@
+"""One example or more of every shape, as it really travels."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.models.decisions import Asked, Gate
+from perdure.models.ledger import Spend, Usage
+from perdure.models.report import (
+    CommandResult,
+    Finding,
+    Findings,
+    Issue,
+    Plan,
+    Review,
+    Rule,
+    Severity,
+    Since,
+    Task,
+    TestCase,
+    TestReport,
+)
+from perdure.models.result import (
+    DeliveryResult,
+    PullRequest,
+    Reason,
+    ReviewResult,
+    ReviewStatus,
+    Status,
+    StepRecord,
+    TestsResult,
+    TestsStatus,
+    UsageResult,
+)
+from perdure.models.state import Progress
+
+BASE, HEAD = "9f1c2d3e4b5a69788796a5b4c3d2e1f009182736", "4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70"
+PLAN_SHA = "b2c1d0e9f8a7968574635241302f1e0db2c1d0e9f8a7968574635241302f1e0d"
+REPOSITORY = "https://github.com/me/durations"
+RUN = "0199c0de-0000-7000-8000-000000000001"
+STEPS = (
+    StepRecord(
+        step="prepare",
+        status="done",
+        started_at="2026-01-05T09:00:00Z",
+        duration_s=4.2,
+        summary="12 tests green on main",
+    ),
+    StepRecord(
+        step="plan",
+        status="done",
+        started_at="2026-01-05T09:00:05Z",
+        duration_s=31.0,
+        turns=4,
+        summary="feature · 2 tasks, 2 files",
+        cost_usd=0.08,
+    ),
+)
+
+Examples = list[dict[str, Any]]
+
+
+def requests() -> Examples:
+    return [
+        {"repository": REPOSITORY, "request": "Make parse_duration accept '1h30m'"},
+        {"repository": REPOSITORY, "issue": 12, "gates": ["plan"], "budget_usd": 5.0},
+        {"repository": "/srv/git/durations.git", "branch": "topic", "phases": ["test"], "fix": False},
+    ]
+
+
+def approvals() -> Examples:
+    return [{}, {"of": PLAN_SHA[:12], "gate": "plan", "note": "start with the parser", "by": "me"}]
+
+
+def rejections() -> Examples:
+    return [{"of": PLAN_SHA[:12], "note": "keep the old format working"}]
+
+
+def edits() -> Examples:
+    return [{"of": PLAN_SHA[:12], "plan": PLAN_SHA[::-1], "title": "Accept compound durations"}]
+
+
+def answers() -> Examples:
+    return [{"answer": "yes"}, {"of": "implement-1-7", "answer": "seconds"}]
+
+
+def budgets() -> Examples:
+    return [{"usd": 5}, {"id": "raise-1", "tokens": 500_000, "time": "1h30m"}]
+
+
+def words() -> Examples:
+    return [{"text": "The parser also has to accept upper case."}, {"id": "note-1", "text": "Leave the README alone."}]
+
+
+def holds() -> Examples:
+    return [{}, {"note": "release day"}]
+
+
+def resumes() -> Examples:
+    return [{}]
+
+
+def signalled() -> Examples:
+    return [{"update": "approve", "said": {"of": PLAN_SHA[:12]}}]
+
+
+def results() -> Examples:
+    """One that was delivered, one that was not."""
+    delivered = DeliveryResult(
+        delivery_id="durations-issue-12",
+        run_id=RUN,
+        status=Status.DELIVERED,
+        repository=REPOSITORY,
+        base="main",
+        base_sha=BASE,
+        branch="perdure/durations-issue-12",
+        head_sha=HEAD,
+        pull_request=PullRequest(number=13, url=f"{REPOSITORY}/pull/13", title="Accept compound durations (#12)"),
+        plan=f"artifact:sha256:{PLAN_SHA}",
+        tests=TestsResult(status=TestsStatus.GREEN, passed=14, failed=0, new_failures=0, known_failures=0, fixed=0),
+        review=ReviewResult(status=ReviewStatus.CLEAN, skippable=1),
+        steps=STEPS,
+        usage=UsageResult(input_tokens=41_000, output_tokens=3_900, cost_usd=0.21),
+    )
+    red = TestsResult(status=TestsStatus.RED, passed=11, failed=3, new_failures=3, known_failures=0, fixed=0)
+    refused = delivered.model_copy(
+        update={
+            "status": Status.NOT_DELIVERED,
+            "reason": Reason.TESTS_RED,
+            "message": "not converging: two fixes in a row left the same failures",
+            "pull_request": None,
+            "tests": red,
+            "next": ("perdure retry durations-issue-12",),
+        }
+    )
+    return [delivered.model_dump(mode="json"), refused.model_dump(mode="json")]
+
+
+def progresses() -> Examples:
+    asked = Asked(
+        gate=Gate.PLAN,
+        of=PLAN_SHA[:12],
+        words="approve the plan: Accept compound durations",
+        since=datetime(2026, 1, 5, 9, 0, 36, tzinfo=UTC),
+        options=("approve", "reject", "edit_plan"),
+    )
+    return [
+        Progress(
+            delivery_id="durations-issue-12",
+            run_id=RUN,
+            repository=REPOSITORY,
+            status="waiting",
+            phase="plan",
+            base="main",
+            base_sha=BASE,
+            branch="perdure/durations-issue-12",
+            budget_usd=5.0,
+            steps=list(STEPS),
+            usage=Usage(input_tokens=9_000, output_tokens=800, cost_usd=0.08),
+            spend=Spend(usd=0.08),
+            waiting=asked.words,
+            asked=asked,
+        ).model_dump(mode="json")
+    ]
+
+
+def plans() -> Examples:
+    task = Task(title="Parse several units", details="Sum number and unit pairs.", files=["durations.py"])
+    plan = Plan(
+        title="Accept compound durations",
+        problem="'1h30m' is refused.",
+        solution="Read pairs of number and unit until the text ends.",
+        relevant_files=["durations.py"],
+        tasks=[task],
+        validation=["parse_duration('1h30m') is 5400"],
+    )
+    return [plan.model_dump(mode="json")]
+
+
+def test_reports() -> Examples:
+    case = TestCase(name="test_parses_hours", file="tests/test_durations.py", outcome="failed", message="assert 1 == 2")
+    command = CommandResult(
+        name="unit",
+        command="python -m pytest",
+        verdict="failed",
+        since=Since.NEW,
+        exit_code=1,
+        duration_s=1.3,
+        cases=(case, TestCase(name="test_parses_seconds", file="tests/test_durations.py", outcome="passed")),
+    )
+    report = TestReport(commit=HEAD, tree=BASE[::-1], base="main", note="1 new failure", commands=(command,))
+    return [report.model_dump(mode="json")]
+
+
+def reviews() -> Examples:
+    issue = Issue(
+        title="Negative numbers are accepted",
+        description="'-1h' becomes minus an hour.",
+        severity=Severity.BLOCKER,
+        file="durations.py",
+        line=14,
+        suggestion="refuse a sign",
+    )
+    return [Review(summary="One blocker.", issues=[issue]).model_dump(mode="json")]
+
+
+def findings() -> Examples:
+    found = Finding(
+        rule=Rule.PROTECTED_PATH,
+        severity=Severity.TECH_DEBT,
+        title="a workflow of the build server was changed",
+        file=".ci/run",
+    )
+    return [Findings(base=BASE, head=HEAD, findings=(found,), files=2, added=48, deleted=7).model_dump(mode="json")]

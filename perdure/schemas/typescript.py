@@ -1,0 +1,67 @@
+"""The same shapes as TypeScript types, for the example and for whoever wants to copy one file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+HEAD = """\
+// What a delivery takes and gives, as in docs/schema. Made by `make schema`: do not edit.
+// A field that may be left out has a question mark; null is null.
+"""
+
+
+def declarations(schemas: dict[str, dict[str, Any]]) -> str:
+    """One exported type for every shape and for every definition within; the same name is the same type."""
+    types: dict[str, str] = {}
+    for schema in schemas.values():
+        for name, value in [(schema["title"], schema), *schema.get("$defs", {}).items()]:
+            types.setdefault(name, _declaration(name, value))
+    return "\n".join([HEAD, *types.values()])
+
+
+def _declaration(name: str, value: dict[str, Any]) -> str:
+    lines = _comment(value.get("description"), "")
+    if "properties" not in value:
+        body = _type(value) if value.get("type") != "object" else "Record<string, never>"
+        return "\n".join([*lines, f"export type {name} = {body};", ""])
+    lines.append(f"export interface {name} {{")
+    required = value.get("required", ())
+    for key, field in value["properties"].items():
+        lines += _comment(field.get("description"), "  ")
+        lines.append(f"  {key}{'' if key in required else '?'}: {_type(field)};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _comment(text: str | None, indent: str) -> list[str]:
+    if not text:
+        return []
+    parts = text.replace("*/", "* /").replace("\n\n", "\n").splitlines()
+    if len(parts) == 1:
+        return [f"{indent}/** {parts[0]} */"]
+    return [f"{indent}/**", *(f"{indent} * {part}" for part in parts), f"{indent} */"]
+
+
+def _type(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        return str(value["$ref"]).removeprefix("#/$defs/")
+    if "enum" in value:
+        return " | ".join(json.dumps(word) for word in value["enum"])
+    if "const" in value:
+        return json.dumps(value["const"])
+    if "anyOf" in value:
+        return " | ".join(_type(part) for part in value["anyOf"])
+    match value.get("type"):
+        case "array" if "prefixItems" in value:
+            return f"[{', '.join(_type(part) for part in value['prefixItems'])}]"
+        case "array":
+            inner = _type(value.get("items", {}))
+            return f"({inner})[]" if "|" in inner else f"{inner}[]"
+        case "object":
+            values = value.get("additionalProperties")
+            return f"Record<string, {_type(values) if isinstance(values, dict) else 'unknown'}>"
+        case "integer" | "number":
+            return "number"
+        case "string" | "boolean" | "null" as plain:
+            return str(plain)
+    return "unknown"
