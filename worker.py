@@ -20,6 +20,7 @@ from perdure.adapters.host.host import Host
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
 from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
+from perdure.treasury import put_rules
 from workflows import WORKFLOWS
 
 
@@ -35,6 +36,7 @@ async def main() -> None:
     client = await connect(home, start=False, say=logging.info)
     os.environ.pop("TEMPORAL_API_KEY", None)
     await host.check_search_attributes(client)
+    await put_rules(client, host.config.treasury)
 
     async with AsyncExitStack() as working:
         for queue, doing in queues(host).items():

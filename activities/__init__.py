@@ -12,12 +12,14 @@ from activities.comment import Comments
 from activities.commit import Commits
 from activities.inspect_change import Inspection
 from activities.keep import Keeping
+from activities.notify import Notices
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
 from activities.publish_artifacts import Publications
 from activities.push_branch import Pushing
 from activities.read import Reading
 from activities.run_tests import Testing
+from activities.spent import SpendLogs
 from activities.turns import Turns
 from activities.verify import Verification
 from perdure.adapters.host.host import Host
@@ -27,7 +29,8 @@ Activities = list[Callable[..., Any]]
 
 def anywhere(host: Host) -> Activities:
     """What any host may carry out: queue `perdure`."""
-    return [Preparation(host).prepare, Closing(host).close]
+    notices = Notices(host)
+    return [Preparation(host).prepare, Closing(host).close, notices.notice_addresses, notices.notify]
 
 
 def publishing(host: Host) -> Activities:
@@ -60,6 +63,7 @@ def here(host: Host) -> Activities:
         Pages(host).capture_pages,
         Closing(host).close,
         Reading(host).read,
+        SpendLogs(host).spent,
         Keeping(host).keep,
         Verification(host).verify,
     ]

@@ -39,4 +39,9 @@ class Closing:
         return "; ".join(part for part in (message, *sweep(self._host.home)) if part)
 
     def _closed(self, delivery: str, message: str) -> Closed:
-        return Closed(receipt=self._host.receipt(delivery), spend=self._host.spend(delivery).total(), message=message)
+        return Closed(
+            receipt=self._host.receipt(delivery),
+            spend=self._host.spend(delivery).total(),
+            message=message,
+            notifies=bool(self._host.listeners.addresses),
+        )

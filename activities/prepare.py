@@ -25,6 +25,7 @@ from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.budgets import shared_by
 from perdure.adapters.project.config import Effective, effective, load_repository_config, with_detected
 from perdure.adapters.project.detect import detect
 from perdure.adapters.project.issues import read_issue
@@ -77,6 +78,7 @@ class Preparation:
             await in_thread(desk.restore, checkpoint)
             at = await in_thread(turn_of, desk.vault, checkpoint)
             hosted, config = self._hosted(desk.contract), desk.contract.config
+            shared = shared_by(self._host.config, desk.contract, work.request)
         damaged = checkpoint != asked_for
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
         now = {
@@ -88,7 +90,9 @@ class Preparation:
             "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
             "budget_tokens": _tokens(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
             "inspects": True,
+            "notifies": bool(self._host.listeners.addresses),
             **_people(config, previous.phases, work.request),
+            "treasury": shared,
             "document": config.delivery.document,
             "app": bool(config.app.start),
             "fallback": checkpoint if damaged else "",
@@ -211,8 +215,10 @@ class Preparation:
             baseline=base.artifact,
             base_red=baseline is not None and baseline.status is TestsStatus.RED,
             inspects=True,
+            notifies=bool(self._host.listeners.addresses),
             budget_tokens=config.limits.tokens or 0,
             **_people(config, config.delivery.phases, request),
+            treasury=shared_by(self._host.config, contract, request),
             document=config.delivery.document,
             app=bool(config.app.start),
             summary=_summary(contract, baseline, base.known),

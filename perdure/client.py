@@ -14,24 +14,25 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
-from temporalio.common import RetryPolicy, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.history import Past, read_past
+from perdure.models.attaching import taken
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_id, delivery_key, issue_delivery_id
-from perdure.models.issue import IssueName, same_repository
-from perdure.models.policy import ARTIFACT_READ_BYTES, TASK_QUEUE
+from perdure.models.policy import ARTIFACT_READ_BYTES
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
 from perdure.steering import Answered, Steered
+from perdure.submission import WORKFLOW, start, start_accepted
+from perdure.untold import untold
 from perdure.view import RESUME, Described, Listed, Pending, describe, listed, polled, word
 
-WORKFLOW = "Delivery"
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
 
@@ -41,10 +42,14 @@ READ_TIMEOUT = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class Submitted:
-    """`attached`: the delivery was already there, nothing new was started; it may be running or delivered."""
+    """`attached`: the delivery was already there, nothing new was started; it may be running or delivered.
+
+    `accepted`: whether a worker has looked at the request; None where nobody waited for that.
+    """
 
     delivery: Delivery
     attached: bool
+    accepted: bool | None = None
 
 
 class Delivery(Steered):
@@ -67,6 +72,10 @@ class Delivery(Steered):
             values = await self._client.data_converter.decode_wrapper(arguments)
             return values[0] if values and isinstance(values[0], dict) else {}
         return {}
+
+    async def untold(self) -> list[str]:
+        """Who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
+        return await untold(self._client, self.id)
 
     async def progress(self) -> Progress:
         """Where it stands: asks the workflow; without a worker, what its memo says if it has ended.
@@ -184,7 +193,7 @@ class Delivery(Steered):
         if budget_usd is not None:
             request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
         try:
-            await _start(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+            await start(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
         except WorkflowAlreadyStartedError:
             raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}") from None
         return self
@@ -199,12 +208,21 @@ class Perdure:
     def delivery(self, id: str) -> Delivery:
         return Delivery(self._client, id)
 
-    async def submit(self, request: DeliveryRequest | dict[str, Any], id: str | None = None) -> Submitted:
+    async def submit(
+        self,
+        request: DeliveryRequest | dict[str, Any],
+        id: str | None = None,
+        *,
+        patience: timedelta | None = None,
+    ) -> Submitted:
         """Start a delivery, or attach to the one of that id.
 
         Running, or closed as delivered: attached, nothing new is started. Closed otherwise: BadInput that names
         `perdure retry`. The default id is `<repo>-issue-<n>` for an issue, so that a second submission of it attaches,
         and otherwise `<repo>-<slug>-<4 hex>`, new for every call.
+
+        Returns as soon as the server has it, or with `patience` once a worker has accepted it (milliseconds), at the
+        latest after that time: it is submitted all the same, and `accepted` is False. Raises InvalidRequest.
         """
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
         if id is None and sent.issue_number is not None:
@@ -213,7 +231,10 @@ class Perdure:
         raw = sent.model_dump(mode="json", exclude_defaults=True)
         delivery = Delivery(self._client, id)
         try:
-            await _start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+            if patience is not None:
+                accepted = await start_accepted(self._client, id, raw, patience)
+                return Submitted(delivery, attached=False, accepted=accepted)
+            await start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
             if sent.issue_number is not None:
                 _check_same(id, await delivery.request(), sent)
@@ -238,46 +259,15 @@ class Perdure:
 
 
 def _check_same(id: str, found: dict[str, Any], sent: DeliveryRequest) -> None:
-    """BadInput when the delivery that is there already is about something else: `me/calc` and `you/calc` share ids."""
+    """BadInput when the delivery that is there already is about something else."""
     try:
-        there = parse_request(found)
+        other = taken(parse_request(found), sent)
     except InvalidRequest:  # started by somebody else's program: it has failed for that, and is said to have
         return
-    if not same_repository(there.repository, sent.repository):
-        taken = f"another repository, {there.repository[:200]}"
-    elif there.issue_number != sent.issue_number:
-        taken = f"another request there: {there.caption[:80]}"
-    else:
-        return
-    raise BadInput(
-        f"the id {id} is taken by {taken}", where=id, fix=f"--id NAME gives this delivery another one: --id {id}-2"
-    )
-
-
-async def _start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy) -> None:
-    caption, details = _told(raw)
-    await client.start_workflow(
-        WORKFLOW,
-        raw,
-        id=id,
-        task_queue=TASK_QUEUE,
-        id_reuse_policy=reuse,
-        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        static_summary=caption[:100],
-        static_details=details,
-    )
-
-
-def _told(raw: dict[str, Any]) -> tuple[str, str]:
-    """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid."""
-    words, issue = str(raw.get("request") or ""), raw.get("issue")
-    try:
-        number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
-    except ValueError:
-        number = ""
-    parts = [f"**Issue** {number}"] if number else []
-    parts += [f"**Request**\n\n{words[:4000]}"] if words.strip() else []
-    return " ".join([*([number] if number else []), *words.split()]), "\n\n".join(parts)
+    if other:
+        raise BadInput(
+            f"the id {id} is taken by {other}", where=id, fix=f"--id NAME gives this delivery another one: --id {id}-2"
+        )
 
 
 __all__ = ["SUCCESSES", "Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -125,7 +126,8 @@ class Steered(ABC):
 
     async def come_to_rest(self, patience: timedelta) -> bool:
         """Hold it and wait until nothing of it runs any more, or it has ended. False: still running, or no worker."""
-        await self.hold("it is about to be cancelled")
+        with suppress(BadInput):  # ended meanwhile
+            await self.hold("it is about to be cancelled")
         until = asyncio.get_running_loop().time() + patience.total_seconds()
         while asyncio.get_running_loop().time() < until:
             try:

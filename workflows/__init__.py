@@ -1,5 +1,7 @@
 """The business process, deterministic: what happens, in which order, and who decides."""
 
 from workflows.delivery import Delivery
+from workflows.notification import Notification
+from workflows.treasury import Treasury
 
-WORKFLOWS = [Delivery]
+WORKFLOWS = [Delivery, Notification, Treasury]

@@ -91,7 +91,7 @@ class Delivery(TakesMessages):
             await self.steps.classify()
         if not self.state.plan:
             await self.steps.plan()
-        while words := await self.steps.decision(Gate.PLAN):
+        while not self.state.built and (words := await self.steps.decision(Gate.PLAN)):
             await self.steps.plan(words)
 
     async def build(self) -> None:
@@ -218,14 +218,16 @@ class Delivery(TakesMessages):
         await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
         state.receipt, state.spend = closed.receipt, closed.spend
+        await self.stage.allowance.give_back()
         self.stage.show()
         if state.status not in SUCCESSES:
             left = state.again().model_dump(mode="json", exclude_defaults=True)
             resume = ResumePoint(run_id=info.run_id, state=left)
             workflow.upsert_memo({"resume": resume.model_dump(mode="json")})
+        result = result_of(state, self.request, info.workflow_id, info.run_id)
+        await self.stage.notices.ended(result, notifies=closed.notifies)
         if state.status is Status.CANCELLED:
             raise asyncio.CancelledError
-        result = result_of(state, self.request, info.workflow_id, info.run_id)
         if state.status in SUCCESSES:
             return result
         words = state.message or str(state.status)

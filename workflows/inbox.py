@@ -11,14 +11,36 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from perdure.models.attaching import Attached, attached, refusal
 from perdure.models.deciding import Inbox, NotCounted
+from perdure.models.policy import ATTACHES
+from perdure.models.request import DeliveryRequest
 from perdure.models.state import DeliveryState
 
 
 class TakesMessages:
-    """`approve`, `reject`, `edit_plan`, `answer`, `add_budget`; `say`, `hold`, `resume`, `decide`."""
+    """`attach`; `approve`, `reject`, `edit_plan`, `answer`, `add_budget`; `say`, `hold`, `resume`, `decide`."""
 
     state: DeliveryState
+    request: DeliveryRequest
+    _refused: ApplicationError | None = None
+    _attached = 0
+
+    @workflow.update(description="Submit or attach in one call, by update-with-start: {} or the request again")
+    def attach(self, sent: Any = None) -> Attached:
+        self._attached += 1
+        info = workflow.info()
+        return attached(self.request, info.workflow_id, info.run_id)
+
+    @attach.validator
+    def _attach(self, sent: Any = None) -> None:
+        if self._refused is not None:
+            raise self._refused
+        if words := refusal(self.request, sent):
+            raise ApplicationError(f"InvalidRequest: {words}", type="InvalidRequest", non_retryable=True)
+        if self._attached >= ATTACHES:
+            words = f"attached {ATTACHES} times: give the update the id attach, or ask query progress"
+            raise _refusal(NotCounted(words))
 
     @workflow.update(description='Approve what it waits for: {} or {"of": "…", "note": "…"}')
     def approve(self, said: Any = None) -> str:

@@ -30,11 +30,14 @@ class People:
         state.started = state.started or workflow.now()
         self._started = state.started
 
-    async def ready(self) -> None:
-        """Before anything else begins: nobody cancelled or holds it, and no limit is reached, or somebody raised it."""
+    async def ready(self, *, paying: bool = False) -> None:
+        """Before anything else begins: nobody cancelled or holds it, and no limit is reached, or somebody raised it.
+
+        paying  it is a model's reply, which costs money
+        """
         heed_cancellation()
         await self._unheld()
-        while (over := self._breach()) is not None:
+        while (over := self._breach(paying)) is not None:
             await self._over(*over)
             await self._unheld()  # somebody may have thought of it while it waited
 
@@ -43,8 +46,7 @@ class People:
         state, prepared = self.state, self.state.prepared
         if prepared is None or not prepared.asks:
             return False
-        over = self._breach()
-        if over is None or over[0] is not Limit.TIME:  # it failed, and another try had no room before the end
+        if self._breach(paying=False) is None:  # it failed, and another try had no room before the end
             await self._over(Limit.TIME, time_over(state, prepared))
         await self.ready()
         return True
@@ -96,7 +98,7 @@ class People:
         if asked.key not in state.decided:
             state.asked = asked
             workflow.upsert_memo({"asked": asked.model_dump(mode="json")})  # read by those whom no worker answers
-            with self._waits(words):
+            with self.waits(words):
                 self._tell("waiting")
                 await self._decision(asked)
         return state.decided[asked.key]
@@ -125,11 +127,11 @@ class People:
     async def _unheld(self) -> None:
         state = self.state
         if state.held:
-            with self._waits(state.held):
+            with self.waits(state.held):
                 await workflow.wait_condition(lambda: not state.held)
 
     @contextmanager
-    def _waits(self, words: str) -> Iterator[None]:
+    def waits(self, words: str) -> Iterator[None]:
         """It waits, seen from outside, and not on the delivery's time. A run that leaves the worker's memory does so
         by GeneratorExit: it says nothing more here."""
         since = workflow.now()
@@ -156,13 +158,18 @@ class People:
         prepared = self.state.prepared
         if prepared is None:
             return PREPARE_TIME - (workflow.now() - self._started)
-        return max(time_left(self.state, prepared, self._started, workflow.now()), timedelta(seconds=1))
+        left = time_left(self.state, prepared, self._started, workflow.now())
+        if left <= timedelta(0) and not prepared.asks:
+            raise not_delivered(Reason.LIMITS, time_over(self.state, prepared))
+        return max(left, timedelta(seconds=1))
 
     def give_back(self, waited: timedelta) -> None:
         """Waiting is not the delivery's time."""
         self._started += waited
         self.state.started = self._started
 
-    def _breach(self) -> tuple[Limit, str] | None:
+    def _breach(self, paying: bool) -> tuple[Limit, str] | None:
         prepared = self.state.prepared
-        return breach(self.state, prepared, self._started, workflow.now()) if prepared is not None else None
+        if prepared is None:
+            return None
+        return breach(self.state, prepared, self._started, workflow.now(), paying=paying)

@@ -30,7 +30,9 @@ from perdure.models.result import Reason, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
+from workflows.allowance import Allowance
 from workflows.endings import ENDINGS, Stopped, interpret, not_delivered, out_of_time
+from workflows.notification import Notices
 from workflows.people import People
 
 T = TypeVar("T")
@@ -50,7 +52,9 @@ class Stage:
 
     def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState) -> None:
         self.delivery, self.request, self.state = delivery, request, state
-        self.people = People(state, self.show, self.tell)
+        self.notices = Notices(delivery, request, state, self.show)
+        self.people = People(state, self.show, self.notices.tell)
+        self.allowance = Allowance(delivery, state, self.people.waits)
 
     async def once(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
         """Carry out a step that is one activity, within the time that is left."""
@@ -87,9 +91,6 @@ class Stage:
                 if not (out_of_time(error) and await self.people.more_time()):
                     raise interpret(error) from error
 
-    def tell(self, event: str) -> None:
-        """Say to those who want to hear of it that something happened: waiting, reminder, ended."""
-
     async def recorded(self, step: str, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
         """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""
         try:
@@ -120,7 +121,9 @@ class Stage:
         taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
         for turn in range(taken + 1, taken + 1 + prepared.turns_per_step):
             await self.people.answered()
-            await self.people.ready()
+            await self.people.ready(paying=True)
+            while await self.allowance.waited():
+                await self.people.ready(paying=True)
             work = TurnInput(
                 delivery=self.delivery,
                 step=step,
@@ -212,7 +215,7 @@ class Stage:
     def show(self) -> None:
         """Bring details and search attributes up to date; once a phase, because each upsert is an event."""
         state = self.state
-        workflow.set_current_details(details(state, self.request))
+        workflow.set_current_details(details(state, self.request, self.delivery))
         if state.prepared is None or not state.prepared.attributes:
             return
         values = {
@@ -247,7 +250,7 @@ class Stage:
         started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
         self._since = workflow.now()
-        workflow.set_current_details(details(self.state, self.request))
+        workflow.set_current_details(details(self.state, self.request, self.delivery))
 
     def _end(self, status: str, *, summary: str = "") -> None:
         seconds = round((workflow.now() - self._since).total_seconds(), 1)

@@ -56,6 +56,7 @@ export interface ResumePoint {
   continued?: boolean;
 }
 
+/** Let it go on as it is. `note` is kept with the decision. */
 export interface Approve {
   /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
   of?: string;
@@ -92,6 +93,7 @@ export interface EditPlan {
   title?: string;
 }
 
+/** What an agent asked is answered: its next turn reads it. One of the choices where there are some, yes or no. */
 export interface Answer {
   /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
   of?: string;
@@ -213,7 +215,7 @@ export interface StepRecord {
   commit: string | null;
   /** prepare "uv sync · 41 tests green on main", plan "feature · 3 tasks, 2 files", implement the model's last line, commit "+48 −7 in 2 files", run_tests "44 green", review "1 blocker, 1 tech debt", open_pull_request "pull request #12" */
   summary: string;
-  /** None when a price is not known */
+  /** null when a price is not known */
   cost_usd: number | null;
 }
 
@@ -223,7 +225,7 @@ export interface TestsResult {
   tree_sha: string | null;
   passed: number | null;
   failed: number | null;
-  /** failed here and not on the base commit; None: cannot be told */
+  /** failed here and not on the base commit; null: cannot be told */
   new_failures: number | null;
   /** failed there too, and do not count as red */
   known_failures: number | null;
@@ -245,6 +247,17 @@ export interface UsageResult {
   output_tokens: number;
   cost_usd: number | null;
   at_risk_usd: number;
+}
+
+/** The answer to update `attach`: the delivery of this id has been accepted, just now or before. */
+export interface Attached {
+  delivery_id: string;
+  run_id: string;
+  repository: string;
+  /** what it is about, in one line of at most 200 characters */
+  request: string;
+  /** the number of the issue that says so */
+  issue: number | null;
 }
 
 /**
@@ -291,7 +304,7 @@ export interface Asked {
   words: string;
   /** when it began to wait */
   since: string;
-  /** when it ends by itself, None: never */
+  /** when it ends by itself, null: never */
   expires?: string | null;
   question?: Question | null;
   /** which verdicts are open: the names of the updates to send */
@@ -310,7 +323,7 @@ export type QuestionKind = "text" | "choice" | "yes_no";
 
 /**
  * What a delivery has spent so far, over all its runs, as its spend log has it.
- * `usd` is the sum of settled replies; None when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in).
+ * `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in).
  */
 export interface Spend {
   usd?: number | null;
@@ -318,13 +331,68 @@ export interface Spend {
   known_usd?: number;
 }
 
-/** Tokens of one or more replies, and their price in US dollars; None when a model's price is not known. */
+/** Tokens of one or more replies, and their price in US dollars; null when a model's price is not known. */
 export interface Usage {
   input_tokens?: number;
   cache_read_tokens?: number;
   cache_write_tokens?: number;
   output_tokens?: number;
   cost_usd?: number | null;
+}
+
+/** The body of a webhook's request: JSON, Content-Type application/json. */
+export interface Message {
+  /** everything for a person, in the markup of Slack's incoming webhooks, which Mattermost understands */
+  text: string;
+  /** of this shape: fields are added within it, none changes its meaning */
+  version: 1;
+  /** waiting (for approval: of a plan or a pull request), question, budget, reminder (of one of these), ended */
+  event: "waiting" | "question" | "budget" | "reminder" | "ended";
+  /** the same when it is sent again: keep it to tell twice-sent from new; header webhook-id says it, too */
+  id: string;
+  /** when it happened, RFC 3339 */
+  at: string;
+  /** the Temporal workflow's */
+  delivery_id: string;
+  /** the Temporal workflow's */
+  run_id: string;
+  repository: string;
+  /** what the delivery is about, in one line */
+  request: string;
+  /** where it is */
+  phase: string | null;
+  /** what happened, in one line */
+  words: string;
+  /** what is decided: plan, pull_request, budget or question, and its name; null with ended */
+  gate: Gate | null;
+  /** what is decided: plan, pull_request, budget or question, and its name; null with ended */
+  of: string | null;
+  /** what an agent asked, its kind, choices, and why it matters */
+  question: Question | null;
+  /** when it began to wait, and when it ends without a decision; null: never */
+  since: string | null;
+  /** when it began to wait, and when it ends without a decision; null: never */
+  expires: string | null;
+  /** the ways to decide */
+  decisions: Decision[];
+  links: Links;
+  /** spent so far, in dollars; null: not known */
+  cost_usd: number | null;
+  /** with ended: the DeliveryResult; its steps are left out where they are long */
+  result: Record<string, unknown> | null;
+}
+
+/** A way to decide: the update to send with its JSON, from any Temporal client or the Web UI, or the command. */
+export interface Decision {
+  update: string;
+  said: Record<string, unknown>;
+  command: string;
+}
+
+/** Pages in a browser; null where there is none or it is not known. */
+export interface Links {
+  web_ui: string | null;
+  pull_request: string | null;
 }
 
 /** What the plan step answers: fixed sections, kept as an artifact and shown in the pull request. */
@@ -370,7 +438,7 @@ export interface CommandResult {
   required: boolean;
   /** passed, failed, timed_out, not_started, contradicted (report against exit code) */
   verdict: string;
-  /** new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in the same way; undecidable: red there and here, and no report says in what, or it did not run to its end. None: it passed, or no base is known */
+  /** new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in the same way; undecidable: red there and here, and no report says in what, or it did not run to its end. null: it passed, or no base is known */
   since: Since | null;
   /** it failed as a whole, and passed when it was run once more */
   flaky: boolean;

@@ -34,6 +34,9 @@ class Options:
     model: str | None = None
     config: Path | None = None
     allow_test_changes: bool = False
+    gate: str | None = None
+    questions: bool = True
+    tokens: int | None = None
 
 
 def phase_named(name: str) -> Phase:
@@ -73,6 +76,9 @@ def asked_for(phase: Phase, options: Options) -> Asked:
         fix=options.fix if phase in _MENDS else True,
         push=options.fix or phase is Phase.BUILD,
         wordless=True,
+        gate=options.gate,
+        questions=options.questions,
+        tokens=options.tokens,
     )
 
 

@@ -9,7 +9,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from perdure import __version__
-from perdure.cli import config, control, deliver, demo_entry, doctor, init, local, pulls, read, rehearse, verify
+from perdure.cli import (
+    config,
+    control,
+    decide,
+    deliver,
+    demo_entry,
+    doctor,
+    edit,
+    init,
+    local,
+    pulls,
+    read,
+    rehearse,
+    steer,
+    treasury,
+    verify,
+)
 from perdure.cli import report as report_on
 from perdure.cli import run as run_one
 from perdure.cli.commands import Commands
@@ -32,6 +48,10 @@ for group in (
     read,
     report_on,
     verify,
+    decide,
+    edit,
+    treasury,
+    steer,
     control,
     pulls,
     local,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perdure.cli.chapters import STOPS
 from perdure.cli.words import clean, one_line
-from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.models.decisions import Asked, Question, QuestionKind
 
 _INDENT = " " * 13
 
@@ -89,6 +89,3 @@ def _answering(question: Question | None, typed: str) -> str:
             return f"perdure answer {typed} yes"
         case _:
             return f'perdure answer {typed} "…"'
-
-
-__all__ = ["Gate", "chosen", "choices_of", "commands", "diffstat", "held", "waiting_words", "waits_for_you"]

@@ -1,4 +1,4 @@
-"""Steering deliveries: `retry`, `cancel`."""
+"""The end of a delivery, and another beginning: `retry`, `cancel`."""
 
 from __future__ import annotations
 
@@ -46,22 +46,41 @@ def retry(
         raise detached(screen, started[0]) from None
 
 
-def cancel(id: DeliveryId, json: Json = False) -> None:
-    """Stop a delivery and wait until it has ended. Its branch and last checkpoint stay; retry goes on from there."""
+def cancel(
+    id: DeliveryId,
+    now: Annotated[bool, typer.Option("--now", help="End its running tools at once.")] = False,
+    json: Json = False,
+) -> None:
+    """Stop a delivery and wait until it has ended. Its branch and last checkpoint stay; retry goes on from there.
+
+    The turn that runs may end first, so that nothing of it is lost, unless --now.
+    """
+    import shlex
+
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
     from perdure.cli.story import closing
     from perdure.models.errors import BadInput
     from perdure.models.result import Status
 
-    screen = Screen(json=json)
+    screen, found = Screen(json=json), list[str]()
 
     async def work(delivery: Delivery) -> int:
+        from temporalio.service import RPCError, RPCStatusCode
+
         described = await delivery.describe()
         if not described.running:
             raise BadInput(f"{delivery.id} has ended: there is nothing to cancel", fix=f"perdure show {delivery.id}")
-        await delivery.cancel()
-        screen.say(f"cancelling {delivery.id}: its running tools are ended")
+        found.append(delivery.id)
+        if now:
+            screen.say(f"cancelling {delivery.id}: its running tools are ended")
+        else:
+            await _rest(delivery, described.asked is not None, screen)
+        try:
+            await delivery.cancel()
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise  # ended meanwhile: its result says how
         result = await _ended(delivery, screen)
         if json:
             screen.data(result.model_dump_json(indent=2))
@@ -70,7 +89,28 @@ def cancel(id: DeliveryId, json: Json = False) -> None:
         # What was asked for is that it stops; one that delivered in the last moment did not.
         return 0 if result.status == Status.CANCELLED else 1
 
-    raise typer.Exit(with_delivery(screen, id, work))
+    try:
+        raise typer.Exit(with_delivery(screen, id, work))
+    except KeyboardInterrupt:
+        if found:
+            typed = shlex.quote(found[0])
+            screen.say(f"left: {found[0]} may be held; perdure resume {typed} or perdure cancel {typed} --now")
+        raise
+
+
+async def _rest(delivery: Delivery, waits: bool, screen: Screen) -> None:
+    """Let the turn that runs come to its end, if there is one and it does not take too long."""
+    from datetime import timedelta
+
+    from perdure.cli.words import span
+    from perdure.models.policy import CANCEL_TURN_S
+
+    if waits:
+        return
+    screen.say(
+        f"cancelling {delivery.id}: what runs may end first, for at most {span(CANCEL_TURN_S)}; --now ends it at once"
+    )
+    await delivery.come_to_rest(timedelta(seconds=CANCEL_TURN_S))
 
 
 async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:

@@ -53,6 +53,7 @@ def _all() -> tuple[Callable[[], list[Finding]], ...]:
         checkups.check_worker,
         check_repository,
         checkups.check_browser,
+        checkups.check_notify,
         checkups.check_variables,
     )
 

@@ -30,6 +30,8 @@ class Asked:
     fix       whether red tests and blockers are mended, or only reported
     push      new commits are pushed although no pull request is asked for
     wordless  nobody needs to say what is wanted: an existing branch is looked at, or a plan says it
+    gate      before which of plan, pull_request a person decides
+    questions whether the agent may ask
     """
 
     text: str | None = None
@@ -48,6 +50,9 @@ class Asked:
     fix: bool = True
     push: bool = False
     wordless: bool = False
+    gate: str | None = None
+    questions: bool = True
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     phases = parse_phases(asked.phases) if asked.phases is not None else None
     if phases is not None and (problem := why_not(phases, asked.branch)):
         raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
+    gates = parse_gates(asked.gate) if asked.gate is not None else ()
     check_id(asked.id)
     given = read_config(asked.config) if asked.config else None
 
@@ -132,7 +138,10 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
         "base": asked.base,
         "branch": asked.branch,
         "phases": phases,
+        "gates": gates,
         "budget_usd": asked.budget,
+        "tokens": asked.tokens,
+        "questions": None if asked.questions else False,
         "model": asked.model,
         "config": given,
         "plan": asked.plan,
@@ -171,6 +180,19 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
         if name not in known:
             raise BadInput(f"unknown phase {name!r}", where="--phases", fix=nearest("", name, known))
     return tuple(phase for phase in Phase if phase in named)
+
+
+def parse_gates(text: str) -> tuple[str, ...]:
+    """`plan,pull_request`; `pull-request` and `pr` are understood too."""
+    known, found = ["plan", "pull_request"], []
+    for name in (name.strip().lower().replace("-", "_") for name in text.split(",") if name.strip()):
+        name = "pull_request" if name == "pr" else name
+        if name not in known:
+            raise BadInput(f"there is no gate {name[:60]!r}", where="--gate", fix=nearest("--gate", name, known))
+        found.append(name)
+    if not found:
+        raise BadInput("no gate was named", where="--gate", fix="--gate plan, pull_request, or both with a comma")
+    return tuple(gate for gate in known if gate in found)
 
 
 def check_id(id: str | None) -> None:

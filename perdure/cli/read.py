@@ -47,10 +47,11 @@ def watch(
 
 def show(id: DeliveryId = "@last", json: Json = False) -> None:
     """Where a delivery stands, or how it ended."""
+    from perdure.cli.asking import waits_for_you
     from perdure.cli.chapters import chapters, line_of, row
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
-    from perdure.cli.story import NO_WORKER, Teller, closing
+    from perdure.cli.story import NO_WORKER, Teller, closing, waiting
     from perdure.cli.words import one_line
     from perdure.models.errors import PerdureError
 
@@ -65,7 +66,9 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
                 if json:
                     raise
                 line = Teller().now(None, described.pending, at=0.0)
-                screen.lines([f"{delivery.id}  running", *([row(line, screen.width)] if line else []), NO_WORKER])
+                asks = waits_for_you(described.asked, delivery.id) if described.asked is not None else []
+                doing = [row(line, screen.width)] if line else []
+                screen.lines([f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, NO_WORKER])
                 return
             if json:
                 screen.data(progress.model_dump_json(indent=2))
@@ -73,8 +76,7 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
             limits = (progress.test_fixes, progress.review_fixes)
             told = [row(line_of(chapter, limits, ended=False), screen.width) for chapter in chapters(progress.steps)]
             screen.lines([*_facts(progress), *told])
-            if progress.waiting:
-                screen.line(f"! waiting    {one_line(progress.waiting)}")
+            screen.lines(waiting(progress))
             return
         result = await delivery.result()
         if json:
@@ -179,7 +181,7 @@ async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
 
 
 def _facts(progress: Progress) -> list[str]:
-    from perdure.cli.words import money, one_line, short
+    from perdure.cli.words import count, money, one_line, short
 
     base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status
@@ -190,4 +192,7 @@ def _facts(progress: Progress) -> list[str]:
     if progress.branch:
         facts.append(f"  branch        {one_line(progress.branch)}")
     budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
-    return [*facts, f"  spent         {money(progress.spend.usd)}{budget}", ""]
+    facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
+    if progress.unread:
+        facts.append(f"  said          {count(progress.unread, 'word')} for the next turn")
+    return [*facts, ""]

@@ -49,6 +49,7 @@ def run(
     budget: Annotated[
         float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it costs.")
     ] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", min=1, help="The most tokens it uses.")] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model for every step.")] = None,
     config: Annotated[
         Path | None,
@@ -56,6 +57,13 @@ def run(
     ] = None,
     allow_test_changes: Annotated[
         bool, typer.Option("--allow-test-changes", help="The request itself is about tests.")
+    ] = False,
+    gate: Annotated[
+        str | None,
+        typer.Option("--gate", metavar="LIST", help="Wait for you before these: plan, pull_request, or both."),
+    ] = None,
+    no_questions: Annotated[
+        bool, typer.Option("--no-questions", help="The agent asks nobody: it decides, and says what it assumed.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit and leave.")] = False,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
@@ -74,7 +82,12 @@ def run(
     from perdure.models.phases import Phase
 
     wanted = phase_named(phase)
-    options = Options(request, issue, plan, fix, repo, base, branch, id, budget, model, config, allow_test_changes)
+    options = Options(
+        *(request, issue, plan, fix, repo, base, branch, id, budget, model, config, allow_test_changes),
+        gate=gate,
+        questions=not no_questions,
+        tokens=tokens,
+    )
     screen = Screen(json=json, aside=wanted is Phase.PLAN and not detach)
     submitted: list[Submitted] = []
     try:

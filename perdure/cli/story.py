@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from perdure.cli.asking import held, waits_for_you
 from perdure.cli.chapters import LEFT, RUNS, STOPS, TOLD, WIDTH, Chapter, Line, chapters, line_of, row
 from perdure.cli.words import count, money, one_line, short, span, tokens
+from perdure.models.decisions import Gate
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult, ReviewStatus, Status, StepRecord, TestsStatus
 
@@ -71,6 +73,7 @@ class Teller:
     _told: list[Chapter] = field(default_factory=list)
     _said: set[tuple[str, ...]] = field(default_factory=set)
     _waiting: str = ""
+    _asked: str = ""
     _tried: str = ""
     _silent: bool = False
     _since: tuple[str, float] = ("", 0.0)
@@ -79,10 +82,13 @@ class Teller:
         """New lines for good. `silent`: no worker has answered for a while, `progress` is the last that is known."""
         lines = []
         if progress is not None:
-            lines += self._tell(chapters(progress.steps)[:-1], _limits(progress))
+            lines += self._tell(self._settled(progress), _limits(progress))
             cause, tries, _ = progress.waiting.partition(NEXT_TRY)
-            if cause and cause not in (self._waiting, self._tried):
-                lines.append(f"{STOPS} waiting    {one_line(progress.waiting)}")
+            if (asked := progress.asked) is not None and asked.key != self._asked:
+                lines += waits_for_you(asked, progress.delivery_id)
+            elif asked is None and cause and cause not in (self._waiting, self._tried):
+                lines += waiting(progress)
+            self._asked = asked.key if asked is not None else ""
             self._waiting = cause
             if tries:  # between two attempts it waits for nothing
                 self._tried = cause
@@ -107,13 +113,19 @@ class Teller:
         chapter = chapters(steps)[-1]
         line = line_of(chapter, _limits(progress), ended=False)
         if line.mark != RUNS:
-            return line
+            return line if chapter not in self._told else None
         key = f"{len(steps)}:{chapter.steps[-1].step}"
         if self._since[0] != key:
             self._since = (key, at)
         past = [text for text in (line_of(Chapter(chapter.steps[:-1])).text if chapter.steps[1:] else "",) if text]
         text = " · ".join([*past, *_doing(doing)]) or line.text
         return Line(line.mark, line.name, text, duration_s=at - self._since[1])
+
+    def _settled(self, progress: Progress) -> list[Chapter]:
+        """Chapters to which nothing will be added: while a whole plan or change waits for a person, all of them."""
+        told = chapters(progress.steps)
+        whole = progress.asked is not None and progress.asked.gate in (Gate.PLAN, Gate.PULL_REQUEST)
+        return told if whole or told == self._told else told[:-1]
 
     def _tell(self, closed: list[Chapter], limits: tuple[int | None, int | None]) -> list[str]:
         same = next((n for n, (a, b) in enumerate(zip(self._told, closed, strict=False)) if a != b), None)
@@ -141,12 +153,22 @@ class Teller:
         return line
 
 
+def waiting(progress: Progress) -> list[str]:
+    """What it waits for just now, and what to type where that ends it; empty when it waits for nothing."""
+    if progress.asked is not None:
+        return waits_for_you(progress.asked, progress.delivery_id)
+    if progress.held and progress.waiting == progress.held:
+        return held(progress.held, progress.delivery_id)
+    return [f"{STOPS} waiting    {one_line(progress.waiting)}"] if progress.waiting else []
+
+
 def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]:
     """The last block: what exists now, its tests and review, cost, time, receipt, what to type next."""
     rows = [
         ("tests", _tests(result), "review", _review(result)),
         ("cost", _cost(result), "time", span(elapsed_s) if elapsed_s is not None else ""),
         ("receipt", _receipt(result), "", ""),
+        ("unread", _unread(result), "", ""),
         *(("next" if n == 0 else "", one_line(command, 400), "", "") for n, command in enumerate(result.next)),
     ]
     lines = [f"{_HEADLINES[result.status]}  {_outcome(result)}".rstrip()]
@@ -253,6 +275,14 @@ def _cost(result: DeliveryResult) -> str:
     if usage.at_risk_usd:
         text += f" · up to {money(usage.at_risk_usd)} more for replies cut off"
     return text
+
+
+def _unread(result: DeliveryResult) -> str:
+    """What people said too late: nobody may think that it was heeded."""
+    said = result.unread
+    if not said:
+        return ""
+    return f"{count(len(said), 'word')} {'was' if len(said) == 1 else 'were'} not read: {one_line(said[0], 100)}"
 
 
 def _receipt(result: DeliveryResult) -> str:

@@ -29,6 +29,7 @@ async def hand_in(
     from perdure.client import Perdure
     from perdure.local.connect import connect
     from perdure.local.up import ensure_running
+    from perdure.models.policy import DECISION_ACCEPTED
 
     home = Home.find()
     if (refusal := taken.meant.refusal) is not None and not await is_there(home, id or taken.issue_id):
@@ -36,7 +37,8 @@ async def hand_in(
     if not taken.elsewhere:
         await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, os.environ))
     perdure = Perdure(await connect(home, start=False, say=screen.say))
-    found = await perdure.submit(taken.request, id)
+    # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
+    found = await perdure.submit(taken.request, id, patience=DECISION_ACCEPTED if detach else None)
     submitted.append(found)
     if not screen.json:
         page = await web_page(home, found.delivery.id)
@@ -45,8 +47,12 @@ async def hand_in(
         screen.lines(header if detach else [*header, ""])
     if found.attached:
         screen.say(f"{found.delivery.id} is already there: nothing new was started")
+    if found.accepted is False:
+        fix = "it begins when one runs" if taken.elsewhere else "perdure up --detach starts one"
+        screen.say(f"{found.delivery.id} is recorded, and no worker has taken it yet: {fix}")
     if detach and screen.json:
-        screen.data({"delivery_id": found.delivery.id, "attached": found.attached})
+        told = {"delivery_id": found.delivery.id, "attached": found.attached}
+        screen.data(told if found.attached else {**told, "accepted": found.accepted})
     return found
 
 

@@ -21,6 +21,11 @@ def budget_usd(state: DeliveryState, prepared: Prepared) -> float:
     return prepared.budget_usd + state.extra_usd
 
 
+def paid(state: DeliveryState) -> float:
+    """Dollars, over all runs: money at risk counts, and one unknown price hides no other."""
+    return max(state.spend.paid, (state.usage.cost_usd or 0.0) + state.spend.at_risk_usd)
+
+
 def time_left(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> timedelta:
     """Of the limit, which waiting for people does not use up. `since`: when it began to run."""
     return timedelta(seconds=prepared.time_s + state.extra_time_s) - (now - since)
@@ -30,18 +35,22 @@ def time_over(state: DeliveryState, prepared: Prepared) -> str:
     return f"the time limit of {timedelta(seconds=prepared.time_s + state.extra_time_s)} is over"
 
 
-def breach(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> tuple[Limit, str] | None:
-    """Which limit is reached, and that in words; None while there is room for another reply.
+def breach(
+    state: DeliveryState, prepared: Prepared, since: datetime, now: datetime, *, paying: bool = True
+) -> tuple[Limit, str] | None:
+    """Which limit is reached, and that in words; None while there is room for what comes next.
 
-    What was paid, over all runs, against the budget: money at risk counts, and one unknown price hides no other.
+    paying  a model's reply comes next: a commit or a test run costs nothing, and is kept from nobody for money
+
+    Where nobody is asked, what costs nothing begins all the same, and its own time limit ends it.
     """
-    if time_left(state, prepared, since, now) <= timedelta(0):
+    if (prepared.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
         return Limit.TIME, time_over(state, prepared)
+    if not paying:
+        return None
     spend = state.spend
-    known = spend.known_usd if spend.usd is None else spend.usd
-    paid = max(known, state.usage.cost_usd or 0.0) + spend.at_risk_usd
-    if paid >= budget_usd(state, prepared):
-        return Limit.USD, f"${paid:.2f} of {dollars(budget_usd(state, prepared))} are spent"
+    if round(paid(state), 6) >= round(budget_usd(state, prepared), 6):
+        return Limit.USD, f"${paid(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
     used = state.usage.prompt_tokens + state.usage.output_tokens
     most = prepared.budget_tokens + state.extra_tokens
     if prepared.budget_tokens and used >= most:

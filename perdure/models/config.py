@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from perdure.models.base import Written
 from perdure.models.phases import ALL_PHASES, Phase
 from perdure.models.policy import DEFAULTS
+from perdure.models.treasury import BudgetRule
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -188,6 +189,25 @@ class PortRanges(Written):
         return self
 
 
+Heard = Literal["waiting", "question", "budget", "reminder", "ended"]
+"""What people can be told of: a gate, a question, a limit that is reached, any of these again later, the end."""
+
+
+class NotifySettings(Written):
+    """`url`: who is told, one address or several; each may hold a secret and is shown by its host alone."""
+
+    url: tuple[SecretStr, ...] = ()
+    events: tuple[Heard, ...] = ("waiting", "question", "budget", "reminder", "ended")
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def _addresses(cls, given: object) -> object:
+        urls = [given] if isinstance(given, str) else given
+        if not isinstance(urls, list | tuple) or not all(isinstance(url, str | SecretStr) for url in urls):
+            raise ValueError("write one address in quotes, or several in brackets")
+        return tuple(urls)
+
+
 class HostConfig(Written):
     """What only the host's owner decides: `config.toml` of the user, or `PERDURE_*` variables."""
 
@@ -196,3 +216,5 @@ class HostConfig(Written):
     limits: Limits = Limits(budget_usd=DEFAULTS.host_budget_usd, time=DEFAULTS.host_time)
     steps: StepsSettings = StepsSettings()
     slots: int = Field(default=DEFAULTS.slots, ge=1, le=200)
+    treasury: tuple[BudgetRule, ...] = ()
+    notify: NotifySettings = NotifySettings()

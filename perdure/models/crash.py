@@ -20,7 +20,11 @@ class CrashPoint(StrEnum):
     AFTER_ARTIFACTS = "after-artifacts"
     AFTER_PUSH = "after-push"
     AFTER_PULL_REQUEST = "after-pull-request"
+    AFTER_NOTICE = "after-notice"
 
 
 AT_A_HOSTED_FORGE = (CrashPoint.AFTER_COMMENT, CrashPoint.AFTER_ARTIFACTS)
 """Points that only a delivery to a forge with issues and accounts comes by."""
+
+WHERE_SOMEBODY_IS_TOLD = (CrashPoint.AFTER_NOTICE,)
+"""Points that only a delivery comes by whose host has addresses to tell."""

@@ -127,6 +127,8 @@ class Deciding(Written):
 
 
 class Approve(Deciding):
+    """Let it go on as it is. `note` is kept with the decision."""
+
     note: str = ""
 
     _small = field_validator("note")(_bounded)
@@ -148,6 +150,8 @@ class EditPlan(Deciding):
 
 
 class Answer(Deciding):
+    """What an agent asked is answered: its next turn reads it. One of the choices where there are some, yes or no."""
+
     answer: str = Field(min_length=1)
 
     _small = field_validator("answer")(_bounded)

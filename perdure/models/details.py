@@ -2,50 +2,98 @@
 
 from __future__ import annotations
 
-from perdure.models.decisions import Asked
+from perdure.models.markdown import cell, code
+from perdure.models.policy import DETAILS_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.summary import local_repository
+from perdure.models.waits import headline, waiting_for_you
+
+__all__ = ["cell", "details", "dollars"]
 
 _MARKS = {"done": "✓", "failed": "✗", "running": "…", "cancelled": "–"}
-_SHOWN = 40
-"""Steps in the table; the Web UI refuses details over 20 KB."""
+_STEPS = 12
+"""The newest, in the table: what a screen shows. The timeline has them all."""
+_NOTES = 3
+"""The newest of what people wrote or agents assumed."""
+_GAP = "\u00a0\u00a0"
+"""The Web UI puts no space between the columns of a table."""
 
 
-def details(state: DeliveryState, request: DeliveryRequest) -> str:
-    """Status first, then what a person might do, then one row a step."""
-    lines = [f"### {_headline(state)}", ""]
-    if state.message:
-        lines += [f"{cell(state.message, 400)}", ""]
-    if state.asked is None and state.waiting:
-        lines += [f"**Waiting:** {cell(state.waiting, 200)}", ""]
-    if number := request.issue_number:
-        title = cell(state.prepared.title, 200) if state.prepared else ""
-        lines.append(f"- issue #{number}" + (f": {title}" if title else ""))
-    if state.prepared:
-        prepared = state.prepared
-        lines.append(
-            f"- repository `{_code(request.repository)}`, base `{_code(prepared.base)}` at `{prepared.base_sha[:7]}`"
-        )
-        lines.append(f"- branch `{_code(prepared.branch)}`" + (f" at `{state.head[:7]}`" if state.head else ""))
-    lines.append(f"- spent {dollars(state.spend.usd)}" + _risk(state))
-    lines += [f"- {cell(note, 200)}" for note in state.notes]
-    if state.pull_request:
-        lines.append(_pull_request(state.pull_request))
-    if state.steps:
-        lines += ["", "| | step | result | took |", "|---|---|---|---|"]
-        lines += [_row(record) for record in state.steps[-_SHOWN:]]
-    if state.asked is not None:
-        lines += ["", *_waiting_for_you(state.asked)]
-    return "\n".join(lines)
+def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "") -> str:
+    """Status first, then what it is about, then one row a step, then what a person might do: at most DETAILS_BYTES.
+
+    `delivery`: its key, for what reads its plan and diff.
+    """
+    above = [f"### {_headline(state)}", *_words(state), *_facts(state, request)]
+    below = waiting_for_you(state, delivery)
+    room = DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200  # the table's head, and lines between
+    return "\n".join([*above, *_table(state.steps, room), *([""] if below else []), *below])
 
 
 def _headline(state: DeliveryState) -> str:
     if state.status is None:
-        return f"Running: {state.phase}" if state.phase else "Preparing"
+        running = f"Running: {state.phase}" if state.phase else "Preparing"
+        return headline(state) or running
     words = state.status.replace("_", " ").capitalize()
     return f"{words}: {state.reason.replace('_', ' ')}" if state.reason else words
+
+
+def _words(state: DeliveryState) -> list[str]:
+    lines = [f"**Message:** {cell(state.message, 400)}"] if state.message else []
+    if state.waiting and not headline(state):
+        lines.append(f"**Waiting:** {cell(state.waiting, 200)}")
+    return [*lines, ""] if lines else []
+
+
+def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
+    lines = []
+    if number := request.issue_number:
+        title = cell(state.prepared.title, 200) if state.prepared else ""
+        lines.append(f"- issue #{number}" + (f": {title}" if title else ""))
+    if request.request.strip():
+        lines.append(f"- request: {cell(request.request, 200)}")
+    if (prepared := state.prepared) is not None:
+        lines.append(
+            f"- repository {code(request.repository)}, base {code(prepared.base)} at `{prepared.base_sha[:7]}`"
+        )
+        lines.append(f"- branch {code(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
+    lines.append(f"- spent {_spent(state)}")
+    lines += [f"- assumed: {cell(words, 200)}" for words in state.assumptions[-_NOTES:]]
+    if state.said:
+        lines.append(f"- words that no turn has read yet: {len(state.said)}")
+    if state.held and state.asked is not None and state.status is None:
+        lines.append(f"- {cell(state.held, 200)}")
+    lines += [f"- {cell(note, 200)}" for note in state.notes[-_NOTES:]]
+    if state.pull_request:
+        lines.append(_pull_request(state.pull_request))
+    return lines
+
+
+def _spent(state: DeliveryState) -> str:
+    words = _price(state.spend.usd)
+    if state.prepared is not None:
+        words += f" of {_price(state.prepared.budget_usd + state.extra_usd)}"
+    if at_risk := state.spend.at_risk_usd:
+        words += f", and at most {_price(at_risk)} for replies that were cut off"
+    return words
+
+
+def _table(steps: list[StepRecord], room: int) -> list[str]:
+    """One row a step: the newest that fit into `room` bytes, and how many came before them."""
+    rows: list[str] = []
+    for record in reversed(steps[-_STEPS:]):
+        row = _row(record)
+        room -= len(row.encode()) + 1
+        if room < 0:
+            break
+        rows.insert(0, row)
+    if not rows:
+        return []
+    before = len(steps) - len(rows)
+    head = f"| | step{_GAP} | result{_GAP} | took |"
+    return ["", head, "|:--|:--|:--|:--|", *([f"| | {before} before{_GAP} | | |"] if before else []), *rows]
 
 
 def _row(record: StepRecord) -> str:
@@ -60,8 +108,8 @@ def _row(record: StepRecord) -> str:
         if part
     )
     time = _span(record.duration_s) if record.duration_s is not None else ""
-    took = ",\u00a0".join(part for part in (time, dollars(record.cost_usd) if record.turns else "") if part)
-    return f"| {_MARKS.get(record.status, '')} | {name} | {result} | {took} |"
+    took = f",{_GAP[0]}".join(part for part in (time, _price(record.cost_usd) if record.turns else "") if part)
+    return f"| {_MARKS.get(record.status, '')}{_GAP[0]} | {name}{_GAP} | {result}{_GAP} | {took} |"
 
 
 def _span(seconds: float) -> str:
@@ -72,13 +120,13 @@ def _span(seconds: float) -> str:
 
 def _pull_request(pull: PullRequest) -> str:
     if kept_in := local_repository(pull):  # nothing that a browser could open
-        return f"- pull request #{pull.number} in `{_code(kept_in)}`: `perdure pulls show {pull.number}` there"
+        return f"- pull request #{pull.number} in {code(kept_in)}: `perdure pulls show {pull.number}` there"
     return f"- pull request [#{pull.number}]({pull.url})"
 
 
-def _risk(state: DeliveryState) -> str:
-    at_risk = state.spend.at_risk_usd
-    return f", and at most {dollars(at_risk)} for replies that were cut off" if at_risk else ""
+def _price(amount: float | None) -> str:
+    """Two bare dollar signs on one line would make a formula of what is between them."""
+    return dollars(amount).replace("$", "\\$")
 
 
 def dollars(amount: float | None) -> str:
@@ -86,29 +134,3 @@ def dollars(amount: float | None) -> str:
     if amount is None:
         return "unknown"
     return "under $0.01" if 0 < amount < 0.005 else f"${amount:.2f}"
-
-
-def _code(name: str) -> str:
-    """A name that cannot end its code span: Git allows a backtick in a branch."""
-    return "".join(c for c in name if c.isprintable() and c != "`")
-
-
-def cell(text: str, limit: int) -> str:
-    """Text that other people or a model wrote, made harmless for a Markdown table: one line, no markup."""
-    line = " ".join(text.split())
-    line = "".join(c for c in line if c.isprintable())
-    safe = "".join("\\" + c if c in "\\`*_[]<>|" else c for c in line[:limit])
-    return safe + ("…" if len(line) > limit else "")
-
-
-def _waiting_for_you(asked: Asked) -> list[str]:
-    """What a person is asked, and the update that answers it: its name and its JSON, to be copied."""
-    lines = [f"### Waiting for you: {cell(asked.words, 300)}", ""]
-    if (question := asked.question) is not None:
-        lines += [cell(question.text, 1000), ""]
-        lines += [f"- {cell(choice, 200)}" for choice in question.choices]
-        lines += [f"It matters because: {cell(question.why, 500)}", ""] if question.why else []
-    if asked.expires is not None:
-        lines += [f"Without a decision it ends at {asked.expires:%Y-%m-%d %H:%M} UTC.", ""]
-    lines += ["Send one of these updates (More Actions, Update), or use the command line:", ""]
-    return [*lines, "| update | JSON |", "|---|---|", *(f"| `{name}` | `{said}` |" for name, said in asked.examples())]

@@ -14,6 +14,8 @@
         ├── ModelRefusesUs       400, 401, 402, 403, 404, 413, spend limits: a person must act
         ├── ForgeRefused         the forge or the remote said no, and would say it again
         ├── ForgeUnavailable     retryable: the forge or the remote could not be reached; may say when to come back
+        ├── NoticeRefused        whoever should be told of a delivery said no, and would say it again
+        ├── NoticeUnheard        retryable: whoever should be told does not answer; may say when to come back
         ├── Superseded           retryable: a newer attempt owns the worktree, this one wrote nothing
         ├── Diverged             the vault holds another history than Temporal: hold, do not guess
         ├── WorkspaceLost        the workspace or its checkpoint is not on this host
@@ -99,6 +101,19 @@ class ForgeRefused(StepError): ...
 
 class ForgeUnavailable(StepError):
     """`retry_after` is in seconds; None leaves the pause to the workflow."""
+
+    retryable = True
+
+    def __init__(self, what: str, *, retry_after: float | None = None, where: str = "", fix: str = "") -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.retry_after = retry_after
+
+
+class NoticeRefused(StepError): ...
+
+
+class NoticeUnheard(StepError):
+    """`retry_after` is in seconds; None leaves the pause to the retry policy. Names hosts, never addresses."""
 
     retryable = True
 

@@ -41,3 +41,8 @@ class Spend(Recorded):
     usd: float | None = 0.0
     at_risk_usd: float = 0.0
     known_usd: float = 0.0
+
+    @property
+    def paid(self) -> float:
+        """What counts against a budget: money at risk does, and one unknown price hides no other."""
+        return (self.known_usd if self.usd is None else self.usd) + self.at_risk_usd

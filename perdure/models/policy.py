@@ -398,6 +398,10 @@ TAMPER_HITS_MOST = 50
 TAMPER_EVIDENCE_CHARS = 600
 """Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
 
+TAMPER_WORD_FILES = 4
+"""Files of the base that hold a word about reports (`PYTEST_ADDOPTS`) before the repository is one about test runners,
+in which the word is no news: a Makefile, a workflow and a guide make three in any other."""
+
 TAMPER_DEPTH = 4
 """Helpers behind helpers that are followed to an assertion, and scripts behind scripts to what runs the tests."""
 
@@ -517,3 +521,72 @@ NEW_QUESTION_S = 30.0
 STAT_FILES = 20
 STAT_PAGES = 16
 """Files named where a change is shown to be approved, and pages (64 KiB) of it that are read for that."""
+
+NOTIFY_FOR = timedelta(days=1)
+"""An address that does not answer is tried this long: over a night, or a receiver's day of maintenance."""
+
+NOTIFY_PAUSE, NOTIFY_PAUSE_MAX = timedelta(seconds=2), timedelta(minutes=15)
+"""Between tries, doubled each time: a hundred tries in a day, and a receiver that is back is told soon."""
+
+NOTIFY_ATTEMPT_S = 15.0
+"""For one try, connecting included: receivers should answer at once and work later; Slack does within a second."""
+
+NOTIFY_RETRY_AFTER_S = 3600.0
+"""The longest pause that a receiver may ask for: one that asks for more would otherwise be told once a day."""
+
+NOTIFY_ADDRESSES = 10
+"""Addresses a host tells: each is tried by itself, and each has its lines in the notification's history."""
+
+NOTIFY_SECRET_BYTES = 16
+"""The least for a secret: what is shorter can be guessed from one signed message. Generated ones have 24 or more."""
+
+NOTICE_STARTED = timedelta(seconds=10)
+"""At its end a delivery waits until the server has taken over the last notice: milliseconds, or the server is down."""
+
+NOTICE_RESULT_BYTES = 32 * 1024
+"""Of a result in a notice; with more its steps are left out: the whole has to stay below 64 KiB of history."""
+
+ATTACHES = 200
+"""Times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need room."""
+
+BLOCK_USD = 1.0
+"""What a delivery reserves of a fleet's budget at a time: about twenty turns, so that it seldom asks (holes.md H28)."""
+
+BLOCKS_A_DAY = 300
+"""Into which all budgets of a day are cut at most: a block costs about 9 events, a day may have 5,000."""
+
+BLOCK_LEAST_USD = 0.10
+"""The least that is worth asking for; what is left of a day below it is not handed out."""
+
+BLOCK_AHEAD = 0.25
+"""Of a block, left when the next one is asked for: a turn takes seconds, an answer milliseconds."""
+
+LEASE = timedelta(hours=1)
+"""A delivery holds what it has reserved this long without being heard of. Longer than nearly every turn."""
+
+TREASURY_TICK = timedelta(minutes=30)
+"""How often the Treasury looks for reservations that are overdue, while there are any: 5 events each time."""
+
+LEASE_RECORDS, LEASE_RECORDS_FOR = 2_000, timedelta(days=2)
+"""Of deliveries that hold nothing any more: half a megabyte, a quarter of what a new run can be given."""
+
+SPENT_TIME = timedelta(minutes=2)
+"""To read a spend log takes milliseconds where the host lives; where it does not, nothing else waits for it."""
+
+TREASURY_HEARD = 100
+"""Ids of additions: the same one that comes again, comes within seconds."""
+
+GRANT_SOON = timedelta(seconds=10)
+"""The answer takes a fraction of a second; only what takes longer is shown as waiting."""
+
+GRANT_AGAIN, GRANT_AGAIN_MOST = timedelta(minutes=1), timedelta(hours=1)
+"""When a delivery asks again that has not heard anything, first and at last: there may be no Treasury."""
+
+UNTOLD_WITHIN, UNTOLD_SHOWN = timedelta(days=7), 3
+"""Notices that reached nobody, in `perdure doctor`: the newest of a week show what is wrong with an address."""
+
+UNTOLD_ANSWER = timedelta(seconds=5)
+"""For each answer of a server that was just seen to answer."""
+
+DETAILS_BYTES = 20_000
+"""Of a delivery's current details: what Temporal documents as their limit. The Web UI also carries them in an address."""

@@ -12,6 +12,7 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
+from perdure.models.treasury import Purse
 from perdure.models.work import Inspected, Prepared, TestVerdict
 
 
@@ -37,6 +38,7 @@ class DeliveryState(BaseModel):
     breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
     plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
     assumptions    what agents assumed where they would have asked
+    purse       what it has reserved of a fleet's budget, where it is under one
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -91,6 +93,7 @@ class DeliveryState(BaseModel):
     edits: int = 0
     mends: int = 0
     assumptions: tuple[str, ...] = ()
+    purse: Purse = Purse()
 
     @property
     def findings(self) -> str:
@@ -107,6 +110,7 @@ class DeliveryState(BaseModel):
             "started": None,
             "asked": None,
             "held": "",
+            "purse": self.purse.again(),
             "decided": {key: made for key, made in self.decided.items() if made.verdict is not Verdict.EXPIRED},
         }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})

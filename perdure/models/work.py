@@ -46,6 +46,7 @@ class Prepared(Recorded):
     gates       before which of plan, pull_request a person decides; gate_expiry_s: how long it waits, 0: for ever
     budget_tokens   the most tokens, 0: no limit
     notifies    somebody wants to hear of gates and of the end: there is an address to tell
+    treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     """
 
     queue: str
@@ -86,6 +87,7 @@ class Prepared(Recorded):
     gate_expiry_s: float = 0.0
     budget_tokens: int = 0
     notifies: bool = False
+    treasury: dict[str, float] = {}
 
 
 class CommitInput(Recorded):
@@ -308,9 +310,12 @@ class CloseInput(Recorded):
 
 
 class Closed(Recorded):
+    """`notifies`: this host tells somebody; known here also of a delivery that could not be prepared."""
+
     receipt: Receipt = Receipt()
     spend: Spend = Spend()
     message: str = ""
+    notifies: bool = False
 
 
 class Page(Recorded):

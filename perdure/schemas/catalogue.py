@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from perdure.models import decisions
+from perdure.models.attaching import Attached
+from perdure.models.notice import Message
 from perdure.models.report import Findings, Plan, Review, TestReport
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
@@ -28,7 +30,13 @@ class Shape:
 
 
 SHAPES: tuple[Shape, ...] = (
-    Shape("request", DeliveryRequest, "the argument of workflow type `Delivery`", examples.requests, sent=True),
+    Shape(
+        "request",
+        DeliveryRequest,
+        "the argument of workflow type `Delivery`, and of update `attach`, which takes `{}` too",
+        examples.requests,
+        sent=True,
+    ),
     Shape("approve", decisions.Approve, "update `approve`", examples.approvals, sent=True),
     Shape("reject", decisions.Reject, "update `reject`", examples.rejections, sent=True),
     Shape("edit_plan", decisions.EditPlan, "update `edit_plan`", examples.edits, sent=True),
@@ -44,7 +52,9 @@ SHAPES: tuple[Shape, ...] = (
         "what the workflow returns, and the first detail of its failure `NotDelivered`",
         examples.results,
     ),
+    Shape("attached", Attached, "the answer to update `attach`", examples.attachments),
     Shape("progress", Progress, "the answer to query `progress`", examples.progresses),
+    Shape("notice", Message, "the body of a webhook's request", examples.notices),
     Shape("plan", Plan, "artifact, named by `plan` of a result unless a plan came with the request", examples.plans),
     Shape("test_report", TestReport, "artifact, named by `tests.report` of a result", examples.test_reports),
     Shape("review", Review, "artifact, named by `review.report` of a result", examples.reviews),

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from perdure.models.attaching import Attached
 from perdure.models.decisions import Asked, Gate
 from perdure.models.ledger import Spend, Usage
+from perdure.models.notice import Message, decisions
 from perdure.models.report import (
     CommandResult,
     Finding,
@@ -38,6 +40,7 @@ from perdure.models.state import Progress
 BASE, HEAD = "9f1c2d3e4b5a69788796a5b4c3d2e1f009182736", "4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70"
 PLAN_SHA = "b2c1d0e9f8a7968574635241302f1e0db2c1d0e9f8a7968574635241302f1e0d"
 REPOSITORY = "https://github.com/me/durations"
+DELIVERY = "durations-issue-12"
 RUN = "0199c0de-0000-7000-8000-000000000001"
 STEPS = (
     StepRecord(
@@ -108,13 +111,13 @@ def signalled() -> Examples:
 def results() -> Examples:
     """One that was delivered, one that was not."""
     delivered = DeliveryResult(
-        delivery_id="durations-issue-12",
+        delivery_id=DELIVERY,
         run_id=RUN,
         status=Status.DELIVERED,
         repository=REPOSITORY,
         base="main",
         base_sha=BASE,
-        branch="perdure/durations-issue-12",
+        branch=f"perdure/{DELIVERY}",
         head_sha=HEAD,
         pull_request=PullRequest(number=13, url=f"{REPOSITORY}/pull/13", title="Accept compound durations (#12)"),
         plan=f"artifact:sha256:{PLAN_SHA}",
@@ -131,36 +134,66 @@ def results() -> Examples:
             "message": "not converging: two fixes in a row left the same failures",
             "pull_request": None,
             "tests": red,
-            "next": ("perdure retry durations-issue-12",),
+            "next": (f"perdure retry {DELIVERY}",),
         }
     )
     return [delivered.model_dump(mode="json"), refused.model_dump(mode="json")]
 
 
-def progresses() -> Examples:
-    asked = Asked(
-        gate=Gate.PLAN,
-        of=PLAN_SHA[:12],
-        words="approve the plan: Accept compound durations",
-        since=datetime(2026, 1, 5, 9, 0, 36, tzinfo=UTC),
-        options=("approve", "reject", "edit_plan"),
+def attachments() -> Examples:
+    there = Attached(
+        delivery_id=DELIVERY, run_id=RUN, repository=REPOSITORY, request="#12 Accept compound durations", issue=12
     )
+    return [there.model_dump(mode="json")]
+
+
+ASKED = Asked(
+    gate=Gate.PLAN,
+    of=PLAN_SHA[:12],
+    words="approve the plan: Accept compound durations",
+    since=datetime(2026, 1, 5, 9, 0, 36, tzinfo=UTC),
+    options=("approve", "reject", "edit_plan"),
+)
+
+
+def notices() -> Examples:
+    waiting = Message(
+        text=f"*{DELIVERY}* waits for you: approve the plan: Accept compound durations",
+        event="waiting",
+        id="0199c0de-0000-7000-8000-000000000002",
+        at=ASKED.since,
+        delivery_id=DELIVERY,
+        run_id=RUN,
+        repository=REPOSITORY,
+        request="#12 Accept compound durations",
+        phase="plan",
+        words=ASKED.words,
+        gate=ASKED.gate,
+        of=ASKED.of,
+        since=ASKED.since,
+        decisions=decisions(ASKED, DELIVERY),
+        cost_usd=0.08,
+    )
+    return [waiting.model_dump(mode="json")]
+
+
+def progresses() -> Examples:
     return [
         Progress(
-            delivery_id="durations-issue-12",
+            delivery_id=DELIVERY,
             run_id=RUN,
             repository=REPOSITORY,
             status="waiting",
             phase="plan",
             base="main",
             base_sha=BASE,
-            branch="perdure/durations-issue-12",
+            branch=f"perdure/{DELIVERY}",
             budget_usd=5.0,
             steps=list(STEPS),
             usage=Usage(input_tokens=9_000, output_tokens=800, cost_usd=0.08),
             spend=Spend(usd=0.08),
-            waiting=asked.words,
-            asked=asked,
+            waiting=ASKED.words,
+            asked=ASKED,
         ).model_dump(mode="json")
     ]
 

@@ -81,7 +81,7 @@ def _told(cls: type[BaseModel], names: list[str]) -> tuple[str, dict[str, str]]:
 
 
 def _json_words(text: str) -> str:
-    return re.sub(r"(None|True|False)", lambda found: {"None": "null"}.get(found[1], found[1].lower()), text)
+    return re.sub(r"\b(None|True|False)\b", lambda found: {"None": "null"}.get(found[1], found[1].lower()), text)
 
 
 def _tighten(value: dict[str, Any], more: dict[str, Any]) -> None:

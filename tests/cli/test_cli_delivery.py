@@ -127,7 +127,7 @@ async def test_ctrl_c_leaves_cancel_stops_and_retry_goes_on(perdure: Cli) -> Non
     assert "perdure cancel slow" in after
 
     assert "▸ build" in await done(perdure, "show", "slow")
-    cancelled = await done(perdure, "cancel", "slow")
+    cancelled = await done(perdure, "cancel", "slow", "--now")
     assert re.search(r"Cancelled  .*checkpoint [0-9a-f]{7} kept", cancelled)
     assert "Cancelled" in await done(perdure, "watch", "slow", code=5)
     assert "has ended" in (await asyncio.to_thread(perdure, "cancel", "slow")).err
@@ -136,7 +136,7 @@ async def test_ctrl_c_leaves_cancel_stops_and_retry_goes_on(perdure: Cli) -> Non
     assert (refused.code, "perdure retry slow" in refused.err) == (2, True)
     assert "goes on from its last checkpoint" in await done(perdure, "retry", "slow", "--detach")
     await until_running(perdure, "sleep 100")
-    result = json.loads(await done(perdure, "cancel", "slow", "--json"))
+    result = json.loads(await done(perdure, "cancel", "slow", "--now", "--json"))
     assert [step["step"] for step in result["steps"]].count("plan") == 1, "retry repeats nothing that was done"
 
 

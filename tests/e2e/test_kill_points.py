@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.crash import AT_A_HOSTED_FORGE, CrashPoint
+from perdure.models.crash import AT_A_HOSTED_FORGE, WHERE_SOMEBODY_IS_TOLD, CrashPoint
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
@@ -19,8 +19,12 @@ PAID_AGAIN = {CrashPoint.WAITING_FOR_MODEL}
 """The only point where a reply is asked for again: it had not arrived."""
 
 
+ELSEWHERE = {*AT_A_HOSTED_FORGE, *WHERE_SOMEBODY_IS_TOLD}
+"""Points that this delivery does not come by."""
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", [point for point in CrashPoint if point not in AT_A_HOSTED_FORGE])
+@pytest.mark.parametrize("point", [point for point in CrashPoint if point not in ELSEWHERE])
 async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_request(
     point: CrashPoint, tmp_path: Path, ports: int
 ) -> None:

@@ -35,8 +35,11 @@ NASTY = st.text(st.one_of(st.sampled_from("|`*_[]<>!-\\\n\t\x1b\u202e\x00"), st.
 def test_a_cell_is_one_line_without_markup_or_control_characters(text: str, limit: int) -> None:
     safe = cell(text, limit)
     assert all(c.isprintable() for c in safe)
-    assert not re.search(r"[`*_\[\]<>|]", re.sub(r"\\.", "", safe))
-    assert len(re.sub(r"\\(.)", r"\1", safe)) <= limit + 1
+    bare = safe.replace("&#47;", "/")
+    assert not re.search(r"[`*_\[\]<>|{}()#~^$&:!]|--|^-", re.sub(r"\\.", "", bare))
+    assert len(re.sub(r"\\(.)", r"\1", bare)) <= limit + 1
+    said = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    assert re.sub(r"\\(.)", r"\1", bare).removesuffix("…") == said[:limit].removesuffix("…")
 
 
 @given(NASTY, NASTY, NASTY)
@@ -61,6 +64,8 @@ def test_details_name_the_issue_and_its_title_once_it_is_known() -> None:
     assert "\n- issue #12\n" in details(state, request)
     state.prepared = PREPARED.model_copy(update={"issue": 12, "title": "Accept | <b>1h30m</b>\n- branch `main`"})
     assert "\n- issue #12: Accept \\| \\<b\\>1h30m\\</b\\> - branch \\`main\\`\n" in details(state, request)
+    assert "- request:" not in details(state, request)
+    assert "\n- request: Add sub\n" in details(state, REQUEST)
     assert "- issue" not in details(state, REQUEST)
 
 
@@ -71,15 +76,17 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
     assert details(state, REQUEST).startswith("### Running: build")
     state.status, state.reason = Status.NOT_DELIVERED, Reason.TESTS_RED
     state.prepared, state.head = PREPARED, "h" * 40
-    state.spend = Spend(usd=None, at_risk_usd=0.1)
+    state.spend, state.extra_usd = Spend(usd=None, at_risk_usd=0.1), 2.5
     state.pull_request = PullRequest(number=3, url="file:///r", title="t")
     state.steps = [StepRecord(step="implement")] * 60
     text = details(state, REQUEST)
     assert text.startswith("### Not delivered: tests red")
     assert "- branch `perdure/d` at `hhhhhhh`" in text
-    assert "- spent unknown, and at most $0.10 for replies that were cut off" in text
+    # Two bare dollar signs on one line would be a formula to the Web UI.
+    assert "- spent unknown of \\$7.50, and at most \\$0.10 for replies that were cut off" in text
     assert "[#3](file:///r)" in text
-    assert text.count("| implement |") == 40
+    assert text.count("| implement\u00a0") == 12
+    assert "| 48 before\u00a0" in text
     assert dollars(0.434) == "$0.43"
 
 

@@ -16,6 +16,21 @@ from typing import Any
 from tests.github_lab import BUILD, ID, github_lab
 from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
 
+ASKING = """
+title = "asks, and mends what a person sends back"
+[[line]]
+step = "implement"
+turn = 1
+use = [{ tool = "ask", input = { text = "Shall sub take floats?", kind = "yes_no", why = "Callers pass them." } }]
+[[line]]
+step = "fix_review"
+turn = 1
+use = [{ tool = "bash", input = { command = "printf '\\n# subtracts\\n' >> calc.py" } }]
+[[line]]
+step = "fix_review"
+say = "Say what sub is for"
+""" + HAPPY.partition('title = "add sub"')[2]
+
 HISTORIES = Path(__file__).parent / "histories"
 
 
@@ -42,6 +57,9 @@ async def main(version: str) -> None:
             await submitted.delivery.retry()
             await finished(submitted, lab)
             await keep(lab, "killed-and-retried", version)
+        async with Lab.open(root / "gates", ASKING, ports=23000) as lab:
+            lab.worker()
+            await at_each_gate(lab, origin, version)
         async with github_lab(root / "github", FIXES, ports=23000) as world:
             world.lab.worker()
             await finished(await world.submit(), world.lab)
@@ -57,9 +75,44 @@ async def main(version: str) -> None:
             await finished(submitted, world.lab, timeout=120)
 
 
-async def progress(lab: Lab) -> str:
+async def at_each_gate(lab: Lab, origin: Path, version: str) -> None:
+    """One delivery that waits for people wherever it can, with words and a hold; as it waits each time, and ended."""
+    gates = ["plan", "pull_request"]
+    submitted = await lab.submit(origin, id="decided", gates=gates, budget_usd=0.004)
+    handle, of, kept = lab.handle("decided"), "", set[str]()
+
+    async def asked() -> Any:
+        found = (await handle.query("progress"))["asked"]
+        return found if found and found["of"] != of else None
+
+    while "pull_request-2" not in kept:
+        gate, of = (found := await until(asked))["gate"], found["of"]
+        name = f"{gate}-2" if gate in kept else gate
+        kept.add(name)
+        await keep(lab, "decided", version, f"waiting-at-{name}".replace("_", "-"))
+        match name:
+            case "plan" | "pull_request":
+                await handle.execute_update("reject", {"of": of, "note": "with types"})
+            case "plan-2":
+                await handle.signal("say", {"text": "Keep it short.", "id": "short"})
+                await handle.signal("hold", {"note": "tomorrow"})
+                await handle.execute_update("approve", {"of": of})
+                await until(lambda: progress(lab, "decided"))
+                await keep(lab, "decided", version, "held")
+                await handle.signal("resume", {})
+            case "question":
+                await handle.signal("decide", {"update": "answer", "said": {"of": of, "answer": "yes"}})
+            case "budget" | "budget-2":
+                await handle.execute_update("add_budget", {"of": of, "usd": 5})
+            case _:
+                await handle.execute_update("approve", {"of": of})
+    await finished(submitted, lab)
+    await keep(lab, "decided", version)
+
+
+async def progress(lab: Lab, id: str = ID) -> str:
     """What the delivery waits for."""
-    return str((await lab.handle(ID).query("progress"))["waiting"])
+    return str((await lab.handle(id).query("progress"))["waiting"])
 
 
 async def keep(lab: Lab, id: str, version: str, name: str = "") -> None:

@@ -198,3 +198,30 @@ async def test_a_rewind_into_the_gate_takes_the_old_rejection_and_stops_at_the_n
         assert (await waiting(rewound)).of == third.of, "the approval of another plan moved it on"
         await rewound.execute_update("approve", {"of": third.of})
         assert (await ended(client, fresh)).status == "completed"
+
+
+@pytest.mark.parametrize("bound", [True, False], ids=["bound", "unbound"])
+async def test_money_that_was_added_survives_a_rewind_once_or_is_asked_for_again(
+    client: Client, company: Company, fresh: str, bound: bool
+) -> None:
+    """Unbound it is money for this delivery, whatever happens; bound it was for one breach, which has not been yet."""
+    company.asks(Phase.BUILD, budget_usd=0.1)
+    company.turns_each = 3
+    async with playing(client, company):
+        await Perdure(client).submit({**PLANNED, "phases": ["build"]}, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        await handle.execute_update("add_budget", {"usd": 0.15, **({"of": asked.of} if bound else {})})
+        second = await waiting(handle, behind=asked.of)
+        assert second.words == "$0.30 of $0.25 are spent"
+        await handle.execute_update("add_budget", {"usd": 9, "of": second.of})
+        await ended(client, fresh)
+        happened = await events(handle)
+        turn = next(number for number, kind, name in happened if name == "implement")
+        before = max(number for number, kind, _ in happened if kind == "workflow_task_completed" and number < turn)
+        rewound = client.get_workflow_handle(fresh, run_id=await reset(handle, before))
+        again = await waiting(rewound)
+        assert (again.of, company.paid) == ("1", 4), "what was paid before the rewind is not forgotten: one reply"
+        assert again.words == ("$0.40 of $0.10 are spent" if bound else "$0.40 of $0.25 are spent")
+        await rewound.execute_update("add_budget", {"usd": 9, "of": again.of})
+        assert (await ended(client, fresh)).status == "completed"

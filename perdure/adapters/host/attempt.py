@@ -26,6 +26,7 @@ from perdure.models.errors import (
     DiskFull,
     ForgeUnavailable,
     ModelUnavailable,
+    NoticeUnheard,
     PerdureError,
     StepError,
     TurnKillsWorker,
@@ -47,8 +48,8 @@ log = logging.getLogger(__name__)
 FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages"})
 """What runs other people's code: these can kill their worker by themselves, again and again (holes.md H6)."""
 
-LAST = "close"
-"""What every run ends with: after it there is nothing of the run to report."""
+LAST = ("close", "notify")
+"""What a run ends with, a delivery's and a notification's: after it there is nothing of the run to report."""
 
 doing: ContextVar[dict[str, Any]] = ContextVar("doing")
 """What the current attempt does, for heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
@@ -160,7 +161,7 @@ class _Attempts(ActivityInboundInterceptor):
         finally:
             beat.cancel()
             journal.ended(attempt, record.how)
-            if info.activity_type == LAST and record.how == DONE:
+            if info.activity_type in LAST and record.how == DONE:
                 inflight.forget(info.workflow_run_id)
 
 
@@ -202,7 +203,7 @@ def _translate(error: PerdureError, attempt: int) -> ApplicationError:
             error.retry_after if error.retry_after is not None else min(longest, first * 2 ** min(attempt - 1, 10))
         )
         pause = timedelta(seconds=backoff + random.uniform(0, 0.25 * backoff))  # noqa: S311  # jitter, not a secret
-    if isinstance(error, ForgeUnavailable) and error.retry_after is not None:
+    if isinstance(error, ForgeUnavailable | NoticeUnheard) and error.retry_after is not None:
         # never before it said; and not everybody at the same moment
         pause = timedelta(seconds=error.retry_after + random.uniform(0, 0.1 * error.retry_after))  # noqa: S311
     return ApplicationError(

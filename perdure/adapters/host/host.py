@@ -27,6 +27,7 @@ from perdure.adapters.host.lease import Lease, Leases
 from perdure.adapters.host.setting_up import read_binds, set_up
 from perdure.adapters.host.spend import SpendLog
 from perdure.adapters.host.threads import in_thread
+from perdure.adapters.notify.addresses import Listeners
 from perdure.adapters.project.host import load_host_config
 from perdure.adapters.project.ports import lease_ports, write_ports_env
 from perdure.adapters.sandbox.base import Sandbox
@@ -46,7 +47,7 @@ ROLE = "PERDURE_WORKER_ROLE"
 
 
 class Host:
-    """This worker's home, configuration, model, forges, leases and journals.
+    """This worker's home, configuration, model, forges, listeners, leases and journals.
 
     `publisher`: the queue of the worker that alone publishes for this home; empty when every worker does.
     `publishes_only`: this worker is the one.
@@ -55,6 +56,7 @@ class Host:
     def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
         self.home, self.config, self.model = home, config, model
         self.forges = forges or Forges()
+        self.listeners = Listeners.of(config.notify, {})
         self.publisher, self.publishes_only = "", False
         self.inflight = InFlight(home)
         self.leases = Leases(home)
@@ -65,6 +67,7 @@ class Host:
         """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
         config = load_host_config(environ)
         host = cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
+        host.listeners = Listeners.from_environment(config.notify, environ)
         host.publisher, host.publishes_only = _publishing(home, environ)
         return host
 
@@ -102,7 +105,7 @@ class Host:
 
     def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Tool results without this worker's own secrets, whatever printed them."""
-        secrets = (*(self.model.secrets if self.model else ()), *self.forges.secrets)
+        secrets = (*(self.model.secrets if self.model else ()), *self.forges.secrets, *self.listeners.secrets)
         cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, secrets))
         return cleaned
 

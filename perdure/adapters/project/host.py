@@ -9,6 +9,7 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import ValidationError
 
+from perdure.adapters.project.budgets import named_file
 from perdure.adapters.project.keys import load, names, nearest, parse, plain
 from perdure.models.config import HostConfig, Limits, StepsSettings
 from perdure.models.errors import BadInput
@@ -38,6 +39,9 @@ OTHER_VARIABLES = (
     "PERDURE_UI_URL",
     "PERDURE_PUBLISHER_QUEUE",
     "PERDURE_WORKER_ROLE",
+    "PERDURE_TREASURY",
+    "PERDURE_WEBHOOK_URL",
+    "PERDURE_WEBHOOK_SECRET",
     "PERDURE_GITHUB_URL",
     "PERDURE_GITHUB_TOKEN",
     "PERDURE_GITHUB_APP_ID",
@@ -72,7 +76,7 @@ def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostCo
         raise BadInput("the user file cannot be read", where=str(path), fix=f"{error}: correct or remove it") from None
     parse(text, str(path), HostConfig)
     try:
-        host = HostConfig.model_validate(merge(load(text, str(path)), variables(env)))
+        host = HostConfig.model_validate(merge({**load(text, str(path)), **named_file(env)}, variables(env)))
     except ValidationError as error:  # each source is right alone; only port ranges are compared with each other
         where = f"{path} and PERDURE_PORTS_BACKEND, PERDURE_PORTS_FRONTEND"
         raise BadInput(plain(error.errors()[0]), where=where, fix="choose ranges that do not overlap") from None

@@ -54,7 +54,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         transcript = [*told, reply.message, *acted.said]
         result = TurnResult(
             checkpoint="",
-            summary=_summary(work, reply, acted.outcome),
+            summary=_summary(work, describe(*host.redacted([reply.message])), acted.outcome),
             usage=reply.usage,
             spend=await in_thread(desk.spend.total),
             notes=tuple(said.id for said in work.said) if hears(work.step) else (),
@@ -98,7 +98,7 @@ async def _act(host: Host, desk: Desk, work: TurnInput, told: list[Message], rep
     if isinstance(step, Continue):
         return _Acted((step.user_message,))
     assert isinstance(step, RunTools)
-    now_doing(doing=describe(reply.message))
+    now_doing(doing=describe(*host.redacted([reply.message])))
     await in_thread(checkpoints.leave, desk.workspace)
     toolbox = desk.toolbox(
         conversation.toolbox_memory(told),
@@ -147,7 +147,7 @@ def _with_note(message: Message, paths: Sequence[str]) -> Message:
     return {**message, "content": [*message["content"], {"type": "text", "text": words}]}
 
 
-def _summary(work: TurnInput, reply: Reply, outcome: Outcome | None) -> str:
+def _summary(work: TurnInput, did: str, outcome: Outcome | None) -> str:
     ended = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
-    words = ended or describe(reply.message) or "goes on"
+    words = ended or did or "goes on"
     return f"turn {work.turn} · {words}"[:SUMMARY_LIMIT]

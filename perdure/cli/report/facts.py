@@ -55,6 +55,7 @@ class Report(BaseModel):
     started, ended   of all its runs; taken: when this was read
     began       when each of `steps` began, more exactly than they say; None where history does not have it
     pictures    PNG by SHA-256; not in the JSON form
+    untold      who was not told what it waited for or how it ended, and why
     unread      what could not be read and why, one sentence each
     """
 
@@ -93,6 +94,7 @@ class Report(BaseModel):
     findings: Findings | None = None
     screenshots: Screenshots | None = None
     pictures: dict[str, bytes] = Field(default={}, exclude=True)
+    untold: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 
     @property

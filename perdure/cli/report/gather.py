@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 async def gather(delivery: Delivery) -> Report:
     """Everything that can be known now. BadInput when there is no such delivery; what cannot be read is said in it."""
+    from temporalio.service import RPCError
+
     described = await delivery.describe()
     past = await delivery.past()
     state = state_of(past)
@@ -37,6 +39,11 @@ async def gather(delivery: Delivery) -> Report:
     screenshots = await desk.document(state.screenshots, "the screenshots", Screenshots)
     pictures = await desk.pictures(screenshots) if screenshots else {}
     turns = await desk.said(turns_of(past.acts))
+    try:
+        untold = await delivery.untold()
+    except RPCError:
+        untold = []
+        unread.append("the server does not say who was told")
     return Report(
         **facts,
         delivery_id=delivery.id,
@@ -55,6 +62,7 @@ async def gather(delivery: Delivery) -> Report:
         findings=findings,
         screenshots=screenshots,
         pictures=pictures,
+        untold=tuple(untold),
         unread=(*unread, *desk.unread),
     )
 

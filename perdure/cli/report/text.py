@@ -29,6 +29,7 @@ def lines_of(report: Report) -> list[str]:
         ("Review", _review(report)),
         ("Screenshots", _screenshots(report)),
         ("Cost by step", _cost(report)),
+        ("Not told", (f"! {shown_line(words, 600)}" for words in report.untold)),
         ("Not read", (f"! {shown_line(words, 600)}" for words in report.unread)),
     )
     told = list(_head(report))

@@ -25,7 +25,7 @@ def test_every_step_has_its_tools_sorted_and_closed(step: Step) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("browse", {"url": "http://x"}, "there is no tool 'browse' in this step; there are: bash, edit"),
+        ("browse", {"url": "http://x"}, "there is no tool 'browse' in this step; there are: ask, bash, edit"),
         ("read", {}, "path: Field required"),
         ("read", {"path": "a", "lines": 3}, "lines: Extra inputs are not permitted"),
         ("read", {"path": 7}, "path: Input should be a valid string"),

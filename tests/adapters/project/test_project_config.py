@@ -174,6 +174,7 @@ limits = st.fixed_dictionaries(
         "test_fixes": st.integers(0, 10),
         "review_fixes": st.integers(0, 10),
         "turns_per_step": st.integers(1, 500),
+        "tokens": st.integers(1, 10**9),
     },
 )
 
@@ -194,6 +195,8 @@ def test_no_source_ever_gets_more_than_the_host_allows(
         asked = flags.get(name, theirs.get(name, highest))
         if name == "time":
             assert seconds(got) == min(seconds(str(asked)), seconds(highest))
+        elif highest is None:
+            assert got == asked
         else:
             assert got == min(asked, highest)
         assert result.origins[f"limits.{name}"].endswith(LOWERED) == (got != asked)
@@ -268,3 +271,29 @@ def test_every_variable_the_code_reads_is_known() -> None:
     package = Path(perdure.__file__).parent
     read = {name for path in package.rglob("*.py") for name in re.findall(r"\"(PERDURE_[A-Z_]+)\"", path.read_text())}
     assert unknown_variables(dict.fromkeys(read, "")) == [], "add it to host.VARIABLES or host.OTHER_VARIABLES"
+
+
+def test_gates_of_the_request_come_beside_those_of_the_repository() -> None:
+    asked = DeliveryRequest(repository="/r", request="x", gates=("pull_request", "plan"))
+    config = load_repository_config("version = 1\n[gates]\nbefore = ['plan']\nexpire = '72h'\n", "perdure.toml")
+    both = effective(host=HostConfig(), env={}, repository=config, request=asked)
+    assert both.config.gates.before == ("plan", "pull_request")
+    assert both.config.gates.expire == "72h"
+    assert both.origins["gates.before"] == "perdure.toml on main and request"
+    alone = effective(
+        host=HostConfig(), env={}, repository=config, request=DeliveryRequest(repository="/r", request="x")
+    )
+    assert (alone.config.gates.before, alone.origins["gates.before"]) == (("plan",), "perdure.toml on main")
+
+
+def test_a_request_asks_for_tokens_up_to_the_hosts_limit_and_for_no_questions(tmp_path: Path) -> None:
+    asked = DeliveryRequest(repository="/r", request="x", tokens=900, questions=False)
+    free = effective(host=HostConfig(), env={}, request=asked)
+    assert (free.config.limits.tokens, free.config.delivery.questions) == (900, False)
+    host = load_host_config({"PERDURE_TOKENS": "500"}, tmp_path / "none.toml")
+    held = effective(host=host, env={"PERDURE_TOKENS": "500"}, request=asked)
+    assert held.config.limits.tokens == 500
+    assert held.origins["limits.tokens"] == "request" + LOWERED
+    unasked = effective(host=host, env={"PERDURE_TOKENS": "500"})
+    assert (unasked.config.limits.tokens, unasked.origins["limits.tokens"]) == (500, "PERDURE_TOKENS")
+    assert effective(host=HostConfig(), env={}).config.limits.tokens is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,12 @@ async def in_activity(do: Callable[..., Coroutine[Any, Any, Any]], *args: Any, r
     return await env.run(do, *args)
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    origin = make_target(tmp_path / "calc.git")
-    home = Home(tmp_path / "home")
-    async with Rehearsal(Screenplay.parse(HAPPY.replace("&& sleep 0.5 ", ""))) as rehearsal:
+@asynccontextmanager
+async def working(root: Path, screenplay: str, **more: Any) -> AsyncIterator[Bench]:
+    """A bench whose model plays this; `more` are fields of its delivery's request."""
+    origin = make_target(root / "calc.git")
+    home = Home(root / "home")
+    async with Rehearsal(Screenplay.parse(screenplay)) as rehearsal:
         environ = {
             "ANTHROPIC_BASE_URL": rehearsal.url,
             "ANTHROPIC_API_KEY": "rehearsal",
@@ -67,8 +69,14 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
             "PERDURE_PORTS_FRONTEND": "25030-25059",
         }
         host = Host.open(home, {**os.environ, **environ})
-        request = DeliveryRequest(repository=str(origin), request="Add sub")
+        request = DeliveryRequest(repository=str(origin), request="Add sub", **more)
         work = PrepareInput(delivery=DELIVERY, request=request)
         prepared = await in_activity(Preparation(host).prepare, work)
         yield Bench(host, prepared, rehearsal, environ)
         await host.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with working(tmp_path, HAPPY.replace("&& sleep 0.5 ", "")) as made:
+        yield made

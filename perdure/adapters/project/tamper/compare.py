@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from perdure.adapters.project.tamper.inventory import Test, hit, is_now, only_new, was
@@ -36,12 +37,14 @@ class Compared:
 def compare(
     before: Sequence[Test],
     after: Sequence[Test],
+    fully: Callable[[], list[Test]],
     *,
     here: Callable[[str], bool],
     broken: dict[str, str],
 ) -> Compared:
     """Tests of the files that differ, before and after.
 
+    fully   the same tests as they are now, the new ones read as well: asked for when something is missing
     here    whether a file is still there
     broken  files with tests of the base that cannot be read any more, and why
 
@@ -51,7 +54,7 @@ def compare(
     compared = Compared()
     old = {test.key: test for test in before}
     now = {test.key: test for test in after}
-    fresh = _Fresh([test for key, test in now.items() if key not in old])
+    fresh = _Fresh(now.keys() - old.keys(), fully)
     lost: list[Test] = []
     for key, test in old.items():
         if key in now:
@@ -80,14 +83,25 @@ def compare(
 class _Fresh:
     """Tests that the base did not have, each case of them to be claimed once."""
 
-    def __init__(self, tests: Iterable[Test]) -> None:
-        self._tests = list(tests)
-        self._cases: dict[str, list[Test]] = {}
+    def __init__(self, keys: Set[Key], fully: Callable[[], list[Test]]) -> None:
+        self._keys, self._fully = keys, fully
+        self._claimed: set[Key] = set()
+
+    @cached_property
+    def _tests(self) -> list[Test]:
+        return list({test.key: test for test in self._fully() if test.key in self._keys}.values()) if self._keys else []
+
+    @cached_property
+    def _cases(self) -> dict[str, list[Test]]:
+        cases: dict[str, list[Test]] = {}
         for test in self._tests:
             for body in test.bodies:
-                self._cases.setdefault(body, []).append(test)
-        self._claimed: set[Key] = set()
-        self.checks: Counter[str] = Counter(check for test in self._tests for check in test.checks)
+                cases.setdefault(body, []).append(test)
+        return cases
+
+    @cached_property
+    def checks(self) -> Counter[str]:
+        return Counter(check for test in self._tests for check in test.checks)
 
     def twins(self, test: Test) -> list[Test]:
         wanted = Counter(test.bodies)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from perdure.adapters.git.repository import Repository
 from perdure.models.policy import TAMPER_DEPTH, TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
 _LINK, _MODULE = "120000", "160000"
-
+_T = TypeVar("_T")
 
 Entry: TypeAlias = tuple[str, str]
 """Mode and object."""
@@ -77,6 +77,21 @@ class Files:
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), text or ""))
         return None
 
+    def mentioning(self, word: str) -> int:
+        """How many files of the commit hold this word: one process, whatever their size."""
+        asked = ("grep", "-l", "-z", "-I", "-F", "-e", word, self.commit, "--")
+        return self._store.run(*asked).count(b"\0")
+
+    def once(self, path: str, make: Callable[[str, str | None], _T]) -> _T:
+        """`make(path, text)`, made once for both commits where a file holds the same bytes on them."""
+        if self.is_link(path):
+            return make(path, self.text(path))
+        key = make, path, self.blob(path)
+        if key not in self._store.made:
+            self._store.made[key] = make(path, self.text(path))
+        found: _T = self._store.made[key]
+        return found
+
     def load(self, paths: Iterable[str]) -> None:
         """Read many at once, on the other commit as well."""
         found = map(self._entry, paths)
@@ -92,8 +107,12 @@ class _Store:
 
     def __init__(self, repository: Repository, commit: str) -> None:
         self._git, self._commit = repository.git, commit
+        self.made: dict[tuple[Callable[..., Any], str, str], Any] = {}
         self._texts: dict[str, str | None] = {}
         self._left = TAMPER_TOTAL_BYTES
+
+    def run(self, *words: str) -> bytes:
+        return self._git.run(*words, ok=(0, 1)).stdout
 
     @cached_property
     def tree(self) -> dict[str, Entry]:

@@ -61,7 +61,7 @@ def _risks(module: Module) -> Iterator[tuple[int, str, str]]:
     """(line, text, what it is)."""
     for node, _ in flat(module.tree.body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name.startswith("pytest_"):
+            if node.name.startswith("pytest_") and not all(map(_declares, node.body)):
                 yield node.lineno, _plain(node), f"hook `{node.name}` is new or changed"
             elif autouse(node):
                 yield node.lineno, _plain(node), f"fixture `{node.name}` is used by every test (autouse)"
@@ -80,8 +80,22 @@ def _risks(module: Module) -> Iterator[tuple[int, str, str]]:
 
 def _runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.Expr):
-        return not isinstance(node.value, ast.Constant)
+        call = node.value.func if isinstance(node.value, ast.Call) else node.value
+        return not isinstance(node.value, ast.Constant) and dotted(call) != "pytest.register_assert_rewrite"
     return isinstance(node, ast.For | ast.While | ast.Raise | ast.Assert | ast.With)
+
+
+def _declares(node: ast.stmt) -> bool:
+    """A docstring, a marker or an option of the repository's own: nothing runs differently for it."""
+    if not isinstance(node, ast.Expr):
+        return False
+    call = node.value
+    if not isinstance(call, ast.Call) or any(isinstance(part, ast.Call) for part in ast.walk(call) if part is not call):
+        return isinstance(call, ast.Constant)
+    if dotted(call.func) == "config.addinivalue_line":
+        return bool(call.args) and isinstance(call.args[0], ast.Constant) and call.args[0].value == "markers"
+    name = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else ""
+    return dotted(call.func) == "parser.addoption" and str(name).startswith("--")
 
 
 def autouse(function: Function) -> bool:

@@ -121,12 +121,20 @@ class _Gate:
     def tests(self, paths: Sequence[str]) -> Compared:
         """Tests of the files that differ, and of those that use helpers that differ."""
         paths = [path for path in [*paths, *self._users(paths)] if supports(path)]
-        old = {path: self._old.inventory(path) for path in paths if self._before.has(path)}
-        new = {path: self._new.inventory(path) for path in paths if self._after.has(path)}
+        known = {path: self._new.same(self._old, path) for path in paths}
+        old = {path: self._old.inventory(path, known[path][0]) for path in paths if self._before.has(path)}
+        new = {
+            path: self._new.inventory(path, known[path][0] | known[path][1]) for path in paths if self._after.has(path)
+        }
         before = [test for found in old.values() for test in found.tests]
         after = [test for path, found in new.items() for test in found.tests if self._collected(path)]
+
+        def fresh() -> list[Test]:
+            here = [path for path in new if self._collected(path)]
+            return [test for path in here for test in self._new.inventory(path, known[path][0]).tests]
+
         broken = {path: new[path].broken for path in old if path in new and new[path].broken and not old[path].broken}
-        compared = compare(before, after, here=self._after.has, broken=broken)
+        compared = compare(before, after, fresh, here=self._after.has, broken=broken)
         self._files_gone(compared, paths)
         compared.hits += [found for path in old.keys() & new.keys() for found in self._framework(path)]
         compared.hits += self._odd(old, new, {test.key for test in before}, after)

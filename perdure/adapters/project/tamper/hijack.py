@@ -11,6 +11,7 @@ from perdure.adapters.project.tamper.files import Files
 from perdure.adapters.project.tamper.inventory import hit
 from perdure.adapters.project.tamper.pymodule import parsed
 from perdure.adapters.project.tamper.pytests import is_test_file, supports_tests
+from perdure.models.policy import TAMPER_WORD_FILES
 from perdure.models.report import Hit, Tampering
 
 _START_UP = {"sitecustomize", "usercustomize"}
@@ -127,10 +128,12 @@ def _report(before: Files, after: Files, path: str, commands: str) -> list[Hit]:
         )
     if not _CODE.fullmatch(path) or path.startswith((".github/", ".gitlab")):
         return []
-    old = before.text(path) or ""
+    old, name = before.text(path) or "", posixpath.basename(path)
     for number, line in enumerate(text.splitlines(), start=1):
         found = _TALKS.search(line)
         if found and text.count(found[0]) > old.count(found[0]):
+            if name != "conftest.py" and before.mentioning(found[0]) >= TAMPER_WORD_FILES:
+                continue
             title = f"{path} meddles with the runner's report or its options ({found[0]})"
             return [hit(Tampering.REPORT, title, path, number, f"+ {line.strip()}")]
     return []

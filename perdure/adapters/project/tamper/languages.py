@@ -7,13 +7,14 @@ import re
 from perdure.adapters.project.tamper import jstests, othertests, pytests
 from perdure.adapters.project.tamper.files import Files
 from perdure.adapters.project.tamper.inventory import Inventory
-from perdure.adapters.project.tamper.pymodule import Sources
+from perdure.adapters.project.tamper.pysources import Sources
 
 _TEST = re.compile(
     r".*[._-](test|spec|tests|specs)\.[cm]?[jt]sx?|.*_test\.(go|rb|exs|dart|cc|cpp|c|lua|rs|ml|clj|erl)"
     r"|test[_-].*\.(rb|cc|cpp|c|lua|[cm]?[jt]sx?|sh|bash|R|pl|rs|php)|.*[_.-]test\.(sh|bash|bats|php)"
     r"|.*(Test|Tests|IT|Spec|TestCase)\.(java|kt|kts|groovy|scala|cs|php|swift|vb|fs)|.*_spec\.(rb|lua|cr)|.*\.(bats|t)"
 )
+_SETTINGS = ("pytest.ini", ".pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini")
 _PLACE = re.compile(r"(^|/)(tests?|specs?|__tests__|testing|e2e)/")
 
 
@@ -38,18 +39,31 @@ class Languages:
         pytest = re.search(r"\bpy\.?test\b", commands) is not None
         unittest = re.search(r"\bunittest\b|manage\.py", commands) is not None
         either = pytest or unittest
-        self._collecting = pytests.Collecting(pytest or not either, unittest or not either)
+        self._collecting = pytests.Collecting(pytest or not either, unittest or not either, self._others(commands))
         self._plain_unittest = unittest and not pytest and not re.search(r"discover|\s-s\b|manage\.py", commands)
-        self._known: dict[str, Inventory] = {}
+        self._known: dict[tuple[str, frozenset[str]], Inventory] = {}
 
-    def inventory(self, path: str) -> Inventory:
-        if path not in self._known:
-            self._known[path] = self._inventory(path)
-        return self._known[path]
+    def _others(self, commands: str) -> bool:
+        """Whether tests may be in files that are not called as the runners' own rules say."""
+        found = [commands, *(self._files.text(path) or "" for path in _SETTINGS if self._files.has(path))]
+        return any(re.search(r"python_files|\s-p[\s=]|--pattern|_tests\.py", text) for text in found)
 
-    def _inventory(self, path: str) -> Inventory:
+    def inventory(self, path: str, unread: frozenset[str] = frozenset()) -> Inventory:
+        """The tests of a file. `unread`: those of which nobody has to know more than that they are there."""
+        key = path, unread
+        if key not in self._known:
+            self._known[key] = self._inventory(path, unread)
+        return self._known[key]
+
+    def same(self, old: Languages, path: str) -> tuple[frozenset[str], frozenset[str]]:
+        """Names of tests of a file that surely say the same here and on the other commit, and of those it had not."""
+        if not path.endswith(".py"):
+            return frozenset(), frozenset()
+        return pytests.same(old.sources, self.sources, path, self._collecting)
+
+    def _inventory(self, path: str, unread: frozenset[str]) -> Inventory:
         if path.endswith(".py"):
-            return pytests.inventory(self.sources, path, self._collecting)
+            return pytests.inventory(self.sources, path, self._collecting, unread)
         ending = path.rpartition(".")[2]
         if not is_test(path) and not (ending == "rs" and "#[test]" in (self._files.text(path) or "")):
             return Inventory()

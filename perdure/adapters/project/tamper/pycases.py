@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 from collections.abc import Sequence
 
-from perdure.adapters.project.tamper.pyexpressions import Substitute
+from perdure.adapters.project.tamper.pyexpressions import substituted
 from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, unparsed
 from perdure.models.ids import digest
 
@@ -33,8 +32,7 @@ def bodies(module: Module, function: Function, decorators: Sequence[ast.expr]) -
     plain = [part for part in function.body if not _docstring(part)]
     made = []
     for row in rows(module, decorators):
-        substitute = Substitute(row)
-        body = [substitute.visit(copy.deepcopy(part)) for part in plain] if row else plain
+        body = [substituted(part, row) for part in plain]
         left = sorted(name for name in arguments if name not in row and name not in ("self", "cls"))
         marks = [row[_MARKS]] if _MARKS in row else []
         made.append(digest(*sorted(others), *left, "\0", *map(unparsed, (*marks, *body)))[:20])

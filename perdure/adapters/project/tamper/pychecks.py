@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import ast
-import copy
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from perdure.adapters.project.tamper.pyexpressions import (
-    Substitute,
-    constant,
+    CHECKING,
+    FAILING,
     ends,
     false,
     is_skip,
+    substituted,
     true,
     vacuous,
     wide,
     written,
 )
-from perdure.adapters.project.tamper.pymodule import Function, Module, Sources, dotted, unparsed
+from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, unparsed
+from perdure.adapters.project.tamper.pysources import Sources
 from perdure.models.policy import TAMPER_DEPTH
 
-_CHECKING = re.compile(r"_*(assert|expect|fail|should|verify|check|ensure|raises|warns|deprecated_call|must)")
 _NODES_MOST = 300
 _HELPERS_MOST = 50  # readings of helpers for one test: a hundred calls of a hundred calls would not end
 
@@ -55,13 +53,12 @@ class Reading:
         self._sizes: dict[str, int] = {}
 
     def read(self, function: Function, given: Mapping[str, ast.expr] | None = None) -> Reading:
-        stores = Counter(
-            node.id for node in ast.walk(function) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
-        )
+        stores = self._sources.facts(self._module, function).stores
         arguments = {arg.arg for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
         self._once = {name for name, count in stores.items() if count == 1} - arguments
-        literal = {name: value for name, value in self._module.values.items() if constant(value)}
-        self._env = {n: v for n, v in literal.items() if n not in stores and n not in arguments} | dict(given or {})
+        self._env = {n: v for n, v in self._module.literals.items() if n not in stores and n not in arguments} | dict(
+            given or {}
+        )
         body = function.body
         trailing = isinstance(body[-1], ast.Return)
         self._block(body[:-1] if trailing else body, True)
@@ -110,7 +107,7 @@ class Reading:
         size = sum(self._sizes.get(n.id, 1) if isinstance(n, ast.Name) else 1 for n in ast.walk(value))
         if name in self._once and size <= _NODES_MOST:
             self._sizes[name] = size
-            self._env[name] = Substitute(self._env).visit(copy.deepcopy(value))
+            self._env[name] = substituted(value, self._env)
 
     def _raise(self, node: ast.Raise, counted: bool) -> None:
         raised = node.exc
@@ -118,7 +115,7 @@ class Reading:
             self.skips.append(unparsed(raised))
         elif raised is not None and counted:
             name = dotted(raised.func if isinstance(raised, ast.Call) else raised)
-            if name.endswith(("AssertionError", "failureException", "Failed")):
+            if name.endswith(FAILING):
                 self.checks.append(self._loops + unparsed(node))
 
     def _if(self, node: ast.If, counted: bool) -> None:
@@ -166,7 +163,7 @@ class Reading:
 
     def _for(self, node: ast.For | ast.AsyncFor, counted: bool) -> None:
         self._expression(node.iter, counted)
-        over = Substitute(self._env).visit(copy.deepcopy(node.iter))
+        over = substituted(node.iter, self._env)
         if isinstance(over, ast.List | ast.Tuple | ast.Set) and not over.elts:
             return
         before = self._loops
@@ -180,18 +177,16 @@ class Reading:
             self.checks.append(self._loops + written(told or test, self._env))
 
     def _expression(self, node: ast.AST, counted: bool) -> None:
-        """The calls and names in a statement or expression, lambdas left out."""
-        for part in ast.iter_child_nodes(node):
-            if not isinstance(part, ast.Lambda):
-                self._expression(part, counted)
-        if isinstance(node, ast.Yield | ast.YieldFrom):
-            self.stops.append("yield")
-        elif isinstance(node, ast.Name) and node.id in self._inner:
-            outer = len(self.stops)
-            self._block(self._inner.pop(node.id).body, counted)
-            del self.stops[outer:]
-        elif isinstance(node, ast.Call):
-            self._call(node, counted)
+        """The calls and names in a statement or expression."""
+        for part in self._sources.notable(node):
+            if isinstance(part, ast.Call):
+                self._call(part, counted)
+            elif isinstance(part, ast.Yield | ast.YieldFrom):
+                self.stops.append("yield")
+            elif isinstance(part, ast.Name) and part.id in self._inner:
+                outer = len(self.stops)
+                self._block(self._inner.pop(part.id).body, counted)
+                del self.stops[outer:]
 
     def _call(self, node: ast.Call, counted: bool) -> None:
         name = dotted(node.func)
@@ -203,6 +198,8 @@ class Reading:
         function = found[2] if found is not None else None
         if found is not None and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             module, owner, _ = found
+            if not self._sources.loud(module, owner, function, self._depth - 1):
+                return
             if (function, self._depth) in self._sources.quiet:
                 return
             self._budget[0] -= 1
@@ -213,7 +210,7 @@ class Reading:
             self.skips += inside.skips
             if counted:
                 self.checks += [self._loops + check for check in inside.checks]
-        elif _CHECKING.match(name.rpartition(".")[2]):
+        elif CHECKING.match(name.rpartition(".")[2]):
             values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "msg")]
             leaf = name.rpartition(".")[2]
             if leaf in ("assertTrue", "assert_", "assertEqual", "assertIs", "assertFalse", "assertIsNotNone"):
@@ -234,7 +231,7 @@ def bound(function: Function, call: ast.Call, env: Mapping[str, ast.expr], metho
             break
         given[name] = value
     given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    found = {name: Substitute(env).visit(copy.deepcopy(value)) for name, value in given.items()}
+    found = {name: substituted(value, env) for name, value in given.items()}
     return {name: value for name, value in found.items() if sum(1 for _ in ast.walk(value)) <= _NODES_MOST}
 
 

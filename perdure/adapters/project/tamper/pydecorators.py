@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from perdure.adapters.project.tamper.pychecks import Reading
-from perdure.adapters.project.tamper.pymodule import Function, Module, Sources, dotted, unparsed
+from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, unparsed
+from perdure.adapters.project.tamper.pysources import Sources
 
 
 def swallows(sources: Sources, module: Module, node: ast.expr) -> bool:

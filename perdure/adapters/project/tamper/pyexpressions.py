@@ -3,39 +3,58 @@
 from __future__ import annotations
 
 import ast
-import copy
+import re
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from perdure.adapters.project.tamper.pymodule import builtin_names, dotted, unparsed
+from perdure.adapters.project.tamper.pymodule import builtin_names, constant, dotted, unparsed
 
 SKIPPING = {
     *("skip", "skipif", "xfail", "skipIf", "skipUnless", "skipTest", "SkipTest", "expectedFailure", "importorskip"),
     *("skip_if", "skip_unless", "only", "exit"),
 }
+CHECKING = re.compile(r"_*(assert|expect|fail|should|verify|check|ensure|raises|warns|deprecated_call|must)")
+"""What functions that check something are called, wherever they come from."""
+FAILING = ("AssertionError", "failureException", "Failed")
+"""Exceptions that are a test's failure, when they are raised."""
 _ROOTS = {"pytest", "unittest", "self", "cls", "mark", "case", "nose", "testcase"}
 _WIDE = {"AssertionError", "Exception", "BaseException"}
 _LEAVING = {"sys.exit", "os._exit", "exit", "quit", "pytest.exit", "os.abort"}
-_CONSTANT = (ast.Constant, ast.UnaryOp, ast.USub, ast.UAdd, ast.Not, ast.Tuple, ast.Load)
 _LONG = 2000
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
-class Substitute(ast.NodeTransformer):
-    """Names replaced by what they stand for."""
-
-    def __init__(self, names: Mapping[str, ast.expr]) -> None:
-        self._names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # the visitor's own spelling
-        return self._names.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+def substituted(node: _Node, names: Mapping[str, ast.expr]) -> _Node:
+    """A node with names replaced by what they stand for. The node itself stays as it is; what of it has none of the
+    names is shared, not copied."""
+    if not names:
+        return node
+    if isinstance(node, ast.Name):
+        instead: Any = names.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+        return instead
+    fresh: dict[str, object] = {}
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            other = substituted(value, names)
+            if other is not value:
+                fresh[name] = other
+        elif isinstance(value, list):
+            others = [substituted(part, names) if isinstance(part, ast.AST) else part for part in value]
+            if any(other is not part for other, part in zip(others, value, strict=True)):
+                fresh[name] = others
+    if not fresh:
+        return node
+    made: _Node = type(node)()
+    made.__dict__.update(node.__dict__, **fresh)
+    return made
 
 
 def written(node: ast.AST, names: Mapping[str, ast.expr]) -> str:
     """A node in normal form, with names replaced by what they stand for, unless that becomes a novel."""
-    plain = unparsed(node)
-    if not any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node)):
-        return plain
-    full = unparsed(Substitute(names).visit(copy.deepcopy(node)))
-    return full if len(full) <= _LONG else plain
+    full = substituted(node, names)
+    text = unparsed(full)
+    return text if full is node or len(text) <= _LONG else unparsed(node)
 
 
 def is_skip(node: ast.AST) -> bool:
@@ -62,8 +81,8 @@ def skips_in(node: ast.AST) -> list[str]:
 
 def vacuous(test: ast.expr, env: Mapping[str, ast.expr]) -> bool:
     """Whether a condition holds whatever the program does: it names nothing of it, or compares a thing with itself."""
-    simple = {name: value for name, value in env.items() if constant(value)}
-    seen = Substitute(simple).visit(copy.deepcopy(test))
+    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    seen = substituted(test, {name: env[name] for name in names if name in env and constant(env[name])})
     if isinstance(seen, ast.BoolOp):
         parts = [vacuous(value, env) for value in seen.values]
         return any(parts) if isinstance(seen.op, ast.Or) else all(parts)
@@ -75,10 +94,6 @@ def vacuous(test: ast.expr, env: Mapping[str, ast.expr]) -> bool:
             return True
     named = {node.id for node in ast.walk(seen) if isinstance(node, ast.Name)}
     return not false(seen) and named <= builtin_names()
-
-
-def constant(node: ast.AST) -> bool:
-    return all(isinstance(part, _CONSTANT) for part in ast.walk(node))
 
 
 def true(node: ast.expr) -> bool:

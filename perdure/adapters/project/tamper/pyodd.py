@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 
 from perdure.adapters.project.tamper.inventory import Odd
-from perdure.adapters.project.tamper.pymodule import Module, dotted, flat, unparsed
+from perdure.adapters.project.tamper.pymodule import Function, Module, dotted, flat, unparsed
 from perdure.models.report import Tampering
 
 FRAMEWORKS = {"pytest", "_pytest", "unittest", "pluggy", "builtins", "nose", "hypothesis"}
 _LEAVES = {"os._exit", "sys.exit", "exit", "quit", "_exit"}
 _ALWAYS = {"atexit.register", "pytest.exit"}
+_TIDY = {"shutil.rmtree", "os.remove", "os.unlink", "os.rmdir", "logging.shutdown"}
+_ENDS = {"_exit", "exit", "quit", "abort", "kill", "killpg", "SystemExit", "execv", "execve", "execvp", "raise_signal"}
 _DARK = {"globals", "vars", "exec", "eval", "__import__", "delattr", "setattr"}
 _CASE_METHODS = {
     *("run", "__call__", "debug", "countTestCases", "defaultTestResult", "_callTestMethod", "_callSetUp", "shouldStop"),
@@ -19,11 +22,14 @@ _CASE_METHODS = {
 }
 
 
-def odd_lines(module: Module) -> Iterator[Odd]:
-    """Everything of that kind in one file. What the base had too is no news: the caller compares."""
+def odd_lines(module: Module, script: bool = False) -> Iterator[Odd]:
+    """Everything of that kind in one file. What the base had too is no news: the caller compares. `script`: the file is
+    run, so what it does only then counts as well."""
+    alone = set[ast.AST]() if script else _alone(module)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call):
-            yield from _call(node)
+            if node not in alone:
+                yield from _call(module, node)
         elif isinstance(node, ast.Assign | ast.AugAssign | ast.Delete):
             targets = [node.target] if isinstance(node, ast.AugAssign) else node.targets
             for target in targets:
@@ -73,14 +79,56 @@ def _main(module: Module, node: ast.stmt) -> bool:
     return any(found is node and "__name__" in condition for found, condition in flat(module.tree.body))
 
 
-def _call(node: ast.Call) -> Iterator[Odd]:
-    name, text = dotted(node.func), unparsed(node)
+def _alone(module: Module) -> set[ast.AST]:
+    """What only runs where the file is the program: below `if __name__ == "__main__"`, without its `else`."""
+    return {
+        part
+        for node in module.tree.body
+        if isinstance(node, ast.If) and unparsed(node.test) == "__name__ == '__main__'"
+        for inner in node.body
+        for part in ast.walk(inner)
+    }
+
+
+def _tidies(module: Module, node: ast.Call) -> bool:
+    """`atexit.register` of something that only cleans up: of the standard library, or defined here and never leaving."""
+    name = dotted(node.args[0]) if node.args else ""
+    origin = module.imports.get(name.partition(".")[0], "")
+    if f"{origin.replace(':', '.')}.{name.partition('.')[2]}".rstrip(".") in _TIDY:
+        return True
+    leaf = name.rpartition(".")[2]
+    if name not in (leaf, f"self.{leaf}", f"cls.{leaf}"):
+        return False
+    here = [part for part in ast.walk(module.tree) if isinstance(part, Function) and part.name == leaf]
+    inside = [part for function in here for part in ast.walk(function)]
+    calls = [dotted(part.func) for part in inside if isinstance(part, ast.Call)]
+    refers = [dotted(part) for part in inside if isinstance(part, ast.Attribute | ast.Name)]
+    leaves = any(call.rpartition(".")[2] in _ENDS for call in (*calls, *refers))
+    dark = any(not call or call in ("getattr", "exec", "eval", "__import__") for call in calls)
+    return bool(here) and not leaves and not dark and all(_known(module, call) for call in calls)
+
+
+def _known(module: Module, call: str) -> bool:
+    """Not a function of the tree, which could be anything."""
+    first = call.partition(".")[0]
+    origin = module.imports.get(first, "")
+    return first not in module.functions and not origin.startswith(".") and (not origin or _standard(origin))
+
+
+def _standard(origin: str) -> bool:
+    return origin.partition(":")[0].partition(".")[0] in sys.stdlib_module_names
+
+
+def _call(module: Module, node: ast.Call) -> Iterator[Odd]:
+    name = dotted(node.func)
+    if name == "atexit.register" and _tidies(module, node):
+        return
     if name in _ALWAYS or (name in _LEAVES and _succeeds(node)):
-        yield Odd(Tampering.COMMAND, text, node.lineno, f"{name} can end the run before a test fails")
+        yield Odd(Tampering.COMMAND, unparsed(node), node.lineno, f"{name} can end the run before a test fails")
     elif name in ("setattr", "delattr", "monkeypatch.setattr", "mocker.patch.object") and node.args:
         target = dotted(node.args[0]).partition(".")[0]
         if target in FRAMEWORKS - {"hypothesis", "builtins"}:
-            yield Odd(Tampering.CONFIGURATION, text, node.lineno, "the test framework itself is changed")
+            yield Odd(Tampering.CONFIGURATION, unparsed(node), node.lineno, "the test framework itself is changed")
 
 
 def _succeeds(node: ast.Call) -> bool:

@@ -12,9 +12,11 @@ from perdure.adapters.project.tamper.inventory import Inventory, Test
 from perdure.adapters.project.tamper.pycases import bodies, rows
 from perdure.adapters.project.tamper.pychecks import Reading
 from perdure.adapters.project.tamper.pydecorators import swallows
-from perdure.adapters.project.tamper.pyexpressions import constant, skips_in
-from perdure.adapters.project.tamper.pymodule import Found, Function, Module, Sources, dotted, flat, unparsed
+from perdure.adapters.project.tamper.pyexpressions import skips_in
+from perdure.adapters.project.tamper.pymodule import Found, Function, Module, constant, dotted, flat, unparsed
 from perdure.adapters.project.tamper.pyodd import odd_lines
+from perdure.adapters.project.tamper.pysame import Prints
+from perdure.adapters.project.tamper.pysources import Sources
 
 _SETUP = {
     *("setUp", "tearDown", "setUpClass", "tearDownClass", "asyncSetUp", "setUpModule", "tearDownModule"),
@@ -43,6 +45,8 @@ class Collecting:
 
     pytest: bool = True
     unittest: bool = True
+    others: bool = False
+    """Whether settings or commands say that files called otherwise are tests, too."""
 
     def takes(self, path: str) -> bool:
         name = posixpath.basename(path)
@@ -50,44 +54,96 @@ class Collecting:
             return True
         return name.startswith("test") if self.unittest else name == "tests.py"
 
+    def may_take(self, path: str) -> bool:
+        """`run_tests.py` is a program, unless somebody says otherwise."""
+        name = posixpath.basename(path)
+        return self.others or name.startswith("test") or not name.endswith("_tests.py")
 
-def inventory(sources: Sources, path: str, collecting: Collecting) -> Inventory:
-    """The tests of one file. Never raises for what stands in it."""
+
+def inventory(sources: Sources, path: str, collecting: Collecting, same: frozenset[str] = frozenset()) -> Inventory:
+    """The tests of one file. Never raises for what stands in it. `same`: names of tests that need not be read; all
+    that is said of them is that they are there."""
     module = sources.module(path)
     if module is None:
         return Inventory(broken="it cannot be read" if sources.files.has(path) else "it is not there")
     try:
-        tests = tuple(_File(sources, module, collecting).tests()) if is_test_file(path) else ()
+        tests = tuple(_File(sources, module, collecting).tests(same)) if is_test_file(path) else ()
+        if path not in sources.files.changed:  # what stands in it is no news
+            return Inventory(tests)
         return Inventory(tests, tuple(odd_lines(module)), fixtures=_fixtures(module))
     except RecursionError:
         return Inventory(broken="it is nested too deeply")
+
+
+def same(old: Sources, new: Sources, path: str, collecting: Collecting) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the tests of a file that say the same on both commits, as far as that is sure without reading them; and
+    of those that only the new one has."""
+    before, now = (_opened(sources, path, collecting) for sources in (old, new))
+    try:
+        names = now.names() if now else frozenset[str]()
+        if before is None or now is None:
+            return frozenset(), names if before is None and not old.files.has(path) else frozenset()
+        both = names & before.names()
+        had, has = before.prints(both), now.prints(both)
+        return frozenset(name for name in both if had[name] == has[name]), names - both
+    except RecursionError:
+        return frozenset(), frozenset()
+
+
+def _opened(sources: Sources, path: str, collecting: Collecting) -> _File | None:
+    module = sources.module(path) if is_test_file(path) else None
+    return _File(sources, module, collecting) if module else None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A test function, the classes around it (outermost first), and the condition in its class it stands under."""
+
+    name: str
+    function: Function
+    owners: tuple[ast.ClassDef, ...] = ()
+    condition: str = ""
 
 
 class _File:
     def __init__(self, sources: Sources, module: Module, collecting: Collecting) -> None:
         self._sources, self._module, self._collecting = sources, module, collecting
         self._conditions = dict(flat(module.tree.body))
-        self._everywhere = _module_skips(module)
         self._parents = {dotted(base) for node in module.classes.values() for base in node.bases}
         self._removed = set(_taken_away(module))
+        self._skips: dict[tuple[ast.ClassDef, ...], list[str]] = {}
 
-    def tests(self) -> Iterator[Test]:
-        if _switched_off(self._module.tree.body):
+    def tests(self, same: frozenset[str]) -> Iterator[Test]:
+        for place in self._places():
+            if place.name in same:
+                function = place.function
+                yield Test(self._module.path, place.name, function.name, function.lineno)
+            else:
+                yield self._test(place)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(place.name for place in self._places())
+
+    def prints(self, names: frozenset[str]) -> dict[str, str]:
+        """A print for each of these tests: see Prints."""
+        prints = Prints(self._sources, frozenset(_SETUP))
+        places = {place.name: place for place in self._places() if place.name in names}
+        return {name: prints.of(self._module, place.function, place.owners) for name, place in places.items()}
+
+    def _places(self) -> Iterator[_Place]:
+        if _switched_off(self._module.tree.body) or not self._collecting.may_take(self._module.path):
             return
-        skips = [*self._everywhere, *self._setup_skips(self._module.tree.body, None)]
         for name, function in self._module.functions.items():
             if name.startswith("test") and self._collecting.pytest and not self._lost(name, function):
-                yield self._test(name, function, None, (), [*skips, *self._condition(function)])
+                yield _Place(name, function)
         for name, node in self._module.classes.items():
             if name not in self._removed and f"__test__ {name}" not in self._removed:
-                yield from self._class(name, node, (), [*skips, *self._condition(node)])
+                yield from self._class(name, (node,))
 
-    def _class(self, name: str, node: ast.ClassDef, outer: Sequence[ast.expr], skips: list[str]) -> Iterator[Test]:
+    def _class(self, name: str, owners: tuple[ast.ClassDef, ...]) -> Iterator[_Place]:
+        node = owners[-1]
         if not self._collected(node) or _switched_off(node.body):
             return
-        decorators = [*outer, *node.decorator_list]
-        here = [*skips, *(skip for part in node.decorator_list for skip in self._decorator(part)), *_marks(node.body)]
-        here += self._setup_skips(node.body, node)
         methods: dict[str, tuple[Function, str]] = {}
         for part, condition in flat(node.body):
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -96,11 +152,23 @@ class _File:
                 for target in part.targets:
                     methods.pop(dotted(target), None)
             elif isinstance(part, ast.ClassDef) and part.name.startswith("Test"):
-                yield from self._class(f"{name}::{part.name}", part, decorators, here)
+                yield from self._class(f"{name}::{part.name}", (*owners, part))
         for method, (function, condition) in methods.items():
             if method.startswith("test") and not self._lost(f"{name}.{method}", function):
-                told = [condition] if condition else []
-                yield self._test(f"{name}::{method}", function, node, decorators, [*here, *told])
+                yield _Place(f"{name}::{method}", function, owners, condition)
+
+    def _around(self, owners: tuple[ast.ClassDef, ...]) -> list[str]:
+        """What skips everything in a class, or in the file."""
+        if owners not in self._skips:
+            if not owners:
+                found = [*_module_skips(self._module), *self._setup_skips(self._module.tree.body, None)]
+            else:
+                node = owners[-1]
+                found = [*self._around(owners[:-1]), *(self._condition(node) if len(owners) == 1 else [])]
+                found += [skip for part in node.decorator_list for skip in self._decorator(part)]
+                found += [*_marks(node.body), *self._setup_skips(node.body, node)]
+            self._skips[owners] = found
+        return self._skips[owners]
 
     def _collected(self, node: ast.ClassDef) -> bool:
         case = self._is_case(self._module, node, 3)
@@ -127,17 +195,19 @@ class _File:
         condition = self._conditions.get(node, "")
         return [condition] if condition else []
 
-    def _test(
-        self, name: str, function: Function, owner: ast.ClassDef | None, outer: Sequence[ast.expr], skips: list[str]
-    ) -> Test:
-        decorators = [*outer, *function.decorator_list]
+    def _test(self, place: _Place) -> Test:
+        function = place.function
+        owner = place.owners[-1] if place.owners else None
+        decorators = [*(part for node in place.owners for part in node.decorator_list), *function.decorator_list]
         cases = rows(self._module, decorators)
         cases = cases if len(cases) <= _CASES_READ else [{}]
         readings = [Reading(self._sources, self._module, owner).read(function, case) for case in cases] or [
             Reading(self._sources, self._module, owner).read(function)
         ]
         reading = readings[0]
-        skips = [*skips, *(skip for part in function.decorator_list for skip in self._decorator(part)), *reading.skips]
+        skips = [*self._around(place.owners), *([] if owner else self._condition(function))]
+        skips += [place.condition] if place.condition else []
+        skips += [*(skip for part in function.decorator_list for skip in self._decorator(part)), *reading.skips]
         stops = list(reading.stops)
         checks = [check for one in readings for check in one.checks]
         if isinstance(function, ast.AsyncFunctionDef) and owner is not None and self._never_awaited(owner):
@@ -147,7 +217,7 @@ class _File:
                 checks = []
         return Test(
             file=self._module.path,
-            name=name,
+            name=place.name,
             leaf=function.name,
             line=function.lineno,
             text="\n".join([*(f"@{unparsed(part)}" for part in function.decorator_list), self._module.line(function)]),

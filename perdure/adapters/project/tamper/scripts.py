@@ -12,6 +12,10 @@ from perdure.adapters.project.tamper.files import Files
 from perdure.models.policy import TAMPER_DEPTH
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in the order GNU make looks for them
+ALL_TARGETS = "(all targets)"
+"""What stands in for a target's name where a line of a Makefile holds for all of them."""
+_READERS = {"ruff", "mypy", "black", "isort", "flake8", "pylint", "pyright", "shellcheck", "shfmt", "eslint", "prettier",
+            "tsc", "biome", "bandit", "vulture", "codespell", "py_compile", "compileall"}  # fmt: skip
 _WORD = re.compile(r"[\w./@:+%-]+")
 
 
@@ -64,6 +68,8 @@ def _led_to(files: Files, text: str, directory: str) -> Iterator[Script]:
 
 def _files(files: Files, words: list[str], directory: str) -> Iterator[Script]:
     """Scripts that are named. Test files given to a runner are tests, not scripts: they have their own rules."""
+    readers = [at for at, word in enumerate(words) if posixpath.basename(word) in _READERS]
+    words = words[: readers[0]] if readers else words  # they read what they are given, and do not run it
     runner = any(re.fullmatch(r"pytest|py\.test|unittest|jest|vitest|mocha|go|cargo", word) for word in words)
     for last, word in zip(["", *words], words, strict=False):
         path = posixpath.normpath(posixpath.join(directory, word)) if not word.startswith("/") else ""
@@ -146,7 +152,7 @@ class Makefile:
             needed = " ".join(" ".join(map(self._expanded, needs)).split())
             yield Script("make", self._path, target, f": {needed}\n{text}", line)
         if seen and self._general:
-            yield Script("make", self._path, "(all targets)", "\n".join(self._general))
+            yield Script("make", self._path, ALL_TARGETS, "\n".join(self._general))
 
     def _read(self, files: Files, path: str, depth: int) -> None:
         current: list[str] | None = None
@@ -178,7 +184,7 @@ class Makefile:
         recipe = [rule[3].strip()] if rule[3] else []
         targets = self._expanded(rule[1]).split()
         if targets[:1] and targets[0] in (".IGNORE", ".ONESHELL", ".SILENT", ".POSIX"):
-            if targets[0] == ".IGNORE":
+            if targets[0] in (".IGNORE", ".ONESHELL"):
                 self._general.append(rule[0].strip())
             return recipe
         for target in targets:

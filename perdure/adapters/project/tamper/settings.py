@@ -23,7 +23,24 @@ _WHOLE = (
     *("junit-platform.properties", "testng.xml", "maven.config", "jvm.config", "init.gradle*", ".testrc*"),
 )
 _ALONE = ("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml")
-_BENIGN = {"markers", "minversion", "log_cli", "log_cli_level", "log_level", "log_format", "console_output_style"}
+_BENIGN = {
+    "markers",
+    "minversion",
+    "show_missing",
+    "skip_covered",
+    "skip_empty",
+    "precision",
+    "log_cli",
+    "log_cli_level",
+    "log_level",
+    "log_format",
+    "console_output_style",
+}
+_LOUDER = re.compile(r"-[vq]+|-r\w+|-l|--showlocals|--tb=\w+|--durations(-min)?=[\d.]+|--color=\w+")
+_STRICTER = re.compile(rf"{_LOUDER.pattern}|--strict(-markers|-config)?|--cov(=[\w./-]+)?|--cov-report=[\w:./-]+")
+_UNCOVERED = {"pragmanocover", "ifTYPE_CHECKING", "iftyping.TYPE_CHECKING", "raiseNotImplementedError", "@overload",
+              "@typing.overload", "@abstractmethod", "@abc.abstractmethod", "if__name__==.__main__.",
+              "if__name__=='__main__'", 'if__name__=="__main__"', "..."}  # fmt: skip
 _PACKAGE = ("jest", "vitest", "mocha", "ava", "nyc", "c8", "tap", "imports", "workspaces")
 _TASKS = {"poe": "poe", "poethepoet": "poe", "hatch": "hatch.envs", "pdm": "pdm.scripts", "task": "taskipy"}
 _TASK_FILES = {
@@ -98,11 +115,28 @@ def _reader(name: str, programs: set[str]) -> Read | None:
 
 
 def _harmless(key: str, old: str | None, new: str | None) -> bool:
-    """More markers, a louder log; never a key whose value collects, selects, ignores or runs."""
+    """Markers, a louder log; more to collect, options that are only louder or stricter, lines nobody expects to be
+    covered. Never another key whose value collects, selects, ignores or runs."""
     last = re.split(r"[. ]", key)[-1]
-    if last == "markers":
-        return set(re.findall(r"\w+", old or "")) <= set(re.findall(r"\w+", new or ""))
+    lost, more = (only_new(_words(one), _words(other)) for one, other in ((old, new), (new, old)))
+    if last == "testpaths":
+        return bool(_words(old)) and not lost
+    if last == "addopts":
+        return all(map(_LOUDER.fullmatch, lost)) and all(map(_STRICTER.fullmatch, more))
+    if last in ("exclude_lines", "exclude_also"):
+        return all(re.sub(r"[\\^$\s]|\(\?:|\(|\)|:", "", line) in _UNCOVERED for line in (*lost, *more))
     return last in _BENIGN
+
+
+def _words(value: str | None) -> list[str]:
+    """The parts of a list, in JSON or as ini files have it."""
+    try:
+        given = json.loads(value or '""')
+    except ValueError:
+        given = value
+    if isinstance(given, list):
+        return [str(part) for part in given]
+    return str(given or "").split()
 
 
 def _lines(text: str) -> dict[str, str]:

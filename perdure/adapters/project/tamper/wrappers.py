@@ -11,7 +11,7 @@ from perdure.adapters.project.tamper.inventory import Odd, hit, is_now, only_new
 from perdure.adapters.project.tamper.languages import is_test
 from perdure.adapters.project.tamper.pymodule import Module, parsed
 from perdure.adapters.project.tamper.pyodd import odd_lines
-from perdure.adapters.project.tamper.scripts import Script, reached
+from perdure.adapters.project.tamper.scripts import ALL_TARGETS, Script, reached
 from perdure.models.report import Hit, Tampering
 
 MASKING = (
@@ -40,6 +40,7 @@ def wrapper_hits(before: Files, after: Files, commands: Sequence[str], renamed: 
     """Hits in what these commands lead to, on the base or now. `renamed`: files whose tests all stand in another."""
     old, new = reached(before, list(commands)), reached(after, list(commands))
     hits: list[Hit] = []
+    one_shell = any(".ONESHELL" in script.text for script in new.values() if script.name == ALL_TARGETS)
     for key, script in old.items():
         now = new.get(key)
         if now is None:
@@ -51,16 +52,16 @@ def wrapper_hits(before: Files, after: Files, commands: Sequence[str], renamed: 
             for name, instead in renamed.items():
                 text = text.replace(name, instead)
             if text != now.text:
-                hits += _changed(replace(script, text=text), now)
+                hits += _changed(replace(script, text=text), now, one_shell)
     for key, script in new.items():
         if key not in old:
             hits += _fresh(script)
     return hits
 
 
-def _changed(old: Script, now: Script) -> Iterator[Hit]:
+def _changed(old: Script, now: Script, one_shell: bool) -> Iterator[Hit]:
     if old.kind in ("make", "npm"):
-        yield from _recipe(old, now)
+        yield from _recipe(old, now, one_shell)
     elif old.kind == "shell":
         yield from _shell(old, now)
     elif old.kind == "python":
@@ -74,7 +75,7 @@ def _changed(old: Script, now: Script) -> Iterator[Hit]:
 
 def _fresh(script: Script) -> Iterator[Hit]:
     """What was put in between: it may do anything but hide a failure."""
-    if script.name == "(all targets)":
+    if script.name == ALL_TARGETS:
         yield _hit(script, "is run in another way", script.text)
         return
     for line, why in masking(_lines(script), script.kind):
@@ -83,15 +84,19 @@ def _fresh(script: Script) -> Iterator[Hit]:
         yield from _python(Script("python", script.file, "", ""), script)
 
 
-def _recipe(old: Script, now: Script) -> Iterator[Hit]:
-    """A recipe that runs the tests: lines may be added, not taken away or changed."""
+def _recipe(old: Script, now: Script, one_shell: bool) -> Iterator[Hit]:
+    """A recipe that runs the tests: lines may be added, not taken away or changed. Each line of make's is a shell of its
+    own: one that is added beside all that were there can hide only its own failure."""
     had, has = _lines(old), _lines(now)
     needs_had, needs_has = had.pop(0).split()[1:] if old.kind == "make" and had and had[0][:1] == ":" else [], []
     if now.kind == "make" and has and has[0][:1] == ":":
         needs_has = has.pop(0).split()[1:]
     lost = [*(word for word in needs_had if word not in needs_has), *_missing(had, has, now.kind)]
     added = only_new(has, had)
+    alone = now.kind == "make" and not lost and not one_shell and now.name != ALL_TARGETS
     for line, why in masking(added, now.kind):
+        if alone and not _RUNS.search(line):
+            continue
         yield hit(Tampering.COMMAND, f"`{now.title()}`: {why}", now.file, now.line, was("\n".join(lost)), is_now(line))
         return
     if lost:
@@ -140,7 +145,7 @@ def _python(old: Script, now: Script) -> Iterator[Hit]:
 
 
 def _odd(module: Module) -> list[Odd]:
-    return list(odd_lines(module))
+    return list(odd_lines(module, script=True))
 
 
 def _lost(old: Script, now: Script) -> Iterator[Hit]:

@@ -1,0 +1,53 @@
+"""Notify: tell those whose addresses this host has what happened to a delivery.
+
+Effect: one request an address. It cannot look first, so what is told again after a death carries the same id. Key: the
+notice and the address.
+"""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote
+
+from temporalio import activity
+
+from perdure.adapters.host.attempt import now_doing
+from perdure.adapters.host.crash import crash_point
+from perdure.adapters.host.host import Host
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.notify.message import message_of
+from perdure.adapters.notify.pages import web_ui_of
+from perdure.adapters.notify.send import send
+from perdure.models.crash import CrashPoint
+from perdure.models.errors import NoticeUnheard
+from perdure.models.notice import Addresses, Notice, Notified, NotifyInput
+
+_ELSEWHERE = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
+
+
+class Notices:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn
+    async def notice_addresses(self, notice: Notice) -> Addresses:
+        """Who wants to hear of it. Raises NoticeUnheard where another worker has to know."""
+        listeners = self._host.listeners
+        if not listeners.addresses:
+            raise NoticeUnheard(_ELSEWHERE)
+        return Addresses(names=listeners.who(notice.event))
+
+    @activity.defn
+    async def notify(self, work: NotifyInput) -> Notified:
+        """Raises NoticeRefused, NoticeUnheard."""
+        address = self._host.listeners.address(work.to)
+        if address is None:
+            raise NoticeUnheard(f"{work.to}: {_ELSEWHERE}")
+        now_doing(doing=f"telling {work.to}")
+        namespace = activity.info().workflow_namespace or "default"
+        page = await in_thread(web_ui_of, self._host.home, os.environ, namespace)
+        web_ui = f"{page}/{quote(work.notice.delivery_id, safe='')}" if page else ""
+        body = message_of(work.notice, web_ui).model_dump_json().encode()
+        status = await send(address, work.notice.id, body, self._host.listeners.keys)
+        crash_point(CrashPoint.AFTER_NOTICE)
+        return Notified(status=status)

@@ -1,0 +1,98 @@
+"""What is told, made from what lies in history: JSON for programs, and in it `text` for people in a chat."""
+
+from __future__ import annotations
+
+from perdure.adapters.forges.neutral import line, web_address
+from perdure.models.decisions import Asked, QuestionKind
+from perdure.models.details import dollars
+from perdure.models.notice import Links, Message, Notice, decisions
+from perdure.models.summary import local_repository
+
+
+def message_of(notice: Notice, web_ui: str = "") -> Message:
+    """`web_ui`: the delivery's page there, empty when it is not known."""
+    asked, pull = notice.asked, notice.pull_request
+    kept_here = pull is not None and local_repository(pull) != ""
+    links = Links(web_ui=web_ui or None, pull_request=pull.url if pull is not None and not kept_here else None)
+    return Message(
+        text=_text(notice, links),
+        event=notice.event,
+        id=notice.id,
+        at=notice.at,
+        delivery_id=notice.delivery_id,
+        run_id=notice.run_id,
+        repository=notice.repository,
+        request=notice.request,
+        phase=notice.phase or None,
+        words=notice.words,
+        gate=asked.gate if asked else None,
+        of=asked.of if asked else None,
+        question=asked.question if asked else None,
+        since=asked.since if asked else None,
+        expires=asked.expires if asked else None,
+        decisions=decisions(asked, notice.delivery_id) if asked else (),
+        links=links,
+        cost_usd=notice.cost_usd,
+        result=notice.result,
+    )
+
+
+def _text(notice: Notice, links: Links) -> str:
+    """Everything that others wrote is on a line of its own kind, calls nobody and links nowhere."""
+    what = _words(notice.delivery_id, 100)
+    about = " · ".join([what, _words(notice.repository, 200), _words(notice.request, 120), dollars(notice.cost_usd)])
+    shown = [_link(links.pull_request, _pull(notice)), _link(links.web_ui, "Web UI")]
+    lines = [f"*{_headline(notice)}*", *_asked(notice), about, " · ".join(part for part in shown if part)]
+    return "\n".join(one for one in lines if one)
+
+
+def _headline(notice: Notice) -> str:
+    if notice.asked is not None:
+        again = "Still waiting" if notice.event == "reminder" else "Waiting"
+        return f"{again} for you: {_words(notice.words, 300)}"
+    result = notice.result or {}
+    words = str(result.get("status", "ended")).replace("_", " ").capitalize()
+    reason = str(result.get("reason") or "").replace("_", " ")
+    why = _words(notice.words, 300)
+    return f"{words}{f' ({reason})' if reason else ''}" + (f": {why}" if why else "")
+
+
+def _asked(notice: Notice) -> list[str]:
+    asked = notice.asked
+    if asked is None:
+        return []
+    ends = f"Without a decision it ends at {asked.expires:%Y-%m-%d %H:%M} UTC." if asked.expires else ""
+    commands = [_code(decision.command) for decision in decisions(asked, notice.delivery_id)]
+    return [*_question(asked), ends, " · ".join(commands)]
+
+
+def _question(asked: Asked) -> list[str]:
+    if (question := asked.question) is None:
+        return []
+    choices = question.choices if question.kind is QuestionKind.CHOICE else ()
+    why = f"It matters because: {_words(question.why, 500)}" if question.why.strip() else ""
+    return [_words(question.text, 1000), *(f"{n}. {_words(choice, 100)}" for n, choice in enumerate(choices, 1)), why]
+
+
+def _pull(notice: Notice) -> str:
+    return f"pull request #{notice.pull_request.number}" if notice.pull_request else ""
+
+
+def _words(text: str, limit: int) -> str:
+    """Others' words: the forge's neutral line does for Mattermost, the three escapes for Slack, and neither is bold."""
+    return _escaped(line(text, limit).replace("*", "∗").replace("`", "ʼ"))
+
+
+def _code(command: str) -> str:
+    """A command to be copied: as it is, but for what would end its span."""
+    return f"`{_escaped(''.join(c for c in command if c.isprintable() and c != '`'))}`"
+
+
+def _link(url: str | None, words: str) -> str:
+    if not url or not web_address(url) or "|" in url:
+        return ""
+    return f"<{_escaped(url)}|{words}>"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

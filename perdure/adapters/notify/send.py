@@ -1,0 +1,136 @@
+"""One try to tell one address: what it answers decides, what it says is never read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import perdure
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.notify.addresses import Address
+from perdure.adapters.notify.sign import headers
+from perdure.models.errors import NoticeRefused, NoticeUnheard
+from perdure.models.policy import NOTIFY_ATTEMPT_S, NOTIFY_RETRY_AFTER_S
+
+if TYPE_CHECKING:
+    import ssl
+
+_TRY_AGAIN = (408, 425, 429)
+"""Beside 5xx: answers that may change without anybody acting."""
+
+_telling: ContextVar[bool] = ContextVar("telling", default=False)
+
+
+class _Silent(logging.Filter):
+    """Keeps the HTTP client's own lines out of the log while it knows an address of ours: it writes them out whole."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _telling.get()
+
+
+_SILENT = _Silent()
+_LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.http2", "httpcore2.proxy")
+
+
+async def send(
+    address: Address, id: str, body: bytes, keys: Iterable[bytes], *, within: float = NOTIFY_ATTEMPT_S
+) -> int:
+    """POST it; the status of an answer that takes it (2xx). `within`: seconds for all of it.
+
+    NoticeUnheard when another try may help, with the pause that was asked for; NoticeRefused when it will not: a
+    redirect (it would carry what is told to somebody nobody named) or a 4xx. Neither has more of the address than its
+    host.
+    """
+    verified = await in_thread(_certificates)
+    import httpx2  # by now loaded, in the thread
+
+    signed = headers(id, int(time.time()), body, keys)
+    told = {"content-type": "application/json", "user-agent": f"perdure/{perdure.__version__}", **signed}
+    failure = "did not answer"
+    with _unlogged():
+        try:
+            async with (
+                asyncio.timeout(within),
+                httpx2.AsyncClient(verify=verified, timeout=within, follow_redirects=False) as client,
+                client.stream("POST", address.url, content=body, headers=told) as answer,
+            ):
+                return _judged(address, answer.status_code, answer.headers.get("retry-after", ""))
+        except TimeoutError:
+            failure = f"did not answer within {within:.0f} s"
+        except (httpx2.ConnectError, httpx2.ProxyError) as error:
+            failure = "could not be reached" + _cause(error)
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+            raise NoticeRefused(f"{address.name}: this is not an address", fix=_FIX) from None
+        except (httpx2.TransportError, OSError):
+            pass  # its words may hold the address
+    raise NoticeUnheard(f"{address.name} {failure}")
+
+
+_FIX = "correct [notify] url or PERDURE_WEBHOOK_URL and restart the worker"
+
+
+def _judged(address: Address, status: int, asked: str) -> int:
+    if 200 <= status < 300:
+        return status
+    if 300 <= status < 400:
+        words = f"{address.name} answered {status}: it sends elsewhere, and that is not followed"
+        raise NoticeRefused(words, fix="write the address it sends to into [notify] url, if that is right")
+    if status in _TRY_AGAIN or status >= 500:
+        raise NoticeUnheard(f"{address.name} answered {status}", retry_after=retry_after(asked))
+    gone = ": nobody listens there any more" if status == 410 else ""
+    raise NoticeRefused(f"{address.name} answered {status}{gone}", fix=_FIX)
+
+
+def retry_after(text: str, now: datetime | None = None) -> float | None:
+    """The pause that a header asks for, in seconds or as a date: 1 to NOTIFY_RETRY_AFTER_S; None without one."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds()
+        except (TypeError, ValueError):
+            return None
+    return min(max(seconds, 1.0), NOTIFY_RETRY_AFTER_S) if math.isfinite(seconds) else None
+
+
+def _cause(error: BaseException) -> str:
+    """Why there is no connection, where that can be said without the library's own words."""
+    import socket
+    import ssl
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLError):
+            return ": its certificate or its TLS is not accepted"
+        if isinstance(seen, socket.gaierror):
+            return ": there is no such host"
+        if isinstance(seen, ConnectionRefusedError):
+            return ": nobody listens there"
+        seen = seen.__cause__ or seen.__context__
+    return ""
+
+
+def _certificates() -> ssl.SSLContext:
+    """In a thread: loading them takes 45 ms."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_SILENT)  # adding it again changes nothing
+    token = _telling.set(True)
+    try:
+        yield
+    finally:
+        _telling.reset(token)

@@ -1,0 +1,222 @@
+"""`perdure edit-plan`: another plan in the place of the one a delivery waits with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import DECIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+    from perdure.models.decisions import Asked
+
+_EDITORS = ("sensible-editor", "nano", "vi")
+"""Tried in this order where neither VISUAL nor EDITOR names one."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("edit-plan", rich_help_panel=DECIDE)(edit_plan)
+
+
+def edit_plan(
+    id: DeliveryId = "@last",
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE|-", help="The edited plan; without it your editor opens.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--print", help="Only print the plan as it is edited.")] = False,
+    approve: Annotated[bool, typer.Option("--approve", help="Approve the edited plan at once.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")] = False,
+) -> None:
+    """Edit the plan a delivery waits with, in $VISUAL or $EDITOR. The edited one is put for approval in its turn."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> int:
+        asked = await _plan_waits(delivery)
+        before, ending, markdown = await _plan(delivery, asked)
+        if show:
+            print(before, end="", flush=True)
+            return 0
+        kept = _kept(delivery.id, asked.of + ending)
+        text = _read(file) if file is not None else _edited(before, kept, screen)
+        source = kept if file is None else file
+        return await _send(delivery, asked, before, text, source, screen, markdown=markdown, approve=approve)
+
+    raise typer.Exit(with_delivery(screen, id, work))
+
+
+async def _plan_waits(delivery: Delivery) -> Asked:
+    """What is asked. BadInput when it is no plan."""
+    from perdure.cli.asking import commands, waiting_words
+    from perdure.models.deciding import NotCounted
+    from perdure.models.errors import BadInput
+
+    try:
+        asked = await delivery.waits_for()
+    except NotCounted as error:
+        raise BadInput(error.what, where=delivery.id, fix=f"perdure watch {delivery.id}") from None
+    if "edit_plan" not in asked.options:
+        fix = " or ".join(commands(asked, delivery.id))
+        raise BadInput(f"no plan waits: {waiting_words(asked)}", where=delivery.id, fix=fix)
+    return asked
+
+
+async def _plan(delivery: Delivery, asked: Asked) -> tuple[str, str, bool]:
+    """The plan to edit, its file's ending, and whether it is Markdown in somebody's own words."""
+    from temporalio.client import ActivityFailureError
+
+    from perdure.cli.planfile import editable
+    from perdure.models.errors import PerdureError
+
+    progress = await delivery.progress()
+    try:
+        written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
+    except ActivityFailureError as error:
+        raise PerdureError(
+            f"the plan cannot be read: {error.cause or error}",
+            where=f"task queue {progress.queue}",
+            fix="perdure up --detach there starts a worker",
+        ) from None
+    text, ending = editable(written, delivery.id)
+    return text, ending, ending == ".md"
+
+
+async def _send(
+    delivery: Delivery,
+    asked: Asked,
+    before: str,
+    text: str,
+    source: Path,
+    screen: Screen,
+    *,
+    markdown: bool,
+    approve: bool,
+) -> int:
+    import shlex
+
+    from perdure.cli.decide import tell, who
+    from perdure.cli.planfile import blank, parsed
+    from perdure.models.errors import BadInput
+
+    if text == before or blank(text):
+        screen.say("unchanged: nothing was sent" if text == before else "empty: nothing was sent")
+        return 1
+    try:
+        plan, title = parsed(text, markdown=markdown)
+    except BadInput as error:
+        again = f"mend it, then perdure edit-plan {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
+        raise BadInput(error.what, where=str(source), fix=again) from None
+    answered = await delivery.edit_plan(plan, asked.of, title=title, by=who())
+    _kept(delivery.id, asked.of + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
+    facts = {"decided": "edit_plan", "gate": asked.gate, "of": asked.of}
+    if approve and answered.read:
+        if not screen.json:
+            screen.line(f"✓ {answered.words}")
+        new = await _put_again(delivery, asked)
+        answered = await delivery.approve(new.of, by=who())
+        facts = {"decided": "approve", "gate": new.gate, "of": new.of}
+    tell(screen, delivery.id, answered, facts)
+    return 0
+
+
+async def _put_again(delivery: Delivery, before: Asked) -> Asked:
+    """The edited plan, as the delivery asks for it."""
+    import asyncio
+    import time
+
+    from perdure.models.deciding import NotCounted
+    from perdure.models.errors import PerdureError
+    from perdure.models.policy import NEW_QUESTION_S, WATCH_EVERY_S
+
+    end = time.monotonic() + NEW_QUESTION_S
+    while time.monotonic() < end:
+        try:
+            asked = await delivery.waits_for()
+        except NotCounted:
+            asked = before
+        if asked.of != before.of:
+            return asked
+        await asyncio.sleep(WATCH_EVERY_S)
+    raise PerdureError(
+        "the edited plan was counted, but does not wait for approval yet",
+        where=delivery.id,
+        fix=f"perdure approve {delivery.id}",
+    )
+
+
+def _kept(id: str, name: str) -> Path:
+    """Where an edited plan lies until it has been sent: closing a terminal, or a slip, must not lose it."""
+    from perdure.adapters.host.home import Home
+    from perdure.models.ids import delivery_key
+
+    return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
+
+
+def _edited(before: str, path: Path, screen: Screen) -> str:
+    """The plan after a person has edited it. BadInput where there is nobody who could, or no editor."""
+    import os
+    import shlex
+    import subprocess
+
+    from perdure.models.errors import BadInput
+
+    id_fix = "perdure edit-plan ID --print > plan.yaml; edit it; perdure edit-plan ID --file plan.yaml"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("there is no terminal to edit on", where="perdure edit-plan", fix=id_fix)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists():
+        screen.say(f"going on with what you edited before: {path}")
+    else:
+        path.write_text(before, encoding="utf-8")
+    editor = _editor(os.environ)
+    try:
+        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the editor cannot be started: {error}", where=editor, fix="export EDITOR=nano") from None
+    if code != 0:
+        raise BadInput(f"the editor ended with {code}: nothing was sent", where=str(path), fix=id_fix)
+    text = _read(path)
+    if text == before:
+        path.unlink(missing_ok=True)
+    return text
+
+
+def _editor(env: Mapping[str, str]) -> str:
+    import shutil
+
+    from perdure.models.errors import BadInput
+
+    named = next((env[name] for name in ("VISUAL", "EDITOR") if env.get(name, "").strip()), "")
+    found = named or next((name for name in _EDITORS if shutil.which(name)), "")
+    if not found:
+        raise BadInput("there is no editor", where="VISUAL or EDITOR", fix="export EDITOR=nano, or use --file")
+    return found
+
+
+def _read(path: Path) -> str:
+    from perdure.models.errors import BadInput
+    from perdure.models.policy import KEPT_BYTES
+
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(KEPT_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(KEPT_BYTES + 1)
+        text = data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadInput(f"the plan cannot be read: {words}", where=str(path)) from None
+    if len(data) > KEPT_BYTES:
+        raise BadInput("the plan is longer than 64 KiB", where=str(path), fix="shorten it")
+    return text

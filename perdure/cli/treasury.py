@@ -1,0 +1,175 @@
+"""`perdure treasury`: the day's budgets that deliveries share, who has what of them, and more for today."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.commands import Commands
+from perdure.cli.panels import DECIDE
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from temporalio.client import Client
+
+    from perdure.cli.screen import Screen
+    from perdure.models.treasury import Table
+
+treasury = Commands(invoke_without_command=True, help="Budgets of the day that deliveries share.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(treasury, name="treasury", rich_help_panel=DECIDE)
+
+
+@treasury.callback()
+def show(context: typer.Context, json: Json = False) -> None:
+    """Budgets of the day (UTC) that deliveries share by repository or label: spent, reserved, left, and by whom."""
+    if context.invoked_subcommand is not None:
+        return
+    from datetime import UTC, datetime
+
+    from perdure.cli.screen import Screen
+    from perdure.models.granting import Granting
+    from perdure.treasury import read_table
+
+    screen = Screen(json=json)
+
+    async def work() -> Table:
+        return await read_table(await connected(screen))
+
+    table, now = asyncio.run(work()), datetime.now(UTC)
+    Granting(table).begin_day(now)  # nobody may have spoken to it since midnight
+    if json:
+        screen.data(as_data(table))
+        return
+    screen.lines(budget_rows(table, screen.room))
+    if holders := holder_rows(table, now, screen.room):
+        screen.lines(["", *holders])
+
+
+@treasury.command()
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A budget as perdure treasury names it: label:team-a.")],
+    usd: Annotated[float, typer.Option("--usd", metavar="USD", help="Dollars more, for today.")],
+    json: Json = False,
+) -> None:
+    """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
+    from perdure.cli.decide import UNREAD
+    from perdure.cli.screen import Screen
+    from perdure.models.errors import BadInput, PerdureError
+    from perdure.treasury import add as add_to
+    from perdure.treasury import read_table
+
+    if not 0 < usd <= 1_000_000:
+        fix = f"perdure treasury add {name} --usd 5"
+        raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--usd", fix=fix)
+    screen = Screen(json=json)
+
+    async def work() -> Table | None:
+        client = await connected(screen)
+        try:
+            table = await read_table(client)
+        except BadInput:
+            raise
+        except PerdureError:
+            await add_to(client, name, usd)
+            return None
+        if name not in table.rules:
+            raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
+        await add_to(client, name, usd)
+        return await read_table(client)
+
+    table = asyncio.run(work())
+    if json:
+        screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
+    elif table is None:
+        screen.line(f"! {UNREAD}")
+    else:
+        screen.lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.room)])
+
+
+async def connected(screen: Screen) -> Client:
+    """Raises TemporalUnreachable when the server does not run."""
+    from perdure.adapters.host.home import Home
+    from perdure.local.connect import connect
+
+    return await connect(Home.find(), start=False, say=screen.say)
+
+
+def as_data(table: Table) -> dict[str, object]:
+    """What `--json` prints: dollars, the day in UTC."""
+    return {
+        "day": table.day,
+        "budgets": [
+            {
+                "name": name,
+                "usd_per_day": budget.usd_per_day,
+                "added": budget.added,
+                "spent": budget.spent,
+                "reserved": round(table.reserved(name), 6),
+                "left": round(max(0.0, table.room(name)), 6),
+            }
+            for name, budget in sorted(table.rules.items())
+        ],
+        "deliveries": [
+            {
+                "delivery_id": id,
+                "budgets": list(lease.rules),
+                "reserved": round(lease.held, 6),
+                "until": lease.until.isoformat(),
+                "waits": lease.waits > 0,
+            }
+            for id, lease in table.leases.items()
+            if lease.held or lease.waits
+        ],
+    }
+
+
+def budget_rows(table: Table, width: int | None) -> list[str]:
+    """One line a budget."""
+    from perdure.cli.table import columns
+    from perdure.cli.words import money
+
+    rows = [
+        (
+            name,
+            money(budget.limit) + (f" ({money(budget.added)} added)" if budget.added else ""),
+            money(budget.spent),
+            money(table.reserved(name)),
+            money(max(0.0, table.room(name))),
+        )
+        for name, budget in sorted(table.rules.items())
+    ]
+    return columns([("budget", f"on {table.day} UTC", "spent", "reserved", "left"), *rows], width)
+
+
+def holder_rows(table: Table, now: datetime, width: int | None) -> list[str]:
+    """One line a delivery that holds or waits for something; empty where none does."""
+    from perdure.cli.table import columns
+    from perdure.cli.words import money
+
+    held = {id: lease for id, lease in table.leases.items() if lease.held or lease.waits}
+    rows = [
+        (
+            id,
+            money(lease.held),
+            "waits" if lease.waits else f"until {lease.until:%H:%M} UTC" if lease.until > now else "silent",
+            ", ".join(lease.rules),
+        )
+        for id, lease in held.items()
+    ]
+    return columns([("delivery", "reserved", "", "budgets"), *rows], width) if rows else []
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """The name that was probably meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:10]) or 'none yet'}"

@@ -1,0 +1,58 @@
+"""Submitting what may be there already: the same id is the same delivery, and another request is another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.models.base import Published
+from perdure.models.errors import InvalidRequest
+from perdure.models.issue import same_repository
+from perdure.models.request import DeliveryRequest, parse_request
+
+
+class Attached(Published):
+    """The answer to update `attach`: the delivery of this id has been accepted, just now or before.
+
+    request  what it is about, in one line of at most 200 characters
+    issue    the number of the issue that says so
+    """
+
+    delivery_id: str
+    run_id: str
+    repository: str
+    request: str
+    issue: int | None = None
+
+
+def attached(request: DeliveryRequest, delivery_id: str, run_id: str) -> Attached:
+    """What whoever attaches can compare with what they meant."""
+    return Attached(
+        delivery_id=delivery_id,
+        run_id=run_id,
+        repository=request.repository,
+        request=request.caption[:200],
+        issue=request.issue_number,
+    )
+
+
+def taken(there: DeliveryRequest, sent: DeliveryRequest) -> str:
+    """What the delivery that is there is about, where that is not what was sent: `me/calc` and `you/calc` share ids.
+
+    Empty when it is the same repository and issue: a request may be worded anew.
+    """
+    if not same_repository(there.repository, sent.repository):
+        return f"another repository, {there.repository[:200]}"
+    if there.issue_number != sent.issue_number:
+        return f"another request there: {there.caption[:80]}"
+    return ""
+
+
+def refusal(there: DeliveryRequest, raw: Any) -> str:
+    """Why somebody who sent this cannot attach, in one line; empty when they can. Nothing sent fits every delivery."""
+    if raw is None or raw == {}:
+        return ""
+    try:
+        other = taken(there, parse_request(raw))
+    except InvalidRequest as error:
+        return error.what
+    return f"the id is taken by {other}" if other else ""

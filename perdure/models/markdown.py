@@ -1,0 +1,38 @@
+"""Words that other people or a model wrote, put into Markdown that the Web UI renders, so that they stay words.
+
+Its renderer joins three dialects (tables, formulas between dollar signs, definition lists, addresses made links, quotes
+and fractions made pretty), and takes raw HTML: whatever could begin any of that is escaped. Code it leaves alone, so
+that is where JSON stands that people copy: not in a table, where a bar in it would end the cell.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
+_FRACTION = re.compile(r"(?<=\d)/(?=\d)")
+
+
+def cell(text: str, limit: int) -> str:
+    """One line of at most `limit` characters as they are, and "…" where there were more; no markup, also in a table."""
+    line = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    safe = _FRACTION.sub("&#47;", _MARKUP.sub(lambda found: "\\" + found[0], line[:limit]))
+    return safe + ("…" if len(line) > limit else "")
+
+
+def code(name: str, limit: int = 300) -> str:
+    """A name as a code span, one it cannot end: Git allows a backtick in a branch."""
+    kept = "".join(c for c in name if c.isprintable() and c not in "`|").strip()
+    return f"`{kept[:limit]}{'…' if len(kept) > limit else ''}`" if kept else "``"
+
+
+def copied(said: str) -> list[str]:
+    """JSON as a paragraph of its own, in Markdown lines: wrapped where it is narrow, and selected by three clicks."""
+    return ["", f"`{said.replace('`', chr(92) + 'u0060')}`", ""]
+
+
+def compact(value: dict[str, object]) -> str:
+    """JSON on one line, readable in any language; what could not be seen or would mislead is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

@@ -1,0 +1,185 @@
+"""A fleet's budget of a day: its rules, and what deliveries and the Treasury say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from perdure.models.base import Recorded, Written
+from perdure.models.issue import same_repository
+
+TREASURY = "perdure-treasury"
+"""The workflow's id: one in a namespace."""
+
+
+class BudgetRule(Written):
+    """`[[treasury]]` in the user file: dollars a day (UTC) for all deliveries of a repository, or with a label.
+
+    repository  an address as in a request, or a pattern for it: `https://github.com/acme/*`
+    label       of the request, or of the issue it names
+    """
+
+    repository: str = Field(default="", max_length=500)
+    label: str = Field(default="", max_length=100)
+    usd_per_day: float = Field(gt=0, le=1_000_000, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> BudgetRule:
+        if bool(self.repository) == bool(self.label):
+            raise ValueError("a budget is for a repository or for a label: name one of them")
+        return self
+
+    @property
+    def name(self) -> str:
+        """As people name it: `label:team-a`."""
+        return f"label:{self.label}" if self.label else f"repository:{self.repository}"
+
+    def covers(self, repository: str, labels: Iterable[str]) -> bool:
+        if self.label:
+            return self.label in labels
+        return same_repository(self.repository, repository) or fnmatchcase(repository, self.repository)
+
+
+def matching(rules: Iterable[BudgetRule], repository: str, labels: Iterable[str]) -> dict[str, float]:
+    """Name and dollars a day of every rule that a delivery is under; empty: it never asks the Treasury."""
+    known = tuple(labels)
+    return {rule.name: rule.usd_per_day for rule in rules if rule.covers(repository, known)}
+
+
+class Reserve(Recorded):
+    """Signal `reserve`: a delivery says what it has paid, and asks for room for more. Said twice it counts once.
+
+    delivery  the workflow's id; `key` and `queue`: its key, and the host that has its spend log
+    seq       repeated by the answer
+    rules     what it is under: name, dollars a day (counts only where the Treasury does not know the rule)
+    settled   dollars it has paid, over all its runs; `booked`: as much of that as it has told before
+    ends      it ends here: what it has not used goes back
+    """
+
+    delivery: str
+    seq: int
+    rules: dict[str, float]
+    settled: float
+    booked: float = 0.0
+    key: str = ""
+    queue: str = ""
+    ends: bool = False
+
+
+class Granted(Recorded):
+    """Signal `granted`, the answer. The delivery may begin turns until it has paid `ceiling` dollars, before `until`.
+
+    granted   by how much this answer has raised it
+    left      dollars of the day that nobody has reserved, in its tightest rule
+    why       why it got nothing, in one line: it is told by itself when there is something
+    """
+
+    seq: int
+    ceiling: float
+    until: datetime
+    granted: float = 0.0
+    left: float = 0.0
+    why: str = ""
+
+
+class Purse(Recorded):
+    """What a delivery knows of its reservation. `seq`: its newest question; `answered`: the newest answer's.
+
+    booked  dollars it has told the Treasury of, since the answer to that came
+    told    dollars its newest question told of
+    """
+
+    seq: int = 0
+    answered: int = 0
+    ceiling: float = 0.0
+    until: datetime | None = None
+    granted: float = 0.0
+    booked: float = 0.0
+    told: float = 0.0
+    why: str = ""
+
+    def again(self) -> Purse:
+        """As a retry begins: nothing is reserved, and what was told is told."""
+        return Purse(seq=self.seq, answered=self.seq, booked=max(self.booked, self.told))
+
+
+class Rules(Recorded):
+    """Signal `rules`: a worker has started whose configuration has these; name, dollars a day."""
+
+    rules: dict[str, float]
+
+
+class Add(Written):
+    """Signal `add`: more for today, by a person. The same `id` twice is counted once."""
+
+    rule: str = Field(min_length=1)
+    usd: float = Field(gt=0, le=1_000_000, allow_inf_nan=False)
+    id: str = Field(default="", max_length=100)
+
+
+class SpentInput(Recorded):
+    """What a delivery that has not been heard of for long has paid: its host's spend log tells. `delivery`: its key."""
+
+    delivery: str
+
+
+class Budget(BaseModel):
+    """One rule's day, in dollars. Reserved is what the leases hold beside it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    usd_per_day: float
+    spent: float = 0.0
+    added: float = 0.0
+
+    @property
+    def limit(self) -> float:
+        return self.usd_per_day + self.added
+
+
+class Lease(BaseModel):
+    """One delivery's reservation.
+
+    booked    dollars it has paid, as far as known; all of them are in some day's `spent`
+    ceiling   what it may pay in all: the difference is reserved, until `until`
+    waits     its place among those that wait for room; 0: it does not
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    seq: int
+    rules: tuple[str, ...]
+    booked: float
+    ceiling: float
+    until: datetime
+    key: str = ""
+    queue: str = ""
+    waits: int = 0
+
+    @property
+    def held(self) -> float:
+        return max(0.0, self.ceiling - self.booked)
+
+
+class Table(BaseModel):
+    """All the Treasury knows, and all that goes with it into a new run. `day`: UTC, `2026-01-31`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int = 1
+    day: str = ""
+    rules: dict[str, Budget] = {}
+    leases: dict[str, Lease] = {}
+    places: int = 0
+    heard: tuple[str, ...] = ()
+
+    def reserved(self, rule: str) -> float:
+        return round(sum(lease.held for lease in self.leases.values() if rule in lease.rules), 6)
+
+    def room(self, rule: str) -> float:
+        """Dollars nobody has spent or reserved; negative when a last reply cost more than was left."""
+        budget = self.rules[rule]
+        return round(budget.limit - budget.spent - self.reserved(rule), 6)

@@ -1,0 +1,63 @@
+"""Who should have been told of a delivery and was not, as Temporal has it; what outlives a delivery is in no result."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from perdure.models.policy import UNTOLD_ANSWER, UNTOLD_SHOWN, UNTOLD_WITHIN
+
+WORKFLOW = "Notification"
+_MARK = ".notice-"
+"""In a notification's id, behind the delivery's."""
+
+
+async def untold(client: Client, delivery_id: str = "") -> list[str]:
+    """`calc-sub: hooks.example answered 503`, the newest first, of one delivery or of all; also what is still tried.
+
+    With a delivery's id the lines do not repeat it. At most UNTOLD_SHOWN. Raises RPCError.
+    """
+    return [words async for words in _untold(client, delivery_id)]
+
+
+async def _untold(client: Client, delivery_id: str) -> AsyncIterator[str]:
+    query = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus IN ('Failed', 'Running')"
+    if delivery_id:
+        query += f" AND WorkflowId STARTS_WITH '{_quoted(delivery_id + _MARK)}'"
+    else:
+        query += f" AND StartTime > '{(datetime.now(UTC) - UNTOLD_WITHIN).isoformat(timespec='seconds')}'"
+    shown = 0
+    async for found in client.list_workflows(query, limit=10 * UNTOLD_SHOWN, rpc_timeout=UNTOLD_ANSWER):
+        if words := await _why(client, found):
+            yield words if delivery_id else f"{found.id.rpartition(_MARK)[0] or found.id}: {words}"
+            shown += 1
+        if shown == UNTOLD_SHOWN:
+            return
+
+
+async def _why(client: Client, found: WorkflowExecution) -> str:
+    """What the last try of this one said; empty when nothing has failed yet."""
+    handle = client.get_workflow_handle(found.id, run_id=found.run_id)
+    if found.status is WorkflowExecutionStatus.FAILED:
+        try:
+            await handle.result(rpc_timeout=UNTOLD_ANSWER)
+        except WorkflowFailureError as failure:
+            return failure.cause.message if isinstance(failure.cause, ApplicationError) else str(failure.cause)
+        return ""
+    described = await handle.describe(rpc_timeout=UNTOLD_ANSWER)
+    tries = (work for work in described.raw_description.pending_activities if work.attempt > 1)
+    return next(
+        (
+            f"{work.last_failure.message.partition(chr(10))[0]}, tried {work.attempt - 1} times"
+            for work in tries
+            if work.last_failure.message
+        ),
+        "",
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

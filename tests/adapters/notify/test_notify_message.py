@@ -1,0 +1,115 @@
+"""What is told: complete for programs, readable and harmless in a chat."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.adapters.notify.message import message_of
+from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.models.ledger import Spend
+from perdure.models.notice import Notice, notice_of
+from perdure.models.policy import NOTICE_RESULT_BYTES
+from perdure.models.request import DeliveryRequest
+from perdure.models.result import PullRequest, Reason, Status, StepRecord
+from perdure.models.state import DeliveryState
+from perdure.models.summary import result_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+UI = "http://127.0.0.1:8233/namespaces/default/workflows/d"
+
+
+def notice(told: str = "waiting", *, title: str = "Add sub", **changes: Any) -> Notice:
+    ways = ("approve", "reject", "edit_plan")
+    asked = Asked(gate=Gate.PLAN, of="1a2b", words=f"approve the plan: {title}", since=NOW, options=ways)
+    state = DeliveryState(title=title, spend=Spend(usd=0.126), asked=asked).model_copy(update=changes)
+    request = DeliveryRequest(repository="https://forge.example/me/calc", request="Add sub")
+    result = result_of(state, request, "d", "r") if told == "ended" else None
+    return notice_of(
+        told, state, request, id="notice-1", delivery="d", delivery_id="d", run_id="r", at=NOW, result=result
+    )
+
+
+def test_a_gate_is_told_with_every_way_to_decide_it() -> None:
+    told = message_of(notice(), UI)
+    assert (told.event, told.gate, told.of, told.version) == ("waiting", "plan", "1a2b", 1)
+    assert [(way.update, way.said.get("of"), way.command) for way in told.decisions] == [
+        ("approve", "1a2b", "perdure approve d --of 1a2b"),
+        ("reject", "1a2b", 'perdure reject d --of 1a2b --note "…"'),
+        ("edit_plan", "1a2b", "perdure edit-plan d"),
+    ]
+    assert told.text.splitlines() == [
+        "*Waiting for you: approve the plan: Add sub*",
+        '`perdure approve d --of 1a2b` · `perdure reject d --of 1a2b --note "…"` · `perdure edit-plan d`',
+        "d · https:\u200b//forge.example/me/calc · Add sub · $0.13",
+        f"<{UI}|Web UI>",
+    ]
+    assert json.loads(told.model_dump_json()).keys() == type(told).model_fields.keys()
+
+
+def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that_it_is_one() -> None:
+    question = Question(text="Which unit?", kind=QuestionKind.CHOICE, choices=("s", "ms"), why="callers rely on it")
+    asked = Asked(
+        gate=Gate.QUESTION, of="q", words="question: Which unit?", since=NOW, question=question, options=("answer",)
+    )
+    told = message_of(notice(asked=asked))
+    assert told.event == "question"
+    assert told.question == question
+    assert "Which unit?\n1. s\n2. ms\nIt matters because: callers rely on it" in told.text
+    assert told.decisions[0].said == {"of": "q", "answer": "s"}
+    limit = Asked(gate=Gate.BUDGET, of="1", words="$5.00 are spent", since=NOW, options=("add_budget", "reject"))
+    assert message_of(notice(asked=limit)).event == "budget"
+    again = message_of(notice("reminder", asked=limit))
+    assert (again.event, again.gate) == ("reminder", "budget")
+    assert again.text.startswith("*Still waiting for you: $5.00 are spent*")
+
+
+def test_the_end_is_told_with_the_result_and_the_pull_request() -> None:
+    pull = PullRequest(number=7, url="https://forge.example/me/calc/pull/7", title="Add sub")
+    told = message_of(notice("ended", status=Status.DELIVERED, pull_request=pull), UI)
+    assert told.result is not None
+    assert (told.event, told.gate, told.decisions, told.result["status"]) == ("ended", None, (), "delivered")
+    assert told.links.pull_request == pull.url
+    assert told.text.splitlines()[0] == "*Delivered*"
+    assert told.text.splitlines()[-1] == f"<{pull.url}|pull request #7> · <{UI}|Web UI>"
+    red = message_of(notice("ended", status=Status.NOT_DELIVERED, reason=Reason.TESTS_RED, message="2 fail"))
+    assert red.text.splitlines()[0] == "*Not delivered (tests red): 2 fail*"
+    local = PullRequest(number=1, url="/srv/calc.git#pull/1", title="Add sub")
+    assert message_of(notice("ended", status=Status.DELIVERED, pull_request=local)).links.pull_request is None
+
+
+def test_what_others_wrote_calls_nobody_links_nowhere_and_stays_on_its_line() -> None:
+    bad = "<!channel> <@U1> @here <https://evil.example|click> [x](https://evil.example) *a*\n*Delivered* `rm` &lt;"
+    text = message_of(notice(title=bad), UI).text
+    first, *_ = text.splitlines()
+    assert len(text.splitlines()) == 4
+    assert "<" not in first
+    assert ">" not in first
+    assert "@here" not in first
+    assert "https://" not in first
+    assert "](" not in first
+    assert first.count("*") == 2
+    assert "`" not in first
+    assert "&lt;" in first, "the page shows the signs, escaped"
+    assert text.count("<") == 1, "the only link is ours"
+
+
+def test_a_workflow_id_that_somebody_chose_stays_one_word_of_the_command() -> None:
+    given = notice().model_copy(update={"delivery_id": "a b`; rm -rf /"})
+    assert message_of(given).decisions[0].command == "perdure approve 'a b`; rm -rf /' --of 1a2b"
+    assert message_of(given).text.splitlines()[1].startswith("`perdure approve 'a b; rm -rf /' --of 1a2b`")
+
+
+def test_an_address_of_a_pull_request_that_is_none_is_not_linked() -> None:
+    pull = PullRequest(number=7, url="javascript:alert(1)", title="x")
+    assert "javascript" not in message_of(notice("ended", status=Status.DELIVERED, pull_request=pull)).text
+
+
+def test_a_long_result_leaves_its_steps_out() -> None:
+    steps = [StepRecord(step="implement", summary="x" * 190) for _ in range(200)]
+    result = notice("ended", status=Status.DELIVERED, steps=steps).result
+    assert result is not None
+    assert (result["steps"], result["status"]) == ([], "delivered")
+    assert len(json.dumps(result)) < NOTICE_RESULT_BYTES
+    assert len(notice("ended", status=Status.DELIVERED, steps=steps[:3]).result["steps"]) == 3  # type: ignore[index]

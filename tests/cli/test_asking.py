@@ -1,0 +1,110 @@
+"""What a delivery that waits says to a person, and what of a change is shown; pure functions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from perdure.cli.asking import chosen, commands, diffstat, waits_for_you
+from perdure.cli.story import REWOUND, Teller, closing
+from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+from perdure.models.result import DeliveryResult, Status, StepRecord
+from perdure.models.state import Progress
+
+NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
+WHICH = Question(text="Which?", kind=QuestionKind.CHOICE, choices=("left", "right", "read\x1b[31m"), why="a fork")
+
+
+def asked(gate: Gate = Gate.PLAN, of: str = "1a2b3c4d", **more: Any) -> Asked:
+    options = more.pop("options", ("approve", "reject", "edit_plan"))
+    return Asked(
+        gate=gate, of=of, words=more.pop("words", "approve the plan: Add sub"), since=NOON, options=options, **more
+    )
+
+
+def progress(*steps: str, **more: Any) -> Progress:
+    records = [StepRecord(step=name.rstrip("…"), status="running" if name.endswith("…") else "done") for name in steps]
+    return Progress(delivery_id="d", run_id="r", repository="/r", status="running", steps=records, **more)
+
+
+def test_a_gate_is_told_with_every_command_that_decides_it() -> None:
+    assert waits_for_you(asked(expires=NOON), "calc sub") == [
+        "! waits for you: approve the plan: Add sub",
+        "             without a decision it ends at 2031-05-01 12:00 UTC",
+        "             perdure approve 'calc sub'",
+        "             perdure reject 'calc sub' --note \"…\"",
+        "             perdure edit-plan 'calc sub'",
+    ]
+
+
+def test_a_question_is_told_with_its_reason_and_choices_and_moves_no_cursor() -> None:
+    assert waits_for_you(asked(Gate.QUESTION, options=("answer",), question=WHICH), "d") == [
+        "! waits for you: Which?",
+        "             it matters because: a fork",
+        "             1  left",
+        "             2  right",
+        "             3  read",
+        "             perdure answer d --choice 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed"), [(QuestionKind.TEXT, 'perdure answer d "…"'), (QuestionKind.YES_NO, "perdure answer d yes")]
+)
+def test_a_question_is_answered_as_it_wants_to_be(kind: QuestionKind, typed: str) -> None:
+    question = Question(text="Well?", kind=kind)
+    assert commands(asked(Gate.QUESTION, options=("answer",), question=question), "d") == [typed]
+
+
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [("1", "left"), ("2", "right"), ("L", "left"), ("r", "r"), ("0", "0"), ("4", "4"), ("", ""), ("right", "right")],
+)
+def test_a_choice_is_named_by_its_number_or_by_what_only_it_begins_with(typed: str, means: str) -> None:
+    assert chosen(WHICH, typed) == means
+
+
+def test_a_waiting_plan_is_told_whole_and_only_once_and_nothing_is_taken_back_after_the_decision() -> None:
+    teller = Teller()
+    told = teller.hear(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub"))
+    assert [line[:12].strip() for line in told] == ["✓ prepare", "✓ plan", "! waits for", "", "", ""]
+    assert (
+        teller.hear(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub")) == []
+    )
+    assert teller.now(progress("prepare", "classify", "plan", asked=asked()), (), at=0.0) is None
+    assert teller.hear(progress("prepare", "classify", "plan")) == []
+    assert teller.hear(progress("prepare", "classify", "plan", "implement…")) == []
+    assert REWOUND not in teller.end(progress("prepare", "classify", "plan", "implement").steps)
+
+
+def test_the_next_plan_is_asked_for_again() -> None:
+    teller = Teller()
+    teller.hear(progress("plan", asked=asked()))
+    assert "! waits for you: approve the plan: Add sub" in teller.hear(progress("plan", "plan", asked=asked(of="b-2")))
+
+
+def test_a_question_in_the_middle_of_a_step_does_not_end_it() -> None:
+    told = Teller().hear(progress("prepare", "plan…", asked=asked(Gate.QUESTION, options=("answer",), question=WHICH)))
+    assert [line[:11].strip() for line in told][:2] == ["✓ prepare", "! waits for"]
+
+
+def test_a_held_delivery_says_how_it_goes_on() -> None:
+    told = Teller().hear(progress("prepare", held="held: why", waiting="held: why"))
+    assert told == ["! held: why", "             perdure resume d"]
+
+
+def test_words_that_came_too_late_are_named_at_the_end() -> None:
+    result = DeliveryResult(delivery_id="d", run_id="r", status=Status.COMPLETED, repository="/r", unread=("a\nb",))
+    assert "  unread   1 word was not read: a b" in closing(result)
+
+
+def test_a_change_is_counted_file_by_file() -> None:
+    patch = (
+        "diff --git a/calc.py b/calc.py\nindex 1..2 100644\n--- a/calc.py\n+++ b/calc.py\n"
+        "@@ -1 +1,2 @@\n-old\n+new\n+--- new\n"
+        "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
+        "diff --git a/p.png b/p.png\nBinary files differ\n"
+    )
+    assert diffstat(patch, 2) == ["  +2 −1        calc.py", "  +1 −0        x", "  … 1 more files"]

@@ -1,0 +1,82 @@
+"""The budget with the real worker: replies are billed once whatever dies, and what waits holds nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError
+
+from perdure.adapters.host.files import try_lock
+from perdure.adapters.host.spend import SpendLog
+from perdure.models.decisions import Asked
+from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, sandboxes, until
+
+CENT = 0.01
+
+
+async def _asked(lab: Lab) -> Asked | None:
+    try:
+        asked = (await lab.handle().query("progress"))["asked"]
+    except RPCError:  # a busy machine: it is asked again
+        return None
+    return Asked.model_validate(asked) if asked else None
+
+
+def _log(lab: Lab) -> list[dict[str, Any]]:
+    path = lab.home.workspace("calc-sub") / "spend.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.timeout(240)
+async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_reached_holds_nothing(
+    tmp_path: Path, ports: int
+) -> None:
+    """Killed while it waits for a reply, which may have been billed, and again as soon as one has arrived."""
+    origin = make_target(tmp_path / "calc.git")
+    crashes = {"PERDURE_CRASH_AT": "waiting-for-model,after-reply"}
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env=crashes) as lab:
+        lab.kept()
+        submitted = await lab.submit(origin, budget_usd=CENT)
+        asked = await until(lambda: _asked(lab))
+        assert (asked.gate, asked.of) == ("budget", "1")
+        spent = SpendLog(lab.home.workspace("calc-sub")).total()
+        newest = [line["usage"]["cost_usd"] for line in _log(lab) if "settled" in line][-1]
+        assert spent.usd is not None
+        paid = spent.usd + spent.at_risk_usd
+        assert spent.at_risk_usd > 0
+        assert paid - newest < CENT <= paid, "one reply more was paid for than the limit lets"
+        calls = lab.model_calls()
+        described = await lab.handle().describe()
+        assert list(described.raw_description.pending_activities) == []
+        lock = try_lock(lab.home.workspace("calc-sub") / "lease-tree")
+        assert lock is not None, "what waits holds the worktree"
+        os.close(lock)
+        assert sandboxes(lab) == []
+
+        await lab.handle().execute_update("reject", {"of": asked.of, "note": "not yet"})
+        result = await finished(submitted, lab)
+        assert (result.status, result.reason) == ("not_delivered", "budget")
+        assert (result.receipt.worker_deaths, result.receipt.replies_cut) == (2, 1)
+        assert (result.usage.cost_usd, result.usage.at_risk_usd) == (spent.usd, spent.at_risk_usd)
+
+        await submitted.delivery.retry()
+        again = await until(lambda: _asked(lab))
+        assert (again.of, again.words) == ("2", asked.words), "a retry forgets nothing that was spent"
+        assert lab.model_calls() == calls, "and pays for nothing before somebody allows it"
+
+        lab.kill_workers()  # nobody takes an update now: the same decision is kept as a signal
+        said = {"of": again.of, "usd": 5}
+        for _ in range(2):
+            await lab.handle().signal("decide", {"update": "add_budget", "said": said})
+        lab.worker()
+        delivered = await finished(submitted, lab)
+        check_shipped(origin, lab, delivered, {})
+        assert lab.model_calls() == 8 + 1, "it went on behind the turn it held at; one reply was cut off"
+        settled = [line["settled"] for line in _log(lab) if "settled" in line]
+        assert len(settled) == len(set(settled)) == 8
+        assert delivered.usage.cost_usd == SpendLog(lab.home.workspace("calc-sub")).total().usd
+        assert delivered.receipt.replies_paid_twice == 0

@@ -1,0 +1,61 @@
+"""A whole delivery by hand: the `temporal` command as docs/submitting.md types it, a real worker, nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.local.binary import temporal_binary
+from perdure.models.decisions import Asked
+from tests.guide import Stranger, snippet
+from tests.lab import HAPPY, Lab, make_target, until
+
+
+@pytest.mark.timeout(180)
+async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_the_end(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        lab.worker()
+        hand = Stranger(lab.client.service_client.config.target_host, tmp_path, str(origin))
+        hand.env["PATH"] = f"{temporal_binary().parent}:{os.environ['PATH']}"
+        delivery = lab.perdure.delivery("from-shell")
+
+        async def asked(behind: str = "") -> Asked:
+            async def found() -> Asked | None:
+                asked = (await delivery.describe()).asked
+                return asked if asked is not None and asked.of != behind else None
+
+            there: Asked = await until(found, timeout=90)
+            return there
+
+        out = await hand.runs("bash", "-euc", snippet("submit"))
+        assert str(origin) in out
+        first = await asked()
+        reject, approve = snippet("decide").splitlines()
+        assert f"rejected: plan {first.of}" in await hand.runs("bash", "-euc", reject)
+        assert f'"of":"{(await asked(behind=first.of)).of}"' in await progress(hand)
+        assert "approved: plan" in await hand.runs("bash", "-euc", approve)
+        end = await hand.runs("bash", "-euc", snippet("result"))
+        assert '"completed"' in end or "completed" in end
+        assert lab.rehearsal is not None
+        assert "with types, please" in json.dumps([call.body["messages"][-1] for call in lab.rehearsal.calls])
+
+        # Again under another id, decided by a signal while no worker runs.
+        again = {name: snippet(name).replace("from-shell", "by-signal") for name in ("submit", "signalled", "result")}
+        await hand.runs("bash", "-euc", again["submit"])
+        delivery = lab.perdure.delivery("by-signal")
+        hand.env["OF"] = (await asked()).of
+        lab.end_workers()
+        await hand.runs("bash", "-euc", again["signalled"])
+        lab.worker()
+        assert "completed" in await hand.runs("bash", "-euc", again["result"])
+
+
+async def progress(hand: Stranger) -> str:
+    query = snippet("submit").splitlines()[-1]
+    return (await hand.runs("bash", "-euc", query + " --output json")).replace(" ", "").replace("\n", "")

@@ -1,0 +1,76 @@
+"""A gate is heard of, decided by what was sent, and its end is told; a worker's death in between repeats, not loses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.models.crash import CrashPoint
+from tests.cli.conftest import Cli
+from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.receiver import SECRET, Receiver, genuine
+from tests.secret_watch import SecretWatch, hits
+
+
+@pytest.mark.timeout(120)
+async def test_a_gate_is_told_the_worker_dies_before_it_can_say_so_and_what_was_sent_decides(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    path = "/services/T0/B0/this-part-is-a-secret"
+    async with Receiver.open() as receiver:
+        env = {
+            "PERDURE_WEBHOOK_URL": receiver.url + path,
+            "PERDURE_WEBHOOK_SECRET": SECRET,
+            "PERDURE_CRASH_AT": CrashPoint.AFTER_NOTICE,
+        }
+        async with Lab.open(tmp_path, HAPPY, ports=ports, env=env) as lab:
+            kept = lab.kept()
+            watch = SecretWatch([path.rpartition("/")[2], SECRET], carriers=("worker.py",))
+            with watch:
+                submitted = await lab.submit(origin, gates=["plan"])
+                twice = await until(lambda: len(receiver.of("waiting")) == 2 and receiver.of("waiting"))
+                assert len({told.id for told in twice}) == 1, "sent again after a death, under the same id"
+                (way, *_) = twice[0].json["decisions"]
+                assert twice[0].json["links"]["web_ui"].endswith("/namespaces/default/workflows/calc-sub")
+                assert (
+                    await lab.handle().execute_update(way["update"], way["said"])
+                    == f"approved: plan {way['said']['of']}"
+                )
+                result = await finished(submitted, lab)
+                (ended,) = await until(lambda: receiver.of("ended"))
+            check_shipped(origin, lab, result, {})
+            assert result.receipt.worker_deaths == 1
+            assert ended.json["result"]["status"] == "delivered"
+            assert ended.json["result"]["head_sha"] == result.head_sha
+            assert all(genuine(told) and told.path == path for told in receiver.told)
+            history = (await lab.handle().fetch_history()).to_json()
+            assert path not in history
+            kept.let_go()
+            watch.scan(lab.home.root)
+            assert not watch.found, hits(watch.found)
+
+
+@pytest.mark.timeout(120)
+async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Receiver.open() as receiver:
+        receiver.answers = [(404, {})] * 5
+        host = receiver.url.removeprefix("http://")
+        env = {"PERDURE_WEBHOOK_URL": receiver.url + "/secret-part"}
+        async with Lab.open(tmp_path, HAPPY, ports=ports, env=env) as lab:
+            lab.worker()
+            submitted = await lab.submit(origin)
+            result = await finished(submitted, lab)
+            assert result.status == "delivered", "it does not fail by that"
+            assert await until(submitted.delivery.untold) == [f"{host} answered 404"]
+            cli = Cli(lab.home.root, tmp_path, {})
+            findings = [found for found in json.loads(cli("doctor", "--json").out) if found["name"] == "notify"]
+            assert [found["text"] for found in findings] == [f"not told of calc-sub: {host} answered 404"]
+            shown = cli("report", "calc-sub")
+            assert f"! {host} answered 404" in shown.out, shown
+            configured = cli("doctor", **env).out
+            assert f"✓ notify     {host} (waiting" in configured
+            assert "secret-part" not in configured

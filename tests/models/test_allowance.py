@@ -1,0 +1,75 @@
+"""What may still be spent: which limit is reached first, and what unknown means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from perdure.models.allowance import Limit, breach, time_left
+from perdure.models.ledger import Spend, Usage
+from perdure.models.state import DeliveryState
+from perdure.models.work import Prepared
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def prepared(**more: Any) -> Prepared:
+    given = {"queue": "q", "base": "main", "base_sha": "b", "head": "b", "branch": "p", "checkpoint": "c"}
+    return Prepared(**{**given, "policy": "p", "phases": (), "asks": True, "budget_usd": 1.0, "time_s": 60.0, **more})
+
+
+def over(state: DeliveryState, *, seconds: float = 0, paying: bool = True, **more: Any) -> tuple[Limit, str] | None:
+    return breach(state, prepared(**more), NOW - timedelta(seconds=seconds), NOW, paying=paying)
+
+
+@pytest.mark.parametrize(
+    ("spend", "usage", "limit"),
+    [
+        (Spend(usd=0.99), Usage(), None),
+        (Spend(usd=1.0), Usage(), Limit.USD),
+        (Spend(usd=0.6, at_risk_usd=0.4), Usage(), Limit.USD),
+        (Spend(usd=0.0), Usage(cost_usd=1.0), Limit.USD),
+        (Spend(usd=None, known_usd=1.0), Usage(), Limit.USD),
+        (Spend(usd=None, known_usd=0.5), Usage(), Limit.PRICE),
+        (Spend(usd=0.1), Usage(cost_usd=None), Limit.PRICE),
+        (Spend(), Usage(input_tokens=50, cache_read_tokens=30, cache_write_tokens=10, output_tokens=10), Limit.TOKENS),
+        (Spend(), Usage(input_tokens=99), None),
+    ],
+)
+def test_the_limit_that_is_reached(spend: Spend, usage: Usage, limit: Limit | None) -> None:
+    found = over(DeliveryState(spend=spend, usage=usage), budget_tokens=100)
+    assert (found[0] if found else None) == limit
+
+
+def test_what_was_added_counts_to_the_cent_and_no_fraction_of_one_is_left_over() -> None:
+    state = DeliveryState(spend=Spend(usd=0.3), extra_usd=0.2)
+    assert over(state, budget_usd=0.1) == (Limit.USD, "$0.30 of $0.30 are spent")
+    state.extra_usd = 0.3
+    assert over(state, budget_usd=0.1) is None
+
+
+def test_no_limit_of_tokens_is_none_and_more_can_be_added() -> None:
+    state = DeliveryState(usage=Usage(output_tokens=1_000_000))
+    assert over(state) is None
+    assert over(state, budget_tokens=1_000_000) == (Limit.TOKENS, "1,000,000 of 1,000,000 tokens are used")
+    state.extra_tokens = 1
+    assert over(state, budget_tokens=1_000_000) is None
+
+
+def test_an_unknown_price_is_asked_about_once_and_only_where_somebody_is_asked() -> None:
+    state = DeliveryState(spend=Spend(usd=None))
+    assert over(state, asks=False) is None
+    assert over(state) is not None
+    state.unpriced = True
+    assert over(state) is None
+
+
+def test_what_costs_nothing_is_kept_from_nobody_for_money_but_ends_in_time() -> None:
+    state = DeliveryState(spend=Spend(usd=5.0))
+    assert over(state, paying=False) is None
+    assert over(state, paying=False, seconds=60) == (Limit.TIME, "the time limit of 0:01:00 is over")
+    state.extra_time_s = 60.0
+    assert over(state, paying=False, seconds=60) is None
+    assert time_left(state, prepared(), NOW - timedelta(seconds=90), NOW) == timedelta(seconds=30)

@@ -1,0 +1,235 @@
+"""What counts of that which people send: any sequence of it counts each gate once, and the first that fits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.models.deciding import SHAPES, Inbox, NotCounted, count
+from perdure.models.decisions import Asked, Decided, Gate, Question, QuestionKind, Verdict
+from perdure.models.policy import DECIDED_KEPT, HEARD_KEPT, NOTES_KEPT, SAID_BYTES_KEPT
+from perdure.models.result import Status, StepRecord
+from perdure.models.state import DeliveryState
+
+SINCE = datetime(2026, 11, 21, tzinfo=UTC)
+PLAN = Asked(gate=Gate.PLAN, of="abcd1234", words="approve the plan", since=SINCE, options=("approve", "reject"))
+BUDGET = Asked(gate=Gate.BUDGET, of="1", words="$5 spent", since=SINCE, options=("add_budget", "reject"))
+PRICE = BUDGET.model_copy(update={"options": ("approve", "reject")})
+
+
+def asking(asked: Asked | None = PLAN) -> Inbox:
+    return Inbox(DeliveryState(asked=asked))
+
+
+def question(kind: QuestionKind, *choices: str) -> Asked:
+    what = Question(text="Which?", kind=kind, choices=choices)
+    return Asked(gate=Gate.QUESTION, of="q", words="Which?", since=SINCE, question=what, options=("answer",))
+
+
+OFS = st.sampled_from(["", "abcd1234", "beef", "2222", "1"])
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "of": OFS,
+        "gate": st.sampled_from(["plan", "budget", "pull_request", "nonsense"]),
+        "note": st.sampled_from(["", "no", "x" * 9000]),
+        "answer": st.sampled_from(["", "yes", "A"]),
+        "plan": st.sampled_from(["f" * 64, "short"]),
+        "usd": st.sampled_from([0, 5, -1, 1e9]),
+        "id": st.sampled_from(["", "a", "b"]),
+        "unknown": st.just(1),
+    },
+)
+SENT = st.tuples(st.sampled_from(["update", "signal", "next"]), st.sampled_from([*SHAPES, "nonsense"]), SAID)
+
+
+@given(st.lists(SENT, max_size=25))
+@settings(max_examples=300, deadline=None)
+def test_any_sequence_of_messages_counts_each_gate_once_and_for_what_it_names(sent: list[Any]) -> None:
+    """`next`: the delivery goes on to another gate, as far as it was decided."""
+    gates = [
+        Asked(gate=Gate.PLAN, of=of, words="plan", since=SINCE, options=("approve", "reject", "edit_plan"))
+        for of in ("abcd1234", "beef", "2222")
+    ]
+    state = DeliveryState(asked=gates.pop(0))
+    inbox, counted = Inbox(state), dict[str, Decided]()
+    for way, name, said in sent:
+        before = state.model_copy()
+        if way == "next":
+            if state.asked is not None and state.asked.key in state.decided:
+                state.asked = gates.pop(0) if gates else None
+        elif way == "signal":
+            inbox.hear_decision({"update": name, "said": said})
+        elif name in SHAPES:
+            try:
+                inbox.check(name, said)
+            except NotCounted:
+                assert state == before, "what is refused leaves no trace"
+            else:
+                assert inbox.decide(name, said), "what was let in is answered"
+        for key, made in counted.items():
+            assert state.decided[key] == made, "what is decided stays decided"
+        for key in state.decided.keys() - counted.keys():
+            asked = state.asked
+            if key.startswith("added:"):
+                continue
+            assert asked is not None
+            assert key == asked.key
+            assert said.get("of", "") in ("", asked.of)
+            assert said.get("gate", asked.gate) == asked.gate
+            assert way == "update" or said["of"], "a signal that names nothing decides nothing"
+        counted = dict(state.decided)
+    assert len(state.notes) <= NOTES_KEPT
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", ""]), st.sampled_from([1, 5])), max_size=12))
+def test_the_same_addition_is_counted_once_and_others_each_time(added: list[tuple[str, int]]) -> None:
+    inbox, kept = asking(None), dict[str, int]()
+    unnamed = sum(usd for id, usd in added if not id)
+    for id, usd in added:
+        inbox.decide("add_budget", {"id": id, "usd": usd})
+        if id:
+            kept.setdefault(id, usd)
+    assert inbox.state.extra_usd == unnamed + sum(kept.values())
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "b", "said-1", "said-2", "said-3"]), st.text("xy", min_size=1)), max_size=9
+    )
+)
+def test_words_are_kept_in_order_and_none_is_lost_to_another_ones_id(words: list[tuple[str, str]]) -> None:
+    inbox, expected, ids = asking(None), list[str](), set[str]()
+    for id, text in words:
+        inbox.hear({"text": text, "id": id} if id else {"text": text})
+        if id not in ids or not id:
+            expected.append(text)
+        ids.add(id)
+    assert [said.text for said in inbox.state.said] == expected
+    assert len({said.id for said in inbox.state.said}) == len(expected)
+
+
+def test_words_and_their_ids_are_bounded_and_what_did_not_fit_is_noted() -> None:
+    inbox = asking(None)
+    for number in range(100):
+        inbox.hear({"text": f"{number:04}" * 1000, "id": str(number)})
+    assert len(inbox.state.said) == SAID_BYTES_KEPT // 4000
+    assert inbox.state.notes[0].startswith(f"words did not fit behind {SAID_BYTES_KEPT // 4000} that no turn has read")
+    assert len(inbox.state.notes) == NOTES_KEPT
+    inbox.state.said = ()
+    for number in range(HEARD_KEPT + 50):
+        inbox.hear({"text": "x", "id": f"n{number}"})
+    assert len(inbox.state.heard) == HEARD_KEPT
+    inbox.hear({"text": "x" * 9000})
+    assert len(inbox.state.said) == HEARD_KEPT + 50
+
+
+def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> None:
+    inbox = asking()
+    assert inbox.decide("reject", {"note": "no"}) == "rejected: plan abcd1234"
+    assert inbox.decide("approve", {}) == "counted before: rejected"
+    assert inbox.decide("approve", {"of": "abcd1234"}) == "counted before: rejected"
+    count(inbox.state, PLAN, Decided(verdict=Verdict.EXPIRED))
+    assert inbox.state.decided[PLAN.key].verdict is Verdict.REJECTED
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "said", "words"),
+    [
+        (PLAN, "approve", {"of": "beef"}, "it waits for plan abcd1234, not for beef: approve the plan"),
+        (PLAN, "approve", {"gate": "budget"}, "it waits for plan abcd1234, not for budget"),
+        (PLAN, "answer", {"answer": "x"}, 'answer does not decide this (approve the plan): approve {"of": "abcd1234"}'),
+        (PLAN, "reject", {}, "note: required field is missing"),
+        (PLAN, "approve", {"nte": "x"}, "nte: unknown field (did you mean note?)"),
+        (PLAN, "approve", [1], "expected one JSON object, got list"),
+        (PLAN, "approve", {"note": "x" * 9000}, "note: is 9000 bytes, at most 8192 fit"),
+        (BUDGET, "approve", {}, "approve does not decide this ($5 spent): add_budget"),
+        (BUDGET, "add_budget", {"usd": -5}, "usd: "),
+        (BUDGET, "add_budget", {"usd": float("nan")}, "usd: "),
+        (BUDGET, "add_budget", {}, "say how much more"),
+        (BUDGET, "add_budget", {"time": "soon"}, "time: "),
+        (PRICE, "add_budget", {"usd": 5, "of": "1"}, "add_budget does not decide this"),
+        (question(QuestionKind.YES_NO), "answer", {"answer": "maybe"}, "'maybe' is neither yes nor no"),
+        (question(QuestionKind.CHOICE, "A", "B"), "answer", {"answer": "C"}, "'C' is none of A, B"),
+    ],
+)
+def test_what_cannot_count_is_refused_in_words_its_sender_can_use(
+    asked: Asked, name: str, said: Any, words: str
+) -> None:
+    inbox = asking(asked)
+    for take in (inbox.check, inbox.decide):
+        if name == "add_budget" and said == {} and take == inbox.decide:
+            continue  # the validator stands before it
+        with pytest.raises(NotCounted) as refusal:
+            take(name, said)
+        assert words in refusal.value.what
+    assert inbox.state.decided == {}
+    assert inbox.state.extra_usd == 0
+
+
+@pytest.mark.parametrize(("given", "kind"), [(" YES ", QuestionKind.YES_NO), ("b", QuestionKind.CHOICE), ("x", "text")])
+def test_an_answer_of_the_right_kind_counts_however_it_is_spelled(given: str, kind: QuestionKind) -> None:
+    inbox = asking(question(kind, "A", "B"))
+    inbox.check("answer", {"answer": given})
+    assert inbox.decide("answer", {"answer": given}) == "answered: question q"
+    assert inbox.state.decided["question:q"].note == given
+
+
+def test_what_nothing_waits_for_is_told_what_it_is_doing() -> None:
+    state = DeliveryState(steps=[StepRecord(step="fix_tests")])
+    inbox = Inbox(state)
+    for change, words in (
+        ({}, "nothing waits for a decision: it is at fix tests"),
+        ({"held": "held: lunch"}, "nothing waits for a decision: it is at held: lunch"),
+        ({"status": Status.NOT_DELIVERED}, "nothing waits for a decision: it has ended (not delivered)"),
+    ):
+        for name, value in change.items():
+            setattr(state, name, value)
+        with pytest.raises(NotCounted) as refusal:
+            inbox.check("approve", {})
+        assert refusal.value.what == words
+
+
+def test_money_is_no_approval_of_a_price_nobody_knows() -> None:
+    inbox = asking(PRICE)
+    assert inbox.decide("add_budget", {"usd": 5}) == "added $5"
+    assert inbox.state.decided == {}
+    assert inbox.decide("approve", {}) == "approved: budget 1"
+
+
+def test_a_signal_that_names_nothing_is_noted_and_one_with_an_id_adds_once() -> None:
+    inbox = asking(None)
+    inbox.hear_decision({"update": "add_budget", "said": {"usd": 5}})
+    assert inbox.state.extra_usd == 0
+    for _ in range(2):
+        inbox.hear_decision({"update": "add_budget", "said": {"usd": 5, "tokens": 10, "time": "1h", "id": "x"}})
+    assert (inbox.state.extra_usd, inbox.state.extra_tokens, inbox.state.extra_time_s) == (5, 10, 3600)
+    inbox.hear_decision("nonsense")
+    inbox.hear_decision({"update": "aprove", "said": {"of": "abcd1234"}})
+    inbox.hear("nonsense")
+    assert len(inbox.state.notes) == 4
+    assert inbox.state.notes[2] == "a decision did not count: unknown decision 'aprove'"
+
+
+def test_decisions_are_remembered_up_to_a_bound() -> None:
+    state = DeliveryState()
+    for number in range(DECIDED_KEPT + 10):
+        count(state, PLAN.model_copy(update={"of": str(number)}), Decided(verdict=Verdict.APPROVED))
+    assert len(state.decided) == DECIDED_KEPT
+    assert f"plan:{DECIDED_KEPT + 9}" in state.decided
+
+
+@pytest.mark.parametrize("said", [None, {}, {"note": ""}, {"nonsense": 1}, "stop", {"note": "x" * 900}])
+def test_whoever_wants_it_held_gets_that_however_it_was_said(said: Any) -> None:
+    inbox = asking(None)
+    inbox.hold(said)
+    assert inbox.state.held == "held by a person: resume lets it go on"
+    inbox.hold({"note": "lunch"})
+    assert inbox.state.held == "held: lunch"
+    inbox.resume()
+    inbox.resume()
+    assert inbox.state.held == ""

@@ -1,0 +1,189 @@
+"""What docs/schema says is what the models say: every message has one, every example holds, what is refused differs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from temporalio.workflow import _Definition
+
+from perdure.models.deciding import SHAPES as DECISIONS
+from perdure.models.decisions import understood
+from perdure.models.errors import InvalidRequest
+from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
+from perdure.models.state import Progress
+from perdure.schemas import SHAPES, Shape, files, schema
+from perdure.schemas.__main__ import main
+from perdure.schemas.describe import described
+from perdure.schemas.generate import DIALECT
+from workflows.delivery import Delivery
+
+ROOT = Path(__file__).parents[2]
+BY_NAME = {shape.name: shape for shape in SHAPES}
+each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.name))
+
+
+def test_what_is_committed_is_what_the_models_make() -> None:
+    made = files()
+    kept = {name: (ROOT / name).read_text() for name in made if (ROOT / name).exists()}
+    assert [name for name in made if kept.get(name) != made[name]] == [], "run make schema"
+    assert {f"docs/schema/{path.name}" for path in (ROOT / "docs/schema").iterdir()} <= made.keys()
+
+
+def test_writing_them_twice_changes_nothing_and_takes_away_what_is_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(tmp_path)
+    assert len(capsys.readouterr().out.splitlines()) == len(files())
+    (tmp_path / "docs/schema/gone.json").write_text("{}")
+    main(tmp_path)
+    assert capsys.readouterr().out == "docs/schema/gone.json is gone\n"
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == files().keys()
+
+
+@each
+def test_every_schema_is_one_that_stands_alone(shape: Shape) -> None:
+    made = schema(shape)
+    Draft202012Validator.check_schema(made)
+    assert made["title"] == shape.model.__name__
+    assert made["description"]
+    text = json.dumps(made | {"$schema": "", "examples": []})
+    assert '"$id"' not in text
+    assert re.findall(r"\bNone\b|\w+://\w", text) == []
+    defined = made.get("$defs", {}).keys()
+    assert {ref.removeprefix("#/$defs/") for ref in re.findall(r'"\$ref": "([^"]+)"', text)} == defined
+    assert made["$schema"] == DIALECT
+
+
+@each
+def test_every_example_holds_for_the_schema_and_for_the_model(shape: Shape) -> None:
+    examples = shape.examples()
+    assert examples
+    for example in examples:
+        Draft202012Validator(schema(shape), format_checker=Draft202012Validator.FORMAT_CHECKER).validate(example)
+        read(shape, example)
+
+
+@each
+def test_an_unknown_field_is_refused_in_what_people_send_and_let_pass_in_what_they_get(shape: Shape) -> None:
+    validator = Draft202012Validator(schema(shape))
+    more = shape.examples()[0] | {"tomorrow": 1}
+    assert validator.is_valid(more) is not shape.sent
+    if shape.sent:
+        with pytest.raises(InvalidRequest, match="tomorrow: unknown field"):
+            read(shape, more)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("request", {"request": "y"}),
+        ("request", {"repository": "/x"}),
+        ("request", {"repository": "", "request": "y"}),
+        ("request", {"repository": "/x", "request": "y" * (REQUEST_BYTES + 1)}),
+        ("request", {"repository": "/x", "request": "y", "plan": "y" * (REQUEST_BYTES + 1)}),
+        ("request", {"repository": "/x", "request": "y", "phases": ["shp"]}),
+        ("request", {"repository": "/x", "request": "y", "gates": ["review"]}),
+        ("request", {"repository": "/x", "request": "y", "budget_usd": 0}),
+        ("request", {"repository": "/x", "request": "y", "spec_version": 2}),
+        ("request", {"repository": "/x", "issue": [12]}),
+        ("request", {"repository": "/x", "branch": "topic"}),
+        ("approve", {"of": "x" * 65}),
+        ("approve", {"note": "x" * 9000}),
+        ("approve", {"gate": "review"}),
+        ("reject", {}),
+        ("reject", {"note": ""}),
+        ("edit_plan", {"plan": "abc"}),
+        ("edit_plan", {"title": "no plan"}),
+        ("answer", {"answer": ""}),
+        ("add_budget", {"usd": -5}),
+        ("add_budget", {"usd": 1_000_000}),
+        ("add_budget", {"time": "soon"}),
+        ("say", {"text": ""}),
+        ("say", {"text": "x" * 9000}),
+        ("hold", {"note": 5}),
+        ("resume", {"now": True}),
+        ("decide", {"said": {}}),
+    ],
+)
+def test_what_the_model_refuses_the_schema_refuses(name: str, sent: dict[str, Any]) -> None:
+    assert not Draft202012Validator(schema(BY_NAME[name])).is_valid(sent)
+    with pytest.raises(InvalidRequest):
+        read(BY_NAME[name], sent)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("request", {"repository": "git@host:x.git", "request": "é" * (REQUEST_BYTES // 2), "base": None}),
+        ("request", {"repository": "/x", "issue": "#12", "request": ""}),
+        ("request", {"repository": "/x", "branch": "topic", "phases": ["ship"]}),
+        ("request", {"repository": "/x", "request": "y", "issue": None, "labels": ["a"], "gates": []}),
+        ("approve", {"gate": None, "of": "x" * 64}),
+        ("add_budget", {"time": "1.5h 30m"}),
+        ("add_budget", {"usd": 0.01}),
+    ],
+)
+def test_what_the_model_takes_the_schema_takes(name: str, sent: dict[str, Any]) -> None:
+    Draft202012Validator(schema(BY_NAME[name])).validate(sent)
+    read(BY_NAME[name], sent)
+
+
+def test_every_message_a_delivery_takes_has_a_schema_that_says_how_it_travels() -> None:
+    definition = _Definition.from_class(Delivery)
+    assert definition is not None
+    ways = " ".join(shape.how for shape in SHAPES)
+    assert [name for name in definition.updates if name and f"update `{name}`" not in ways] == []
+    assert [name for name in definition.signals if name and f"signal `{name}`" not in ways] == []
+    assert [name for name in definition.queries if name and f"query `{name}`" not in ways] == []
+    assert BY_NAME["decide"].model.model_fields["update"].annotation is str
+    assert schema(BY_NAME["decide"])["properties"]["update"]["enum"] == list(DECISIONS)
+
+
+def test_a_field_is_described_by_the_docstring_of_its_class_or_of_the_one_it_comes_from() -> None:
+    properties = schema(BY_NAME["request"])["properties"]
+    assert properties["branch"]["description"] == "an existing branch to work on instead of starting from the base"
+    assert properties["request"]["description"].endswith("or reviewed against a plan"), "a field may take two lines"
+    assert schema(BY_NAME["reject"])["properties"]["by"]["description"] == "who decides, for the record"
+    undescribed = [name for name in DeliveryRequest.model_fields if "description" not in properties[name]]
+    assert set(undescribed) <= {"labels", "spec_version"}
+
+
+def test_a_docstring_is_taken_apart_into_text_and_fields() -> None:
+    doc = """What it is,
+    in two lines.
+
+    one, two   belong together
+    three      goes
+               on; four: is said in the same line; five is words
+    three      a second time
+
+    three more words end it.
+    """
+    text, fields = described(doc, ["one", "two", "three", "four"])
+    assert text == "What it is, in two lines."
+    assert fields["one"] == fields["two"] == "belong together"
+    assert fields["three"] == "goes on"
+    assert fields["four"] == "is said in the same line; five is words"
+    assert described(None, []) == ("", {})
+
+
+def test_what_is_always_there_is_required_and_what_may_be_left_out_is_not() -> None:
+    progress = schema(BY_NAME["progress"])
+    assert progress["required"] == list(Progress.model_fields)
+    assert progress["$defs"]["Asked"]["required"] == ["gate", "of", "words", "since"]
+    assert schema(BY_NAME["request"])["required"] == ["repository"]
+
+
+def read(shape: Shape, value: dict[str, Any]) -> None:
+    """As whoever receives it would."""
+    if shape.model is DeliveryRequest:
+        parse_request(value)
+    elif shape.sent:
+        understood(shape.model, value)  # type: ignore[type-var]
+    else:
+        assert shape.model.model_validate(value).model_dump(mode="json") == value

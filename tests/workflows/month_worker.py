@@ -1,0 +1,28 @@
+"""A worker in a process of its own, of whatever release PYTHONPATH names first: `month_worker.py ADDRESS`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from people_cast import Company
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from perdure.models.phases import Phase
+from perdure.models.policy import TASK_QUEUE
+from perdure.plugin import perdure_plugin
+from workflows import WORKFLOWS, delivery
+
+
+async def main(address: str) -> None:
+    company = Company()
+    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
+    client = await Client.connect(address, plugins=[perdure_plugin()])
+    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=company.activities()):
+        print(delivery.__file__, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,179 @@
+"""A delivery that waits for people: bound to what they decide, counted once, at no cost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from people_cast import BUILT, PLANNED, WHOLE, Company, at, waiting
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.worker import Worker
+from workflow_cast import playing
+
+from perdure.client import Perdure
+from perdure.models.decisions import Question
+from perdure.models.phases import Phase
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.result import DeliveryResult
+from perdure.models.turn import TurnInput, TurnResult
+from workflows import WORKFLOWS
+
+
+@pytest.fixture
+def company() -> Company:
+    return Company()
+
+
+async def ended(client: Client, id: str) -> DeliveryResult:
+    async with asyncio.timeout(40):
+        return await Perdure(client).delivery(id).result()
+
+
+async def test_a_rejected_plan_is_made_again_with_the_words_and_the_approval_names_the_plan(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.PLAN, gates=("plan",))
+    async with playing(client, company):
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        assert (first.gate, first.words) == ("plan", "approve the plan: Add sub")
+        with pytest.raises(WorkflowUpdateFailedError) as refusal:
+            await handle.execute_update("approve", {"of": "beef"})
+        assert f"it waits for plan {first.of}, not for beef" in str(refusal.value.cause)
+        assert await handle.execute_update("reject", {"note": " with types"}) == f"rejected: plan {first.of}"
+        second = await waiting(handle)
+        assert second.of != first.of
+        assert second.words == "approve the plan: Add sub with types"
+        assert await handle.execute_update("reject", {"of": first.of, "note": "again"}) == "counted before: rejected"
+        assert await handle.execute_update("approve", {}) == f"approved: plan {second.of}"
+        result = await submitted.delivery.result()
+    assert result.status == "completed", result.message
+    assert [(step.step, step.attempt) for step in result.steps] == [
+        ("prepare", 1), ("classify", 1), ("plan", 1), ("plan", 2),
+    ]  # fmt: skip
+
+
+async def test_an_edited_plan_is_put_to_the_person_again_also_when_the_edit_changes_nothing_or_goes_back(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.PLAN, gates=("plan",))
+    async with playing(client, company):
+        await Perdure(client).submit(PLANNED, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked, mine = await waiting(handle), "e" * 64
+        original = asked.of + "0" * 56
+        seen = [asked.of]
+        for plan in (original, mine, mine, original, mine):
+            await handle.execute_update("edit_plan", {"of": asked.of, "plan": plan, "title": "Mine"})
+            asked = await waiting(handle, behind=asked.of)
+            assert asked.of.startswith(plan[:8])
+            assert asked.words == "approve the plan: Mine"
+            seen.append(asked.of)
+        assert len(set(seen)) == len(seen), "an old decision could stand for a new plan"
+        await handle.execute_update("approve", {"of": asked.of})
+        result = await ended(client, fresh)
+    assert result.plan == f"artifact:sha256:{mine}"
+    assert [work.step for work in company.seen] == ["classify", "plan"], "no model was asked for another one"
+
+
+async def test_a_pull_request_that_is_rejected_is_mended_with_the_words_checked_and_put_again(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(gates=("pull_request",))
+    company.verdicts, company.blockers = [], []
+    async with playing(client, company):
+        await Perdure(client).submit(WHOLE, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        assert (first.gate, first.words) == ("pull_request", "publish h1 as a pull request")
+        assert company.shipped == []
+        await handle.execute_update("reject", {"of": first.of, "note": "rename it"})
+        second = await waiting(handle, behind=first.of)
+        assert company.shipped == []
+        await handle.execute_update("approve", {"of": second.of})
+        result = await ended(client, fresh)
+    steps = [step.step for step in result.steps]
+    mended = ["fix_review", "commit", "run_tests", "review", "open_pull_request"]
+    assert (result.status, steps[-5:]) == ("delivered", mended)
+    (told,) = [work.materials for work in company.seen if work.step == "fix_review"]
+    assert told["words"] == "rename it"
+
+
+async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answers(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.PLAN, gates=("plan",))
+    small = Worker(
+        client,
+        task_queue=TASK_QUEUE,
+        workflows=WORKFLOWS,
+        activities=company.activities(),
+        max_cached_workflows=1,
+        max_concurrent_workflow_tasks=2,
+        max_concurrent_activities=1,
+    )
+    ids = [f"{fresh}-{number}" for number in range(4)]
+    async with asyncio.timeout(60), small:
+        for id in ids:
+            await Perdure(client).submit(PLANNED, id=id)
+        handles = [client.get_workflow_handle(id) for id in ids]
+        asked = [await waiting(handle) for handle in handles]
+        for handle in handles:
+            described = (await handle.describe()).raw_description
+            assert list(described.pending_activities) == []
+            assert not described.HasField("pending_workflow_task")
+        for handle, each in zip(handles, asked, strict=True):  # all but one were put out of memory
+            assert (await waiting(handle)).of == each.of
+            assert await handle.execute_update("approve", {"of": each.of}) == f"approved: plan {each.of}"
+        assert {(await ended(client, id)).status for id in ids} == {"completed"}
+
+
+async def test_a_question_waits_and_its_answer_reaches_the_next_turn_also_that_of_a_retry(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.BUILD)
+    company.turns_each = 3
+    plays = company.turn
+
+    async def turn(work: TurnInput) -> TurnResult:
+        result = await plays(work)
+        asks = Question(text=f"Which one, {len(company.seen)}?", kind="choice", choices=("A", "B"))
+        return result.model_copy(update={"question": asks if work.turn < 3 else None})
+
+    company.turn = turn
+    async with playing(client, company):
+        submitted = await Perdure(client).submit(BUILT, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        assert (first.gate, first.words, first.options) == ("question", "question: Which one, 1?", ("answer",))
+        with pytest.raises(WorkflowUpdateFailedError) as wrong:
+            await handle.execute_update("answer", {"of": first.of, "answer": "C"})
+        assert "'C' is none of A, B" in str(wrong.value.cause)
+        await handle.execute_update("answer", {"of": first.of, "answer": "a"})
+        second = await waiting(handle, behind=first.of)
+        await submitted.delivery.cancel()
+        assert (await ended(client, fresh)).status == "cancelled"
+        await submitted.delivery.retry()
+        handle = client.get_workflow_handle(fresh)
+        again = await waiting(handle)
+        assert (again.of, again.question) == (second.of, second.question)
+        assert len(company.seen) == 2, "a turn without the answer it asked for"
+        await handle.execute_update("answer", {"of": again.of, "answer": "B"})
+        assert (await ended(client, fresh)).status == "completed"
+    answers = [[(said.about, said.text) for said in work.said] for work in company.seen]
+    assert answers == [[], [("Which one, 1?", "a")], [("Which one, 2?", "B")]]
+
+
+async def test_a_hold_at_a_gate_outlasts_the_approval(client: Client, company: Company, fresh: str) -> None:
+    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
+    async with playing(client, company):
+        await Perdure(client).submit({**WHOLE, "phases": ["plan", "build"]}, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        await handle.signal("hold", {"note": "tomorrow"})
+        await handle.execute_update("approve", {"of": asked.of})
+        await at(handle, lambda progress: progress["waiting"] == "held: tomorrow")
+        assert [work.step for work in company.seen] == ["classify", "plan"]
+        await handle.signal("resume", {})
+        assert (await ended(client, fresh)).status == "completed"

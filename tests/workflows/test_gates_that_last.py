@@ -1,0 +1,211 @@
+"""A month at a gate: the clock of a real server is moved on, and server, worker and code are other ones after."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from people_cast import WHOLE, Company, at, events, waiting
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import TimeSkipper
+from workflow_cast import playing
+
+from perdure.client import Perdure
+from perdure.local.binary import temporal_binary
+from perdure.models.phases import Phase
+from perdure.models.policy import REMINDERS
+from perdure.plugin import perdure_plugin
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PLAN_AND_BUILD = {**WHOLE, "phases": ["plan", "build"]}
+
+
+class Machine:
+    """One server's database and address; the server itself comes and goes. So do workers."""
+
+    def __init__(self, root: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.root, self.address = root, f"127.0.0.1:{self.port}"
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def server(self, *flags: str) -> subprocess.Popen[str]:
+        command = [str(temporal_binary()), "server", "start-dev", "--headless", "--ip", "127.0.0.1"]
+        command += ["--port", str(self.port), "--db-filename", str(self.root / "t.db"), "--log-level", "error"]
+        for flag in ("frontend.WorkflowTimeSkippingEnabled=true", *flags):
+            command += ["--dynamic-config-value", flag]
+        started = self._run(command, self.root / "server.log")
+        end = time.monotonic() + 60
+        while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
+            assert time.monotonic() < end, (self.root / "server.log").read_text()
+            assert started.poll() is None, (self.root / "server.log").read_text()
+            time.sleep(0.05)
+        return started
+
+    def worker(self, code: Path) -> subprocess.Popen[str]:
+        """A worker of the release whose code is there; it runs when this returns."""
+        env = {**os.environ, "PYTHONPATH": f"{code}:{HERE}"}
+        log = self.root / f"worker-{len(self.processes)}.log"
+        started = self._run([sys.executable, str(HERE / "month_worker.py"), self.address], log, env)
+        end = time.monotonic() + 60
+        while "delivery.py" not in log.read_text():
+            assert time.monotonic() < end, log.read_text()
+            assert started.poll() is None, log.read_text()
+            time.sleep(0.05)
+        assert str(code) in log.read_text(), "the code is another one than this test means"
+        return started
+
+    def _run(self, command: list[str], log: Path, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                command, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, text=True
+            )
+        self.processes.append(process)
+        return process
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait(20)
+        self.processes.clear()
+
+    async def client(self) -> Client:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                client = await Client.connect(self.address, plugins=[perdure_plugin()])
+                await client.count_workflows()
+                return client
+            except Exception:  # its namespace takes it a moment
+                if time.monotonic() > end:
+                    raise
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    try:
+        yield machine
+    finally:
+        machine.kill()
+
+
+@contextmanager
+def another_release(root: Path) -> Iterator[Path]:
+    """This code at another place, with a new optional field in what history holds and in what the delivery knows."""
+    for package in ("perdure", "workflows"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for path, model in (("perdure/models/work.py", "Prepared(Recorded)"), ("perdure/models/state.py", "Progress(")):
+        text = (root / path).read_text()
+        begin = text.index("\n\n    ", text.index('"""', text.index(f"class {model}") + 60) + 3)
+        (root / path).write_text(f'{text[:begin]}\n\n    season: str = "spring"{text[begin:]}')
+    yield root
+
+
+async def reminders(handle: WorkflowHandle[Any, Any]) -> int:
+    return len([kind for _, kind, _ in await events(handle) if kind == "timer_fired"])
+
+
+@pytest.mark.timeout(240)
+async def test_a_plan_is_approved_after_thirty_days_with_another_server_worker_and_release(
+    machine: Machine, tmp_path: Path, fresh: str
+) -> None:
+    machine.server()
+    client = await machine.client()
+    machine.worker(ROOT)
+    await Perdure(client).submit(PLAN_AND_BUILD, id=fresh)
+    handle = client.get_workflow_handle(fresh)
+    asked = await waiting(handle)
+    await handle.signal("say", {"text": "with types"})
+    clock = TimeSkipper(client)
+    for _ in range(10):
+        await clock.fast_forward(handle, timedelta(days=1, minutes=1))
+    await at(handle, lambda progress: progress["unread"] == 1)
+    assert await reminders(handle) == REMINDERS
+    machine.kill()
+
+    machine.server()
+    client = await machine.client()
+    handle = client.get_workflow_handle(fresh)
+    await TimeSkipper(client).fast_forward(handle, timedelta(days=20))
+    with another_release(tmp_path / "release") as code:
+        machine.worker(code)
+        again = await waiting(handle)
+        assert (again.of, again.since) == (asked.of, asked.since)
+        assert (await TimeSkipper(client).get_current_time(handle)) - asked.since > timedelta(days=30)
+        assert "season" in await handle.query("progress"), "the other release answers"
+        assert await handle.execute_update("approve", {"of": asked.of}) == f"approved: plan {asked.of}"
+        result = await Perdure(client).delivery(fresh).result()
+    assert (result.status, result.unread) == ("completed", ())
+    steps = [(step.step, step.status) for step in result.steps]
+    assert steps == [(step, "done") for step in ("prepare", "classify", "plan", "implement", "commit")]
+    assert await reminders(handle) == REMINDERS, "a week of them is enough"
+
+
+@pytest.mark.timeout(240)
+async def test_a_gate_that_nobody_decides_in_time_ends_it_after_its_reminders_and_a_retry_asks_again(
+    machine: Machine, fresh: str
+) -> None:
+    machine.server()
+    client = await machine.client()
+    company = Company()
+    company.asks(Phase.PLAN, gates=("plan",), gate_expiry_s=3 * 86400.0)
+    clock = TimeSkipper(client)
+    async with playing(client, company):
+        submitted = await Perdure(client).submit({**WHOLE, "phases": ["plan"]}, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        assert asked.expires == asked.since + timedelta(days=3)
+        await clock.fast_forward(handle, timedelta(days=2, hours=12))
+        assert await reminders(handle) == 2
+        await clock.fast_forward(handle, timedelta(days=1))
+        result = await submitted.delivery.result()
+        assert (result.status, result.reason) == ("not_delivered", "plan_rejected")
+        assert result.message == "nobody decided in time: approve the plan: Add sub"
+        await submitted.delivery.retry()
+        handle = client.get_workflow_handle(fresh)
+        assert (await waiting(handle)).of == asked.of, "what nobody decided is not decided"
+        await handle.execute_update("approve", {"of": asked.of})
+        assert (await submitted.delivery.result()).status == "completed"
+    assert [work.step for work in company.seen] == ["classify", "plan"]
+
+
+@pytest.mark.timeout(120)
+async def test_words_holds_decisions_and_budget_go_along_into_a_new_run(machine: Machine, fresh: str) -> None:
+    machine.server("limit.historyCount.suggestContinueAsNew=20")
+    client = await machine.client()
+    company = Company()
+    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",), budget_usd=0.2)
+    company.turns_each = 1
+    async with playing(client, company):
+        await Perdure(client).submit(PLAN_AND_BUILD, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        first = (await handle.describe()).run_id
+        asked = await waiting(handle)
+        assert asked.gate == "plan"
+        await handle.signal("say", {"text": "with types", "id": "w"})
+        await handle.signal("hold", {"note": "wait"})
+        await handle.execute_update("add_budget", {"usd": 5, "id": "five"})
+        await handle.execute_update("approve", {"of": asked.of})
+        progress = await at(handle, lambda progress: progress["waiting"] == "held: wait")
+        assert progress["run_id"] != first, "no new run: the test shows nothing"
+        await handle.signal("say", {"text": "with types", "id": "w"})
+        assert await handle.execute_update("add_budget", {"usd": 5, "id": "five"}) == "counted before: approved"
+        assert await handle.execute_update("approve", {"of": asked.of}) == "counted before: approved"
+        assert (await handle.query("progress"))["unread"] == 1
+        await handle.signal("resume")
+        result = await Perdure(client).delivery(fresh).result()
+    assert result.status == "completed", "without what was added it would have asked"
+    assert [[said.text for said in work.said] for work in company.seen] == [[], [], ["with types"]]

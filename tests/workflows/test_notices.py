@@ -1,0 +1,217 @@
+"""People are told what a delivery waits for and how it ended; the delivery neither waits for that nor fails by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer, Worker
+from workflow_cast import Cast
+
+from activities.notify import Notices
+from perdure.adapters.host.attempt import AttemptInterceptor
+from perdure.adapters.host.home import Home
+from perdure.adapters.host.host import Host
+from perdure.client import Perdure
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import Phase
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.plugin import perdure_plugin
+from tests.lab import until
+from tests.receiver import SECRET, Receiver, genuine
+from workflows import WORKFLOWS
+
+PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}
+TOLD = {"asks": True, "notifies": True}
+
+
+async def plans(work: TurnInput) -> TurnResult:
+    data: dict[str, Any] = {"kind": "feature"} if work.step == "classify" else {"title": "Add sub"}
+    artifact = "" if work.step == "classify" else f"{work.attempt:0>64}"
+    outcome = Outcome(ending=Ending.DONE, summary="done", data=data, artifact=artifact)
+    return TurnResult(checkpoint="c1", summary="turn 1", usage=Usage(), spend=Spend(usd=0.0), outcome=outcome)
+
+
+@asynccontextmanager
+async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
+    """The cast, and the real activities that tell, on a host with these addresses."""
+    env = {"PERDURE_WEBHOOK_SECRET": SECRET, "PERDURE_WEBHOOK_URL": " ".join(urls)}
+    host = Host.open(Home(home), env)
+    notices = Notices(host)
+    async with (
+        asyncio.timeout(60),
+        Worker(
+            client,
+            task_queue=TASK_QUEUE,
+            workflows=WORKFLOWS,
+            activities=[*cast.activities(), notices.notice_addresses, notices.notify],
+            interceptors=[AttemptInterceptor(host)],
+            max_cached_workflows=cache,
+        ),
+    ):
+        yield host
+    await host.close()
+
+
+async def notifications(client: Client, id: str) -> list[tuple[str, WorkflowExecutionStatus | None]]:
+    """Event and status of what was told of a delivery, the oldest first; asked of the delivery's own history."""
+    found = []
+    async for event in client.get_workflow_handle(id).fetch_history_events():
+        started = event.start_child_workflow_execution_initiated_event_attributes
+        if started.workflow_id:
+            described = await client.get_workflow_handle(started.workflow_id).describe()
+            found.append((started.workflow_id, described.status))
+    return found
+
+
+@pytest.fixture
+def gated(cast: Cast) -> Cast:
+    cast.phases, cast.settings, cast.turn = (Phase.PLAN,), {**TOLD, "gates": ("plan",)}, plans
+    return cast
+
+
+async def test_a_gate_and_the_end_are_told_signed_and_once(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url + "/hook"):
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        (waiting,) = await until(lambda: receiver.of("waiting"))
+        (way, *_) = waiting.json["decisions"]
+        handle = client.get_workflow_handle(fresh)
+        assert (await handle.execute_update(way["update"], way["said"])).startswith("approved: plan")
+        result = await submitted.delivery.result()
+        (ended,) = await until(lambda: receiver.of("ended"))
+        assert ended.json["result"] == result.model_dump(mode="json")
+        assert ended.json["delivery_id"] == fresh
+        assert waiting.id != ended.id
+        assert all(genuine(told) for told in receiver.told)
+        assert len(receiver.told) == 2
+        assert [status for _, status in await notifications(client, fresh)] == [WorkflowExecutionStatus.COMPLETED] * 2
+        history = await handle.fetch_history()
+        kinds = [EventType.Name(event.event_type) for event in history.events]
+        assert len([kind for kind in kinds if "CHILD_WORKFLOW" in kind]) <= 6
+        assert receiver.url not in history.to_json()
+    replayed = await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
+    assert replayed.replay_failure is None
+
+
+async def test_what_fails_is_sent_again_under_the_same_id_and_the_others_do_not_wait(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as flaky, Receiver.open() as well, telling(client, gated, tmp_path, flaky.url, well.url):
+        flaky.answers = [(503, {"retry-after": "1"}), (429, {"retry-after": "1"})]
+        await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: len(flaky.told) == 3)
+        assert len({told.id for told in flaky.told + well.told}) == 1
+        assert len({told.body for told in flaky.told}) == 1
+        assert len(well.told) == 1
+        await client.get_workflow_handle(fresh).terminate()
+
+
+async def test_one_who_says_no_is_noted_in_the_delivery_which_goes_on(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url + "/secret-path"):
+        receiver.answers = [(410, {})]
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+
+        async def noted() -> str:
+            text = await handle.query("__temporal_workflow_metadata")
+            return str(text) if "nobody was told" in str(text) else ""
+
+        words = await until(noted)
+        assert "answered 410" in words
+        assert "secret-path" not in words
+        await handle.execute_update("approve", {})
+        assert (await submitted.delivery.result()).status == "completed"
+        assert "secret-path" not in (await handle.fetch_history()).to_json()
+
+
+async def test_a_delivery_ends_while_whoever_should_be_told_of_it_does_not_answer_and_is_told_later(
+    client: Client, cast: Cast, fresh: str, tmp_path: Path
+) -> None:
+    cast.phases, cast.settings, cast.turn = (Phase.PLAN,), dict(TOLD), plans
+    async with Receiver.open() as receiver, telling(client, cast, tmp_path, receiver.url):
+        receiver.answers = [(0, {}), (503, {})]
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        assert (await submitted.delivery.result()).status == "completed"
+        ((_, status),) = await notifications(client, fresh)
+        assert status is WorkflowExecutionStatus.RUNNING
+        receiver.answers = [(503, {"retry-after": "1"})]
+        receiver.released.set()
+        (ended, *_) = await until(lambda: receiver.of("ended"))
+        assert ended.json["result"]["status"] == "completed"
+
+
+async def test_what_was_decided_meanwhile_is_not_told_any_more(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
+        receiver.answers = [(503, {"retry-after": "3000"})]
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: receiver.of("waiting"))
+        await client.get_workflow_handle(fresh).execute_update("approve", {})
+        await submitted.delivery.result()
+        (waiting, _), *_ = await notifications(client, fresh)
+
+        async def gone() -> bool:
+            return (await client.get_workflow_handle(waiting).describe()).status is WorkflowExecutionStatus.CANCELED
+
+        await until(gone)
+        assert len(receiver.of("waiting")) == 1
+
+
+async def test_a_cancelled_delivery_tells_that_it_was(client: Client, gated: Cast, fresh: str, tmp_path: Path) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
+        await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: receiver.of("waiting"))
+        handle = client.get_workflow_handle(fresh)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+        (ended,) = await until(lambda: receiver.of("ended"))
+        assert ended.json["result"]["status"] == "cancelled"
+
+
+async def test_a_run_that_leaves_the_workers_memory_while_it_waits_tells_nothing_twice(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url, cache=0):
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: receiver.of("waiting"))
+        await client.get_workflow_handle(fresh).query("progress")
+        await client.get_workflow_handle(fresh).execute_update("approve", {})
+        await submitted.delivery.result()
+        await until(lambda: receiver.of("ended"))
+        assert [told.json["event"] for told in receiver.told] == ["waiting", "ended"]
+
+
+async def test_an_address_that_fails_for_as_long_as_it_is_tried_fails_the_notification_alone(
+    client: Client, cast: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, cast, tmp_path, receiver.url + "/secret"):
+        receiver.answers = [(404, {})]
+        with pytest.raises(WorkflowFailureError) as failure:
+            await client.execute_workflow(
+                "Notification",
+                {"id": "n", "event": "ended", "at": "2026-01-01T00:00:00Z", "delivery": fresh, "delivery_id": fresh,
+                 "run_id": "r", "repository": "/r", "request": "x", "words": "y"},
+                id=f"n-{fresh}",
+                task_queue=TASK_QUEUE,
+            )  # fmt: skip
+        cause = failure.value.cause
+        assert isinstance(cause, ApplicationError)
+        assert cause.type == "NotTold"
+        assert cause.message == f"{receiver.url.removeprefix('http://')} answered 404"
+        with pytest.raises(WorkflowFailureError) as refused:
+            await client.execute_workflow("Notification", {"id": 5}, id=f"m-{fresh}", task_queue=TASK_QUEUE)
+        assert "not a notice" in str(refused.value.cause)

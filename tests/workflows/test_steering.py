@@ -1,0 +1,97 @@
+"""Decisions from a program: bound to what they decide, counted once, and never reported as something else."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from people_cast import PLANNED, Company, waiting
+from temporalio.client import Client
+from workflow_cast import playing
+
+from perdure.client import Answered, Perdure
+from perdure.models.deciding import NotCounted
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.phases import Phase
+
+
+@pytest.fixture
+def company() -> Company:
+    company = Company()
+    company.asks(Phase.PLAN, gates=("plan",))
+    return company
+
+
+async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
+    client: Client, company: Company, fresh: str
+) -> None:
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+        asked = await waiting(client.get_workflow_handle(fresh))
+        assert (await delivery.waits_for()) == asked
+        decided = await asyncio.gather(
+            delivery.approve(by="ann"), delivery.reject("no", asked.of, by="bob"), return_exceptions=True
+        )
+        assert sorted(type(one).__name__ for one in decided) == ["Answered", "NotCounted"]
+        lost = next(one for one in decided if isinstance(one, NotCounted))
+        assert "decided before, otherwise" in lost.what
+        if isinstance(decided[0], Answered):
+            assert await delivery.approve(asked.of) == decided[0], "the same again is answered the same"
+
+
+async def test_a_decision_of_something_else_and_one_without_form_change_nothing(
+    client: Client, company: Company, fresh: str
+) -> None:
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+        asked = await waiting(client.get_workflow_handle(fresh))
+        with pytest.raises(NotCounted, match=f"waits for plan {asked.of}, not for beef"):
+            await delivery.approve("beef")
+        with pytest.raises(InvalidRequest, match="note: "):
+            await delivery.reject("")
+        with pytest.raises(NotCounted, match="does not decide this"):
+            await delivery.answer("yes")
+        with pytest.raises(InvalidRequest, match="text: is 8193 bytes"):
+            await delivery.say("x" * 8193)
+        with pytest.raises(NotCounted, match="how much more"):
+            await delivery.add_budget()
+        with pytest.raises(InvalidRequest, match="usd: "):
+            await delivery.add_budget(-1)
+        with pytest.raises(BadInput, match="65537 bytes"):
+            await delivery.edit_plan("x" * 65537)
+        assert (await delivery.waits_for()) == asked
+        await delivery.approve()
+        assert (await delivery.result()).status == "completed"
+        with pytest.raises(BadInput, match=r"has ended \(completed\)"):
+            await delivery.approve(asked.of)
+        with pytest.raises(BadInput, match="no delivery nobody-knows-it"):
+            await Perdure(client).delivery("nobody-knows-it").say("hello")
+
+
+async def test_more_budget_is_added_once_for_each_id_whether_a_worker_runs_or_not(
+    client: Client, company: Company, fresh: str
+) -> None:
+    delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+    assert await delivery.add_budget(1, id="once") == Answered(read=False)
+    async with playing(client, company):
+        await waiting(client.get_workflow_handle(fresh))
+        assert (await delivery.add_budget(1, id="once")).words.startswith(("added $1", "counted before"))
+        assert (await delivery.add_budget(2, id="twice")).words == "added $2"
+        assert (await delivery.progress()).budget_usd == 5 + 1 + 2
+        await delivery.approve()
+
+
+async def test_a_delivery_comes_to_rest_between_two_turns_and_keeps_its_checkpoint(
+    client: Client, company: Company, fresh: str
+) -> None:
+    from datetime import timedelta
+
+    company.asks(Phase.PLAN)
+    company.turns_each = 1000
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+        assert await delivery.come_to_rest(timedelta(seconds=20))
+        taken = len(company.seen)
+        await delivery.cancel()
+        assert (await delivery.result()).status == "cancelled"
+        assert len(company.seen) == taken

@@ -1,0 +1,172 @@
+"""Update-with-start: submitted and accepted, or attached, in one call; the same with no worker, and with many calls."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from people_cast import PLANNED, Company, waiting
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError
+from workflow_cast import Cast, playing
+
+from perdure.client import Perdure
+from perdure.models.attaching import Attached
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.phases import Phase
+from perdure.models.policy import ATTACHES
+from perdure.models.result import Status
+
+BUILD = {"repository": "/r", "request": "Add  sub", "phases": ["build"]}
+LONG, SHORT = timedelta(seconds=30), timedelta(seconds=1)
+
+
+async def attach(
+    client: Client, id: str, request: Any, sent: Any = None, *, update_id: str | None = None
+) -> dict[str, Any]:
+    """As a program with nothing of ours would."""
+    start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        "Delivery",
+        request,
+        id=id,
+        task_queue="perdure",
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+    )
+    answer: dict[str, Any] = await client.execute_update_with_start_workflow(
+        "attach", sent, id=update_id, start_workflow_operation=start, result_type=dict
+    )
+    return answer
+
+
+@pytest.fixture
+def waits() -> Company:
+    """A delivery that waits with its plan for somebody to approve it."""
+    company = Company()
+    company.asks(Phase.PLAN, gates=("plan",))
+    return company
+
+
+async def test_a_request_is_accepted_in_the_call_that_submits_it_and_again_it_is_attached(
+    client: Client, cast: Cast, perdure: Perdure, fresh: str
+) -> None:
+    cast.turn = cast.builds
+    cast.phases = (Phase.BUILD,)
+    async with playing(client, cast):
+        first = await perdure.submit(BUILD, fresh, patience=LONG)
+        assert (first.attached, first.accepted) == (False, True)
+        again = await perdure.submit(BUILD, fresh, patience=LONG)
+        assert (again.attached, again.accepted) == (True, None)
+        result = await first.delivery.result()
+        assert result.status is Status.COMPLETED, result.message
+        stored = await perdure.submit(BUILD, fresh, patience=LONG)
+        assert stored.attached
+        assert (await stored.delivery.result()).run_id == result.run_id
+
+
+async def test_without_a_worker_it_is_submitted_all_the_same_once_and_said_so(
+    client: Client, cast: Cast, perdure: Perdure, fresh: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    submitted = await perdure.submit(BUILD, fresh, patience=SHORT)
+    assert (submitted.attached, submitted.accepted) == (False, False)
+    assert (await perdure.submit(BUILD, fresh, patience=SHORT)).attached
+    cast.turn, cast.phases = cast.builds, (Phase.BUILD,)
+    async with playing(client, cast):
+        result = await submitted.delivery.result()
+    assert result.status is Status.COMPLETED, result.message
+    assert len(cast.seen) == 1, "it was worked on twice"
+    gc.collect()  # what the SDK kept and nobody asked for would be complained about now
+
+
+async def test_a_cancelled_submission_is_cancelled(client: Client, perdure: Perdure, fresh: str) -> None:
+    waiting = asyncio.create_task(perdure.submit(BUILD, fresh, patience=LONG))
+    await asyncio.sleep(0.5)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+async def test_a_delivery_that_ended_undelivered_is_not_begun_anew(
+    client: Client, cast: Cast, perdure: Perdure, fresh: str
+) -> None:
+    cast.settings, cast.phases = {"fails": "SetupFailed"}, (Phase.BUILD,)
+    async with playing(client, cast):
+        submitted = await perdure.submit(BUILD, fresh, patience=LONG)
+        assert (await submitted.delivery.result()).status is Status.NOT_DELIVERED
+        with pytest.raises(BadInput, match="has ended without delivering") as refusal:
+            await perdure.submit(BUILD, fresh, patience=LONG)
+        assert "perdure retry" in str(refusal.value.fix)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"repository": "/r", "reqest": "x"}, "reqest: unknown field (did you mean request?)"),
+        ({"repository": "/r", "request": "x", "phases": ["ship"]}, "phases: ship needs something to work on"),
+        ("just words", "expected one JSON object, got str"),
+    ],
+)
+async def test_a_bad_request_fails_in_the_call_and_names_the_field(
+    client: Client, cast: Cast, fresh: str, request_: Any, words: str
+) -> None:
+    async with playing(client, cast):
+        with pytest.raises(WorkflowUpdateFailedError) as failure:
+            await attach(client, fresh, request_)
+        cause = failure.value.cause
+        assert isinstance(cause, ApplicationError)
+        assert cause.type == "InvalidRequest"
+        assert words in cause.message
+
+
+async def test_what_only_the_worker_refuses_is_an_invalid_request_here_too(
+    client: Client, cast: Cast, perdure: Perdure, fresh: str
+) -> None:
+    async with playing(client, cast):
+        with pytest.raises(InvalidRequest, match="ship needs something to work on"):
+            await perdure.submit({**BUILD, "phases": ["ship"]}, fresh, patience=LONG)
+
+
+async def test_whoever_attaches_learns_what_it_is_about_and_cannot_mean_another_repository(
+    client: Client, waits: Company, fresh: str
+) -> None:
+    async with playing(client, waits):
+        there = Attached.model_validate(await attach(client, fresh, PLANNED))
+        assert (there.delivery_id, there.repository, there.request) == (fresh, "/r", "Add sub")
+        assert (await attach(client, fresh, PLANNED, {**PLANNED, "request": "Add sub!"}))["run_id"] == there.run_id
+        for other, words in (
+            ({**PLANNED, "repository": "/other"}, "the id is taken by another repository, /r"),
+            ({"repository": "/r", "issue": 12}, "the id is taken by another request there: Add sub"),
+            ({"repository": "/r", "request": "x", "bugdet_usd": 5}, "bugdet_usd: unknown field"),
+        ):
+            with pytest.raises(WorkflowUpdateFailedError) as failure:
+                await attach(client, fresh, PLANNED, other)
+            assert words in str(failure.value.cause)
+        await client.get_workflow_handle(fresh).cancel()
+
+
+async def test_attaching_without_end_leaves_room_for_decisions(client: Client, waits: Company, fresh: str) -> None:
+    """A run takes 2,000 updates: what is refused, or sent again under its id, is none of them."""
+    handle = client.get_workflow_handle(fresh)
+    refused = 0
+    async with playing(client, waits):
+        first = await attach(client, fresh, PLANNED, update_id="attach")
+        await waiting(handle)
+        before = len((await handle.fetch_history()).events)
+        for _ in range(30):
+            batch = [attach(client, fresh, PLANNED, update_id="attach") for _ in range(8)]
+            assert await asyncio.gather(*batch) == [first] * 8
+        assert len((await handle.fetch_history()).events) == before, "what was answered before was written down again"
+        for _ in range(ATTACHES // 8 + 2):
+            batch = [attach(client, fresh, PLANNED) for _ in range(8)]
+            outcomes = await asyncio.gather(*batch, return_exceptions=True)
+            failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            assert all(isinstance(failure, WorkflowUpdateFailedError) for failure in failed), failed
+            refused += len(failed)
+        assert refused == 8 * (ATTACHES // 8 + 2) - (ATTACHES - 1)
+        assert "approved: plan" in await handle.execute_update("approve", {})
+        assert (await handle.result())["status"] == "completed"
+        assert await attach(client, fresh, PLANNED, update_id="attach") == first, "attached to what has ended"

@@ -1,0 +1,156 @@
+"""docs/submitting.md holds: our client, Python with nothing of ours and TypeScript do what it says they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from people_cast import Company, waiting
+from temporalio.client import Client
+from workflow_cast import playing
+
+from perdure.models.phases import Phase
+from perdure.schemas import SHAPES, schema
+from tests.guide import ROOT, Stranger, snippet
+
+NPM_S = 90
+PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"], "gates": ["plan"]}
+SCHEMAS = {shape.name: schema(shape) for shape in SHAPES}
+
+
+@pytest.fixture
+def waits() -> Company:
+    """A delivery that waits with its plan for somebody to approve it."""
+    company = Company()
+    company.asks(Phase.PLAN, gates=("plan",))
+    return company
+
+
+@pytest.fixture
+def stranger(server: str, tmp_path: Path) -> Stranger:
+    return Stranger(server, tmp_path)
+
+
+async def test_our_client_submits_attaches_and_approves(client: Client, waits: Company, stranger: Stranger) -> None:
+    async with playing(client, waits):
+        out = (await stranger.runs(sys.executable, "-c", snippet("client"))).splitlines()
+    assert out[0].startswith("reqest: unknown field (did you mean request?)"), out
+    assert out[1:] == ["accepted", "attached", "approve the plan: Add sub", "completed None"]
+
+
+async def converses(client: Client, cast: Company, stranger: Stranger, fresh: str, *program: str) -> None:
+    """What both examples do in the same words: the answers are what the schemas say."""
+    sent, other = json.dumps(PLANNED), json.dumps({**PLANNED, "repository": "/other"})
+    there = await stranger.says(*program, "submit", fresh, sent)
+    valid("attached", there)
+    assert (there["delivery_id"], there["repository"]) == (fresh, "/srv/calc")
+    assert await stranger.says(*program, "submit", fresh, sent) == there, "attached"
+    taken = await stranger.says(*program, "submit", fresh, other, code=1)
+    assert f"{fresh} is taken by another repository, /srv/calc" in str(taken)
+
+    asked = await waiting(client.get_workflow_handle(fresh))
+    progress = await stranger.says(*program, "progress", fresh)
+    valid("progress", progress)
+    assert progress["asked"]["of"] == asked.of
+    assert await stranger.says(*program, "approve", fresh, json.dumps({"of": asked.of})) == f"approved: plan {asked.of}"
+    result = await stranger.says(*program, "result", fresh)
+    valid("result", result)
+    assert (result["status"], result["delivery_id"]) == ("completed", fresh)
+    assert await stranger.says(*program, "submit", fresh, sent) == there, "attached to what has ended"
+    await refuses_and_fails(client, cast, stranger, fresh, *program)
+
+
+async def refuses_and_fails(client: Client, cast: Company, stranger: Stranger, fresh: str, *program: str) -> None:
+    """A misspelt request, a decision on something else, and a delivery that ends undelivered, each with its type."""
+    misspelt = await stranger.says(*program, "submit", f"{fresh}-1", '{"repository": "/r", "reqest": "x"}', code=1)
+    assert "InvalidRequest" in str(misspelt)
+    assert "reqest: unknown field (did you mean request?)" in str(misspelt)
+
+    failing = f"{fresh}-2"
+    await stranger.says(*program, "submit", failing, json.dumps(PLANNED))
+    asked = await waiting(client.get_workflow_handle(failing))
+    wrong = await stranger.says(*program, "approve", failing, '{"of": "beef"}', code=1)
+    assert f"it waits for plan {asked.of}, not for beef" in str(wrong)
+    await client.get_workflow_handle(failing).cancel()
+
+    cast.settings = {"fails": "SetupFailed"}
+    await stranger.says(*program, "submit", f"{fresh}-3", json.dumps(PLANNED))
+    failure = (await stranger.says(*program, "result", f"{fresh}-3", code=1))["not_delivered"]
+    valid("result", failure)
+    assert (failure["status"], failure["reason"]) == ("not_delivered", "setup_failed")
+    late = await stranger.says(*program, "approve", f"{fresh}-3", code=1)
+    assert f"{fresh}-3 has ended, or there is none" in str(late)
+
+
+def valid(name: str, value: dict[str, Any]) -> None:
+    Draft202012Validator(SCHEMAS[name]).validate(value)
+
+
+@pytest.mark.timeout(120)
+async def test_python_with_nothing_of_ours_submits_misspells_attaches_and_reads_a_typed_failure(
+    client: Client, waits: Company, stranger: Stranger, fresh: str
+) -> None:
+    program = stranger.cwd / "deliver.py"
+    shutil.copy(ROOT / "examples/python-plain/deliver.py", program)
+    assert "perdure." not in program.read_text(), "it needs something of ours"
+    async with playing(client, waits):
+        await converses(client, waits, stranger, fresh, sys.executable, "-I", "deliver.py")
+
+
+async def test_without_a_worker_python_with_nothing_of_ours_is_told_that_it_is_recorded(
+    client: Client, stranger: Stranger, fresh: str
+) -> None:
+    program = str(ROOT / "examples/python-plain/deliver.py")
+    assert await stranger.says(sys.executable, program, "submit", fresh, json.dumps(PLANNED)) is None
+    handle = client.get_workflow_handle(fresh)
+    assert len((await handle.fetch_history()).events) == 2, "started, and started once"
+    await handle.terminate()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_typescript_submits_misspells_attaches_approves_and_reads_a_typed_failure(
+    client: Client, waits: Company, stranger: Stranger, fresh: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    if shutil.which("npm") is None:
+        pytest.skip("the TypeScript example was NOT run: there is no npm")
+    example = stranger.cwd / "example"
+    shutil.copytree(ROOT / "examples/typescript", example, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    stranger.cwd = example
+    stranger.env["npm_config_cache"] = str(tmp_path_factory.mktemp("npm"))
+    install, *commands = snippet("typescript").splitlines()
+    first, second = install.split(" && ")
+    try:
+        await stranger.runs(*first.split(), "--no-audit", "--no-fund", timeout=NPM_S)
+    except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"the TypeScript example was NOT run: its packages cannot be fetched here: {str(error)[:300]}")
+    misspelt = (example / "client.ts").read_text().replace("there.repository !==", "there.repo !==")
+    (example / "wrong.ts").write_text(misspelt)
+    complaints = await stranger.runs(*second.split(), code=2)  # it writes JavaScript all the same
+    assert [line.partition("(")[0] for line in complaints.splitlines() if "error TS" in line] == ["wrong.ts"]
+    assert "Property 'repo' does not exist" in complaints
+    submit, progress, approve, result = (("bash", "-euc", command) for command in commands)
+    async with playing(client, waits):
+        there = await stranger.says(*submit)
+        valid("attached", there)
+        assert await stranger.says(*submit) == there, "attached"
+        asked = await waiting(client.get_workflow_handle("from-typescript"))
+        assert (await stranger.says(*progress))["asked"]["of"] == asked.of
+        assert await stranger.says(*approve) == f"approved: plan {asked.of}"
+        valid("result", await stranger.says(*result))
+        await refuses_and_fails(client, waits, stranger, fresh, "node", "dist/deliver.js")
+
+
+def test_every_field_a_person_may_send_is_a_field_of_the_typescript_types() -> None:
+    types = (ROOT / "examples/typescript/perdure.ts").read_text()
+    fields = {name for shape in SHAPES for name in SCHEMAS[shape.name]["properties"]}
+    assert [name for name in sorted(fields) if f"  {name}: " not in types and f"  {name}?: " not in types] == []

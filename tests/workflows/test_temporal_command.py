@@ -1,0 +1,98 @@
+"""Submitting, answering, holding and cancelling with the `temporal` command alone, as docs/submitting.md says."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from people_cast import BUILT, Company, at, waiting
+from temporalio.client import Client
+from workflow_cast import playing
+
+from perdure.local.binary import temporal_binary
+from perdure.models.decisions import Question
+from perdure.models.phases import Phase
+from perdure.models.turn import TurnInput, TurnResult
+from tests.guide import Stranger, snippet
+
+ATTACH = ("--update-name", "attach", "--update-id", "attach")
+
+
+class Typist(Stranger):
+    """With nothing but the `temporal` command, its output as JSON."""
+
+    def __init__(self, address: str, cwd: Path, id: str) -> None:
+        super().__init__(address, cwd)
+        self.id = id
+        self.env["PATH"] = f"{temporal_binary().parent}:{os.environ['PATH']}"
+
+    async def submits(self, request: dict[str, Any], code: int = 0) -> str:
+        sent = json.dumps(request)
+        how = ("--id-conflict-policy", "UseExisting", "--id-reuse-policy", "RejectDuplicate", *ATTACH)
+        what = ("--type", "Delivery", "--task-queue", "perdure", "--workflow-id", self.id)
+        return await self.types("execute-update-with-start", *what, *how, "--input", sent, code=code)
+
+    async def updates(self, name: str, said: dict[str, Any], code: int = 0) -> str:
+        what = ("--workflow-id", self.id, "--name", name, "--input", json.dumps(said))
+        return await self.types("update", "execute", *what, code=code)
+
+    async def signals(self, name: str, said: dict[str, Any]) -> None:
+        await self.types("signal", "--workflow-id", self.id, "--name", name, "--input", json.dumps(said))
+
+    async def types(self, *words: str, code: int = 0) -> str:
+        return await self.runs("temporal", "workflow", *words, code=code)
+
+
+@pytest.fixture
+def typist(server: str, tmp_path: Path, fresh: str) -> Typist:
+    return Typist(server, tmp_path, fresh)
+
+
+async def asks_twice(company: Company, work: TurnInput) -> TurnResult:
+    result = await company.plays(work)
+    questions = [
+        Question(text="Which one?", kind="choice", choices=("A", "B")),
+        Question(text="Really?", kind="yes_no"),
+        None,
+    ]
+    return result.model_copy(update={"question": questions[work.turn - 1]})
+
+
+async def test_a_misspelt_request_is_refused_in_the_call_that_sends_it(client: Client, typist: Typist) -> None:
+    async with playing(client, Company()):
+        said = await typist.submits({"repository": "/r", "reqest": "x"}, code=1)
+    assert "InvalidRequest: reqest: unknown field (did you mean request?)" in said
+
+
+async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal_command(
+    client: Client, typist: Typist
+) -> None:
+    company = Company()
+    company.asks(Phase.BUILD)
+    company.turns_each = 3
+    company.turn = lambda work: asks_twice(company, work)
+    handle = client.get_workflow_handle(typist.id)
+    async with playing(client, company):
+        accepted = [await typist.submits(BUILT) for _ in range(2)]
+        assert [f"delivery_id:{typist.id} " in said for said in accepted] == [True, True], accepted
+        first = await waiting(handle)
+        assert "C' is none of A, B" in await typist.updates("answer", {"answer": "C"}, code=1)
+        assert "approve does not decide this" in await typist.updates("approve", {}, code=1)
+        assert f"answered: question {first.of}" in await typist.updates("answer", {"answer": "b"})
+
+        second = await waiting(handle, behind=first.of)
+        for line in snippet("steer").splitlines()[:2]:
+            await typist.runs("bash", "-euc", line.replace("from-shell", typist.id))
+        progress = await at(handle, lambda progress: progress["unread"])
+        assert progress["held"] == "held: release day"
+        await typist.signals("decide", {"update": "answer", "said": {"of": second.of, "answer": "yes"}})
+        await at(handle, lambda progress: progress["waiting"] == "held: release day")
+        turns = len(company.seen)
+        for line in snippet("steer").splitlines()[2:]:
+            await typist.runs("bash", "-euc", line.replace("from-shell", typist.id))
+        assert "ancel" in await typist.types("result", "--workflow-id", typist.id, code=1)
+    assert turns == 2, "a turn began although it was held"
+    assert [said.text for work in company.seen[:2] for said in work.said] == ["b"]

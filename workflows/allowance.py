@@ -1,0 +1,128 @@
+"""A delivery's side of a fleet's budget: it reserves a block, begins turns within it, and asks for the next in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from perdure.models.allowance import paid
+from perdure.models.policy import BLOCK_AHEAD, GRANT_AGAIN, GRANT_AGAIN_MOST, GRANT_SOON
+from perdure.models.state import DeliveryState
+from perdure.models.treasury import TREASURY, Granted, Reserve
+
+UNHEARD = "the treasury does not answer: it begins when a worker starts"
+
+
+class Allowance:
+    """What one delivery has reserved. Without a rule that covers it nothing here leaves a trace in history.
+
+    waits   shows that the delivery waits, and for what, as a context
+    """
+
+    def __init__(
+        self, delivery: str, state: DeliveryState, waits: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        self.delivery, self.state, self._waits = delivery, state, waits
+        self._listening = False
+
+    async def waited(self) -> bool:
+        """Return when there is room for another turn: False at once or nearly so, True when it had to wait for it."""
+        if not self._listen():
+            return False
+        if self._room():
+            if self._is_low() and self._is_answered():
+                await self._ask()
+            return False
+        if not self.state.purse.why:
+            await self._heard(GRANT_SOON)
+        waited, patience = False, GRANT_AGAIN
+        while not self._room():
+            waited = True
+            with self._waits(self.state.purse.why or UNHEARD):
+                await self._heard(patience)
+            patience = min(2 * patience, GRANT_AGAIN_MOST)
+        return waited
+
+    async def give_back(self) -> None:
+        """It ends: what was not used is there for others, and whatever happens now does not change how it ends."""
+        if self._listen() and self.state.purse.seq:
+            telling = asyncio.create_task(self._tell(ends=True))
+            with suppress(asyncio.CancelledError):
+                await workflow.wait([telling])
+            with suppress(asyncio.CancelledError):
+                await telling
+            self.state.purse = self.state.purse.again()
+
+    def _listen(self) -> bool:
+        prepared = self.state.prepared
+        if prepared is None or not prepared.treasury:
+            return False
+        if not self._listening:
+            workflow.set_signal_handler("granted", self._hear)
+            self._listening = True
+        return True
+
+    def _hear(self, answer: Granted) -> None:
+        purse = self.state.purse
+        if answer.seq < purse.answered:
+            return
+        self.state.purse = purse.model_copy(
+            update={
+                "seq": max(purse.seq, answer.seq),
+                "answered": answer.seq,
+                "ceiling": answer.ceiling,
+                "until": answer.until,
+                "granted": answer.granted or purse.granted,
+                "booked": max(purse.booked, purse.told),
+                "why": answer.why,
+            }
+        )
+
+    def _room(self) -> bool:
+        purse = self.state.purse
+        return purse.until is not None and round(paid(self.state), 6) < purse.ceiling and workflow.now() < purse.until
+
+    def _is_low(self) -> bool:
+        purse = self.state.purse
+        return purse.ceiling - paid(self.state) <= purse.granted * BLOCK_AHEAD
+
+    def _is_answered(self) -> bool:
+        return self.state.purse.answered >= self.state.purse.seq and not self.state.purse.why
+
+    async def _heard(self, patience: timedelta) -> None:
+        """Wait for an answer, and ask again without one. Who was told why there is none is told when there is."""
+        if self._is_answered():
+            await self._ask()
+        before, now = self.state.purse, workflow.now()
+        if before.why and before.until is not None:
+            patience = max(before.until - now, timedelta(0)) + GRANT_AGAIN
+        try:
+            await workflow.wait_condition(lambda: self.state.purse != before, timeout=patience)
+        except TimeoutError:
+            await self._tell()
+
+    async def _ask(self) -> None:
+        self.state.purse = self.state.purse.model_copy(update={"seq": self.state.purse.seq + 1})
+        await self._tell()
+
+    async def _tell(self, *, ends: bool = False) -> None:
+        prepared, told = self.state.prepared, round(paid(self.state), 6)
+        assert prepared is not None
+        purse = self.state.purse = self.state.purse.model_copy(update={"told": told})
+        said = Reserve(
+            delivery=workflow.info().workflow_id,
+            seq=purse.seq,
+            rules=prepared.treasury,
+            settled=told,
+            booked=purse.booked,
+            key=self.delivery,
+            queue=prepared.queue,
+            ends=ends,
+        )
+        with suppress(ApplicationError):  # there is none: the next one hears it again
+            await workflow.get_external_workflow_handle(TREASURY).signal("reserve", said)

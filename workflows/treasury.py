@@ -1,0 +1,118 @@
+"""The keeper of budgets that many deliveries share: one run goes on for ever, in new runs as its history grows."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure.models.decisions import understood
+from perdure.models.errors import InvalidRequest
+from perdure.models.granting import Granting
+from perdure.models.ledger import Spend
+from perdure.models.policy import SPENT_TIME, TREASURY_TICK
+from perdure.models.treasury import Add, Granted, Lease, Reserve, Rules, SpentInput, Table
+
+
+@workflow.defn
+class Treasury:
+    """Takes and answers by signals, because updates are limited to 10 at once and 2,000 a run (holes.md H28)."""
+
+    @workflow.init
+    def __init__(self, table: Table | None = None) -> None:
+        self.table = table or Table()
+        self._granting = Granting(self.table)
+        self._answers: dict[str, Granted] = {}
+        self._asked: set[str] = set()
+        self._changed = self._looking = False
+
+    @workflow.run
+    async def run(self, table: Table | None = None) -> None:
+        """Answer whoever asked, as far as there is room; look for what nobody gives back. It never ends."""
+        clock = asyncio.create_task(self._clock())
+        while True:
+            await workflow.wait_condition(lambda: self._changed)
+            self._changed = False
+            self._granting.begin_day(workflow.now())
+            await self._answer(workflow.now())
+            self._granting.forget(workflow.now())
+            if workflow.info().is_continue_as_new_suggested() and not (self._changed or self._looking):
+                clock.cancel()
+                workflow.continue_as_new(self.table)
+
+    @workflow.signal(description="Sent by deliveries: what they have paid, and room for more")
+    def reserve(self, said: Reserve) -> None:
+        self._granting.begin_day(workflow.now())
+        answer = self._granting.hear(said, workflow.now())
+        self._answers.pop(said.delivery, None)
+        if answer is not None:
+            self._answers[said.delivery] = answer
+        if not said.ends:
+            self._asked.add(said.delivery)
+        self._changed = True
+
+    @workflow.signal(description="Sent by workers as they start: the budgets of their configuration")
+    def rules(self, said: Rules) -> None:
+        self._granting.know(said.rules, sure=True)
+        self._changed = True
+
+    @workflow.signal(description='More for today: {"rule": "label:team-a", "usd": 5}')
+    def add(self, said: Any = None) -> None:
+        self._granting.begin_day(workflow.now())
+        try:
+            self._changed = self._granting.add(understood(Add, said)) or self._changed
+        except InvalidRequest as error:
+            workflow.logger.warning("treasury: nothing was added: %s", error.what)
+
+    @workflow.query(name="table", description="Budgets and reservations: perdure.models.treasury.Table")
+    def _table(self) -> Table:
+        return self.table
+
+    async def _answer(self, now: datetime) -> None:
+        """Those whose turn it is, and those that have just asked and must wait; all at once."""
+        answers = self._answers | self._granting.serve(now)
+        for delivery in sorted(self._asked - answers.keys()):
+            if (refused := self._granting.refused(delivery, now)) is not None:
+                answers[delivery] = refused
+        self._answers, self._asked = {}, set()
+        await asyncio.gather(*(self._tell(delivery, answer) for delivery, answer in sorted(answers.items())))
+
+    async def _tell(self, delivery: str, answer: Granted) -> None:
+        try:
+            await workflow.get_external_workflow_handle(delivery).signal("granted", answer)
+        except ApplicationError:  # it has ended meanwhile
+            self._granting.take_back(delivery, answer.granted, workflow.now())
+            self._changed = True
+
+    async def _clock(self) -> None:
+        """Ticks while anybody holds or waits for anything, and at midnight; otherwise no event is made."""
+        while True:
+            await workflow.wait_condition(lambda: any(one.held or one.waits for one in self.table.leases.values()))
+            now = workflow.now()
+            midnight = datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
+            await workflow.sleep(min(TREASURY_TICK, midnight - now), summary="reservations that are overdue")
+            overdue = sorted(self._granting.overdue(workflow.now()).items())
+            self._looking = True  # while everybody else is answered
+            await asyncio.gather(*(self._found(delivery, lease) for delivery, lease in overdue))
+            self._looking, self._changed = False, True
+
+    async def _found(self, delivery: str, lease: Lease) -> None:
+        """What a delivery that holds something and is silent has paid: its host's spend log knows, whatever became of
+        the delivery. Where the host does not answer, what it held counts as spent."""
+        paid, until = None, lease.until
+        try:
+            spend = await workflow.execute_activity(
+                "spent",
+                SpentInput(delivery=lease.key),
+                result_type=Spend,
+                task_queue=lease.queue,
+                schedule_to_close_timeout=SPENT_TIME,
+                summary=f"what {delivery} has paid"[:100],
+            )
+            paid = spend.paid
+        except ActivityError as error:
+            workflow.logger.warning("treasury: %s: what it held counts as spent: %s", delivery, error.cause)
+        self._granting.found(delivery, paid, until)
