@@ -16,7 +16,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check fmt schema replay chaos-github bench-recovery bench-verdict lock clean
+.PHONY: help demo test test-slow check fmt schema replay chaos-github bench-recovery bench-treasury bench-verdict lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +68,9 @@ chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside fa
 
 bench-recovery: $(READY) ## from SIGKILL of the worker to the redone turn, and to the next
 	@$(BIN)/python benchmarks/recovery.py $(ARGS)
+
+bench-treasury: $(READY) ## events of a budget that many deliveries share (DELIVERIES=50)
+	@$(BIN)/python benchmarks/treasury.py $(ARGS)
 
 bench-verdict: $(READY) ## what a verdict costs beside running the test command bare (ROUNDS=7)
 	@$(BIN)/python benchmarks/verdict.py $(ARGS)

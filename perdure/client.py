@@ -270,4 +270,4 @@ def _check_same(id: str, found: dict[str, Any], sent: DeliveryRequest) -> None:
         )
 
 
-__all__ = ["SUCCESSES", "Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]
+__all__ = ["SUCCESSES", "WORKFLOW", "Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

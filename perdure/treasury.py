@@ -14,8 +14,8 @@ from perdure.models.policy import TASK_QUEUE
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
 
 WORKFLOW = "Treasury"
-TABLE_TIMEOUT = timedelta(seconds=5)
-"""A query needs a worker; after this long there is none."""
+TABLE_TIMEOUT = timedelta(seconds=15)
+"""A query needs a worker; after this long there is none. The server asks a worker that has just died for 10 s."""
 
 
 async def put_rules(client: Client, rules: Iterable[BudgetRule]) -> None:

@@ -42,7 +42,7 @@ class TakesMessages:
             words = f"attached {ATTACHES} times: give the update the id attach, or ask query progress"
             raise _refusal(NotCounted(words))
 
-    @workflow.update(description='Approve what it waits for: {} or {"of": "…", "note": "…"}')
+    @workflow.update(description='Approve what it waits for: {"of": "…"} as its details say, or {}')
     def approve(self, said: Any = None) -> str:
         return self._decide("approve", said)
 
@@ -58,7 +58,7 @@ class TakesMessages:
     def _reject(self, said: Any = None) -> None:
         self._check("reject", said)
 
-    @workflow.update(description="Put another plan in the place of the one it waits with; perdure edit-plan sends it")
+    @workflow.update(description="Put another plan in its place: perdure edit-plan ID, in a terminal, sends it")
     def edit_plan(self, said: Any = None) -> str:
         return self._decide("edit_plan", said)
 
@@ -94,7 +94,7 @@ class TakesMessages:
     def resume(self, said: Any = None) -> None:
         Inbox(self.state).resume()
 
-    @workflow.signal(description="A decision for when no worker runs: perdure approve and others send it then")
+    @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
     def decide(self, sent: Any = None) -> None:
         Inbox(self.state).hear_decision(sent)
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
+from perdure.models import captions
 from perdure.models.allowance import Limit, breach, time_left, time_over
 from perdure.models.deciding import count
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
@@ -110,7 +111,7 @@ class People:
                 await workflow.wait_condition(
                     lambda: asked.key in self.state.decided,
                     timeout=self._until(asked.expires, reminded),
-                    timeout_summary=f"reminder: {asked.words}"[:100],
+                    timeout_summary=captions.of_wait(asked.words),
                 )
                 return
             if asked.expires is not None and workflow.now() >= asked.expires:

@@ -73,7 +73,7 @@ class Teller:
     _told: list[Chapter] = field(default_factory=list)
     _said: set[tuple[str, ...]] = field(default_factory=set)
     _waiting: str = ""
-    _asked: str = ""
+    asked: str = ""
     _tried: str = ""
     _silent: bool = False
     _since: tuple[str, float] = ("", 0.0)
@@ -84,11 +84,11 @@ class Teller:
         if progress is not None:
             lines += self._tell(self._settled(progress), _limits(progress))
             cause, tries, _ = progress.waiting.partition(NEXT_TRY)
-            if (asked := progress.asked) is not None and asked.key != self._asked:
+            if (asked := progress.asked) is not None and asked.key != self.asked:
                 lines += waits_for_you(asked, progress.delivery_id)
             elif asked is None and cause and cause not in (self._waiting, self._tried):
                 lines += waiting(progress)
-            self._asked = asked.key if asked is not None else ""
+            self.asked = asked.key if asked is not None else ""
             self._waiting = cause
             if tries:  # between two attempts it waits for nothing
                 self._tried = cause

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from perdure.cli.asking import waits_for_you
 from perdure.cli.chapters import row
 from perdure.cli.story import Teller, closing
 from perdure.cli.words import clean
@@ -81,6 +82,7 @@ class Watcher:
         self._teller = teller or Teller(width=screen.width)
         self._through = through
         self._progress: Progress | None = None
+        self._asked = ""
         self._answered = self._reached = time.monotonic()
         self.elapsed_s: float | None = None
 
@@ -104,6 +106,8 @@ class Watcher:
             asking.cancel()
 
     def _tell(self, described: Described, live: Live | None) -> None:
+        if self._screen.json or self._progress is None:
+            self._ask_for(described)
         if self._screen.json:
             return
         now = time.monotonic()
@@ -113,6 +117,15 @@ class Watcher:
         if live is not None:
             line = self._teller.now(self._progress, described.pending, now) if described.running else None
             live.update(self._screen.painted(row(line, self._screen.width) if line else ""), refresh=True)
+
+    def _ask_for(self, described: Described) -> None:
+        """That it waits for somebody, where nothing else is told: before any worker has answered, and to programs."""
+        key = described.asked.key if described.asked is not None else ""
+        if described.asked is not None and key != self._asked:
+            for line in waits_for_you(described.asked, self._delivery.id):
+                self._screen.say(line)
+            self._teller.asked = key
+        self._asked = key
 
     async def _look(self) -> Described | None:
         """What the server knows; None while it does not answer."""

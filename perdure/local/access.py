@@ -32,6 +32,18 @@ def forge_names() -> tuple[str, ...]:
     return (URL, APP_ID, *SECRET_VARIABLES)
 
 
+def notify_names() -> tuple[str, ...]:
+    """The variables that say who is told of deliveries."""
+    from perdure.adapters.notify.addresses import SECRET_VARIABLES
+
+    return SECRET_VARIABLES
+
+
+def tells_the_same(known: str, env: Mapping[str, str], salt: str) -> bool:
+    """Whether the worker that runs tells whom `env` names, as far as variables say; `known` empty: nobody can tell."""
+    return not known or known == fingerprint(env, salt, notify_names())
+
+
 def check_same_forge(known: str, env: Mapping[str, str], salt: str) -> None:
     """Raises BadInput when the worker that runs would be somebody else to the forge than `env` says."""
     if known and known != fingerprint(env, salt, forge_names()):

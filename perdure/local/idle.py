@@ -5,9 +5,9 @@ from __future__ import annotations
 from temporalio.service import RPCError
 
 from perdure.adapters.host.home import Home
-from perdure.client import WORKFLOW
 from perdure.local.connect import configured, connect
 from perdure.models.errors import PerdureError, TemporalUnreachable
+from perdure.submission import WORKFLOW
 
 _RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Notification') AND ExecutionStatus = 'Running'"
 """What is told of a delivery may outlive it."""

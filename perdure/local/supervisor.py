@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
 from perdure.local import Say
-from perdure.local.access import fingerprint, forge_names
+from perdure.local.access import fingerprint, forge_names, notify_names
 from perdure.local.application import worker_command, worker_environment
 from perdure.local.pauses import Pauses
 from perdure.local.places import Places
@@ -34,6 +34,7 @@ class SupervisorRecord(BaseModel):
     idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
     access     fingerprint of the model key and address that the worker has; its salt is `started_at`
     forge_access  likewise, of who it is to a forge
+    notify_access likewise, of whom it tells
     """
 
     pid: int
@@ -43,6 +44,7 @@ class SupervisorRecord(BaseModel):
     idle_exit: float | None = None
     access: str = ""
     forge_access: str = ""
+    notify_access: str = ""
 
 
 def read_supervisor(home: Home) -> SupervisorRecord | None:
@@ -210,6 +212,7 @@ class Supervisor:
             idle_exit=self._idle_exit,
             access=fingerprint(os.environ, self._started_at.isoformat()),
             forge_access=fingerprint(os.environ, self._started_at.isoformat(), forge_names()),
+            notify_access=fingerprint(os.environ, self._started_at.isoformat(), notify_names()),
         )
         write_whole(self._places.supervisor_record, record.model_dump_json().encode(), sync=False)
 

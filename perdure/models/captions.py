@@ -31,6 +31,11 @@ def of_turn(attempt: int, turn: int, before: str, model: str) -> str:
     return _cut(f"{_round(attempt)}turn {turn}" + (f", after {happened}" if happened else f" · {model}"))
 
 
+def of_wait(words: str) -> str:
+    """For the timer under which it waits for a person to decide."""
+    return _cut(f"waiting for you: {' '.join(words.split())}")
+
+
 def _round(attempt: int) -> str:
     return f"round {attempt} · " if attempt > 1 else ""
 

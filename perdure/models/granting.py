@@ -146,8 +146,8 @@ class Granting:
     def _block(self, lease: Lease) -> float:
         """A dollar; more where the budgets are large, so that a day has a bounded number of blocks; less where the
         delivery's own is small, so that several can work at once."""
-        total = sum(budget.usd_per_day for budget in self.table.rules.values())
-        own = min(self.table.rules[rule].usd_per_day for rule in lease.rules)
+        total = sum(budget.limit for budget in self.table.rules.values())
+        own = min(self.table.rules[rule].limit for rule in lease.rules)
         return min(max(BLOCK_USD, total / BLOCKS_A_DAY), max(own / 10, min(own, BLOCK_LEAST_USD)))
 
     def _room(self, lease: Lease) -> float:

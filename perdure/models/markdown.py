@@ -11,6 +11,8 @@ import json
 import re
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
+_BACKTICK = "\\u0060"
+"""In JSON; the character itself would end the code."""
 _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
 
@@ -29,7 +31,7 @@ def code(name: str, limit: int = 300) -> str:
 
 def copied(said: str) -> list[str]:
     """JSON as a paragraph of its own, in Markdown lines: wrapped where it is narrow, and selected by three clicks."""
-    return ["", f"`{said.replace('`', chr(92) + 'u0060')}`", ""]
+    return ["", f"`{said.replace('`', _BACKTICK)}`", ""]
 
 
 def compact(value: dict[str, object]) -> str:

@@ -399,8 +399,8 @@ TAMPER_EVIDENCE_CHARS = 600
 """Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
 
 TAMPER_WORD_FILES = 4
-"""Files of the base that hold a word about reports (`PYTEST_ADDOPTS`) before the repository is one about test runners,
-in which the word is no news: a Makefile, a workflow and a guide make three in any other."""
+"""Programs of the base that hold words about reports (`PYTEST_ADDOPTS`) before the repository is one about test runners,
+in which they are no news: in others a settings module and a script or two have one."""
 
 TAMPER_DEPTH = 4
 """Helpers behind helpers that are followed to an assertion, and scripts behind scripts to what runs the tests."""
@@ -589,4 +589,4 @@ UNTOLD_ANSWER = timedelta(seconds=5)
 """For each answer of a server that was just seen to answer."""
 
 DETAILS_BYTES = 20_000
-"""Of a delivery's current details: what Temporal documents as their limit. The Web UI also carries them in an address."""
+"""Of a delivery's current details: what Temporal documents as their limit. The Web UI carries them in an address."""

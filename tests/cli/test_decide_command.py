@@ -3,141 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
-import os
-import pty
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client
-from temporalio.worker import Worker
 
-from perdure.client import Perdure
-from perdure.models.decisions import Asked, KeepInput, Kept, Question, QuestionKind
-from perdure.models.ledger import Spend, Usage
-from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
-from perdure.models.report import Plan, Task
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Page, ReadInput
-from perdure.plugin import perdure_plugin
-from tests.cli.conftest import Cli, Ran
-from tests.served import server
-from tests.workflows.workflow_cast import Cast
-from workflows import WORKFLOWS
+from perdure.cli.decide import who
+from perdure.models.decisions import Question, QuestionKind
+from perdure.models.report import Plan
+from perdure.models.turn import TurnInput, TurnResult
+from tests.cli.decision_desk import Desk, desk, on_a_terminal, server
 
-__all__ = ["server"]
-
-PLAN = Plan(
-    title="Add sub",
-    problem="There is no sub.\nPeople want it.",
-    solution="Write it.",
-    relevant_files=["calc.py"],
-    tasks=[Task(title="Write sub", details="Beside add.", files=["calc.py"])],
-    validation=["sub(3, 2) is 1"],
-)
-
-
-class Scene(Cast):
-    """A delivery that plans; `artifacts` is what its host keeps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.phases, self.turn = (Phase.PLAN,), self.plans
-        self.settings = {"asks": True, "gates": ("plan",), "budget_usd": 5.0}
-        self.artifacts: dict[str, bytes] = {}
-        self.asks: Question | None = None
-
-    def put(self, text: str) -> str:
-        sha256 = hashlib.sha256(text.encode()).hexdigest()
-        self.artifacts[sha256] = text.encode()
-        return sha256
-
-    async def plans(self, work: TurnInput) -> TurnResult:
-        if self.asks is not None and work.step == "plan" and work.turn == 1:
-            return TurnResult(checkpoint="c1" * 20, summary="turn 1", spend=Spend(usd=0.0), question=self.asks)
-        data: dict[str, Any] = {"kind": "feature"} if work.step == "classify" else {"title": PLAN.title}
-        made = PLAN.model_copy(update={"problem": f"{PLAN.problem}\n{work.materials.get('words', '')}"})
-        artifact = "" if work.step == "classify" else self.put(made.model_dump_json())
-        outcome = Outcome(ending=Ending.DONE, summary="done", data=data, artifact=artifact)
-        notes = tuple(said.id for said in work.said)
-        return TurnResult(
-            checkpoint="c2" * 20, summary="turn 2", usage=Usage(), spend=Spend(usd=0.25), outcome=outcome, notes=notes
-        )
-
-    def activities(self) -> list[Callable[..., Any]]:
-        @activity.defn
-        async def keep(work: KeepInput) -> Kept:
-            return Kept(sha256=self.put(work.text))
-
-        @activity.defn
-        async def read(work: ReadInput) -> Page:
-            return Page(text=base64.b64encode(self.artifacts[work.checkpoint]).decode())
-
-        return [*super().activities(), keep, read]
-
-
-class Desk:
-    """Where a person sits: the real command, with nothing but a Temporal connection."""
-
-    def __init__(self, cli: Cli, perdure: Perdure, client: Client) -> None:
-        self.cli, self.perdure, self.client = cli, perdure, client
-        self.scene = Scene()
-
-    @asynccontextmanager
-    async def worker(self) -> AsyncIterator[None]:
-        async with asyncio.timeout(80):
-            async with Worker(
-                self.client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=self.scene.activities()
-            ):
-                yield
-
-    async def __call__(self, *args: str, code: int = 0, stdin: str = "") -> Ran:
-        ran: Ran = await asyncio.to_thread(self.cli, *args, stdin=stdin)
-        assert ran.code == code, (args, ran)
-        return ran
-
-    async def refused(self, *args: str) -> str:
-        """What a command says that counts nothing: three lines at most."""
-        told = (await self(*args, code=2)).err
-        assert len(told.strip().splitlines()) <= 3, told
-        return told
-
-    async def submit(self, id: str, **more: Any) -> str:
-        await self.perdure.submit({"repository": "/r", "request": "Add sub", "phases": ["plan"], **more}, id=id)
-        return id
-
-    async def asked(self, id: str, not_of: str = "") -> Asked:
-        found: Asked = await self.until(lambda: self._asked(id, not_of))
-        return found
-
-    async def _asked(self, id: str, not_of: str) -> Asked | None:
-        asked = (await self.perdure.delivery(id).describe()).asked
-        return asked if asked is not None and asked.of != not_of else None
-
-    async def until(self, what: Callable[[], Awaitable[Any]]) -> Any:
-        async with asyncio.timeout(30):
-            while not (found := await what()):
-                await asyncio.sleep(0.05)
-        return found
-
-    async def result(self, id: str) -> Any:
-        async with asyncio.timeout(30):
-            return await self.perdure.delivery(id).result()
-
-
-@pytest.fixture
-async def desk(server: str, tmp_path: Path) -> Desk:
-    client = await Client.connect(server, plugins=[perdure_plugin()])
-    cli = Cli(tmp_path / "home", tmp_path, {"TEMPORAL_ADDRESS": server})
-    return Desk(cli, Perdure(client), client)
+__all__ = ["desk", "server"]
 
 
 @pytest.mark.timeout(120)
@@ -145,6 +22,10 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
     async with desk.worker():
         await desk.submit("plan-one")
         first = await desk.asked("plan-one")
+        watched = await desk("watch", "plan-one", "--no-wait", "--json", code=4)
+        assert (watched.out, watched.err.count("! waits for you: approve the plan: Add sub\n")) == ("", 1)
+        watched = await desk("watch", "plan-one", "--no-wait", code=4)
+        assert watched.out.count("! waits for you: approve the plan: Add sub\n") == 1
         shown = (await desk("show", "plan-one")).out
         assert "plan-one  waiting" in shown
         assert "! waits for you: approve the plan: Add sub" in shown
@@ -155,6 +36,9 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
 
         told = json.loads((await desk("reject", "plan-one", "--note", "with types", "--json")).out)
         assert told["answer"] == f"rejected: plan {first.of}"
+        told = await desk.refused("approve", "plan-one")
+        assert "nothing waits for a decision: plan-one is at plan" in told
+        desk.scene.replans.set()
         second = await desk.asked("plan-one", first.of)
         printed = (await desk("edit-plan", "plan-one", "--print")).out
         assert "problem: |-\n  There is no sub.\n  People want it.\n  with types\n" in printed
@@ -229,9 +113,10 @@ async def test_a_budget_is_shown_raised_and_never_lowered(desk: Desk) -> None:
 async def test_what_is_decided_while_no_worker_runs_is_recorded_and_read_by_the_next_one(desk: Desk) -> None:
     async with desk.worker():
         await desk.submit("nobody")
-        await desk.asked("nobody")
+        asked = await desk.asked("nobody")
     told = (await desk("approve", "nobody")).out
     assert told == "! recorded, not yet read: no worker is running (perdure up --detach)\n"
+    assert await desk.signals("nobody") == [("decide", {"update": "approve", "said": {"of": asked.of, "by": who()}})]
     assert "perdure approve nobody" in (await desk("show", "nobody")).out
     await desk("say", "nobody", "one")
     await desk("say", "nobody", "-", stdin="two")
@@ -294,39 +179,24 @@ async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits
         assert Plan.model_validate_json(desk.scene.artifacts[sha256]).solution == "Write it well."
 
 
-async def on_a_terminal(cli: Cli, typed: str, *args: str, **env: str) -> str:
-    """What a command writes to a terminal on which a person types."""
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", *args),
-        cwd=cli.cwd,
-        env=cli.environment(TERM="xterm", COLUMNS="200", NO_COLOR="1", **env),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    os.write(ours, typed.encode())
-    reading = asyncio.create_task(asyncio.to_thread(_drain, ours))
-    try:
-        async with asyncio.timeout(60):
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        text = await reading
-        os.close(ours)
-    return text.replace("\r\n", "\n")
+@pytest.mark.timeout(120)
+async def test_cancel_lets_the_turn_that_runs_end_and_loses_nothing_of_it(desk: Desk) -> None:
+    async def slowly(work: TurnInput) -> TurnResult:
+        for _ in range(40):
+            activity.heartbeat()
+            await asyncio.sleep(0.05)
+        return await desk.scene.endless(work)
 
+    async def begun() -> bool:
+        return len(desk.scene.seen) >= 2
 
-def _drain(terminal: int) -> str:
-    seen = b""
-    while True:
-        try:
-            chunk = os.read(terminal, 65536)
-        except OSError:  # EIO: nobody has it open any more
-            return seen.decode(errors="replace")
-        if not chunk:
-            return seen.decode(errors="replace")
-        seen += chunk
+    desk.scene.turn = slowly
+    async with desk.worker():
+        await desk.submit("rest-one")
+        await desk.until(begun)
+        told = await desk("cancel", "rest-one")
+        assert "what runs may end first" in told.out
+        result = await desk.result("rest-one")
+        assert result.status == "cancelled"
+        assert result.steps[-1].turns == len(desk.scene.seen), "a turn was cut off"
+        assert "rest-one has ended: there is nothing to cancel" in await desk.refused("cancel", "rest-one")

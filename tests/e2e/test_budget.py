@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +82,29 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
         assert len(settled) == len(set(settled)) == 8
         assert delivered.usage.cost_usd == SpendLog(lab.home.workspace("calc-sub")).total().usd
         assert delivered.receipt.replies_paid_twice == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_does_the_turn_again(
+    tmp_path: Path, ports: int
+) -> None:
+    """The tool sleeps for ever, until a time when nobody has ended it any more: then it does what it was for."""
+    origin = make_target(tmp_path / "calc.git")
+    config = (tmp_path / "calc.git-work" / "perdure.toml").read_text() + '[limits]\ntime = "10s"\n'
+    until_then = f"{{ test $(date +%s) -ge {int(time.time()) + 18} || sleep 100; }}"
+    assert "sleep 0.5" in HAPPY
+    async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", until_then), ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, config=config)
+        asked = await until(lambda: _asked(lab))
+        assert asked.words == "the time limit of 0:00:10 is over"
+        await until(lambda: not sandboxes(lab), timeout=10)
+        calls = lab.model_calls()
+        await asyncio.sleep(9)
+        assert lab.model_calls() == calls, "it goes on while it waits"
+        await lab.handle().execute_update("add_budget", {"of": asked.of, "time": "1h"})
+        result = await finished(submitted, lab)
+        check_shipped(origin, lab, result, {})
+        assert lab.model_calls() == 8, "the reply that asked for the tool was paid for once"
+        assert result.receipt.worker_deaths == 0

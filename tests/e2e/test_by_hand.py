@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from perdure.local.binary import temporal_binary
 from perdure.models.decisions import Asked
+from perdure.schemas import SHAPES, schema
 from tests.guide import Stranger, snippet
 from tests.lab import HAPPY, Lab, make_target, until
 
@@ -41,7 +44,11 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
         assert f'"of":"{(await asked(behind=first.of)).of}"' in await progress(hand)
         assert "approved: plan" in await hand.runs("bash", "-euc", approve)
         end = await hand.runs("bash", "-euc", snippet("result"))
-        assert '"completed"' in end or "completed" in end
+        assert "completed" in end
+        valid("progress", await lab.handle("from-shell").query("progress"))
+        result = await lab.handle("from-shell").result()
+        valid("result", result)
+        valid("plan", json.loads(await delivery.artifact(result["plan"])))
         assert lab.rehearsal is not None
         assert "with types, please" in json.dumps([call.body["messages"][-1] for call in lab.rehearsal.calls])
 
@@ -54,6 +61,11 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
         await hand.runs("bash", "-euc", again["signalled"])
         lab.worker()
         assert "completed" in await hand.runs("bash", "-euc", again["result"])
+
+
+def valid(name: str, value: Any) -> None:
+    (shape,) = (shape for shape in SHAPES if shape.name == name)
+    Draft202012Validator(schema(shape)).validate(value)
 
 
 async def progress(hand: Stranger) -> str:

@@ -78,14 +78,15 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
     state.prepared, state.head = PREPARED, "h" * 40
     state.spend, state.extra_usd = Spend(usd=None, at_risk_usd=0.1), 2.5
     state.pull_request = PullRequest(number=3, url="file:///r", title="t")
-    state.steps = [StepRecord(step="implement")] * 60
+    state.steps = [*[StepRecord(step="implement")] * 59, StepRecord(step="run_tests")]
     text = details(state, REQUEST)
     assert text.startswith("### Not delivered: tests red")
     assert "- branch `perdure/d` at `hhhhhhh`" in text
     # Two bare dollar signs on one line would be a formula to the Web UI.
     assert "- spent unknown of \\$7.50, and at most \\$0.10 for replies that were cut off" in text
     assert "[#3](file:///r)" in text
-    assert text.count("| implement\u00a0") == 12
+    assert text.count("| implement\u00a0") == 11
+    assert "| run tests\u00a0" in text.splitlines()[-1]
     assert "| 48 before\u00a0" in text
     assert dollars(0.434) == "$0.43"
 
@@ -109,6 +110,7 @@ def test_the_timeline_says_what_an_activity_is_about() -> None:
     assert captions.of_turn(1, 1, "", "claude") == "turn 1 · claude"
     assert captions.of_turn(2, 3, "turn 2 · pytest -q · twice", "claude") == "round 2 · turn 3, after pytest -q · twice"
     assert len(captions.of_turn(1, 2, "turn 1 · " + "x" * 200, "claude")) == 100
+    assert captions.of_wait("approve the plan:\nAdd sub") == "waiting for you: approve the plan: Add sub"
 
 
 def test_a_result_says_what_exists_and_a_progress_what_is_going_on() -> None:

@@ -82,7 +82,6 @@ def test_an_end_gives_back_what_was_not_used_also_twice_and_never_takes_it_from_
 
 def test_those_that_wait_are_served_in_order_as_soon_as_there_is_something() -> None:
     it = granting({"label:team-a": 2.0})
-    block = 0.2
     names = [f"d{n}" for n in range(12)]
     granted = {name: ask(it, name) for name in names}
     assert [name for name in names if granted[name] is None] == ["d10", "d11"]
@@ -99,7 +98,24 @@ def test_those_that_wait_are_served_in_order_as_soon_as_there_is_something() -> 
     assert not it.add(Add(rule="label:team-b", usd=5))
     assert it.table.rules["label:team-a"].limit == 7.0
     served = it.serve(NOON)
-    assert {name: answer.granted for name, answer in served.items()} == {"d11": block}
+    assert {name: answer.granted for name, answer in served.items()} == {"d11": 0.7}
+
+
+def test_one_that_asks_again_keeps_its_place() -> None:
+    it = granting({"label:team-a": 0.1})
+    for name in ("holds", "first", "second", "first"):
+        ask(it, name)
+    assert [it.table.leases[name].waits > 0 for name in ("holds", "first", "second")] == [False, True, True]
+    it.hear(Reserve(delivery="holds", seq=1, rules={**TEAM}, settled=0.0, ends=True), NOON)
+    assert list(it.serve(NOON)) == ["first"]
+
+
+def test_a_treasury_that_begins_anew_counts_of_a_delivery_only_what_it_has_not_told_before() -> None:
+    it = granting()
+    answer = ask(it, "d", 7, 3.0, booked=2.5)
+    assert answer is not None
+    assert (answer.seq, answer.ceiling) == (7, 4.0)
+    assert spent(it) == (0.5, 1.0)
 
 
 def test_a_spent_budget_says_when_it_goes_on_and_does_at_midnight() -> None:
@@ -258,9 +274,9 @@ ASK_EVENTS, ANSWER_EVENTS, TICKS_A_DAY_EVENTS = 4, 5, 48 * 5
 """In the Treasury's history, each in a workflow task of its own: as benchmarks/treasury.py has counted them."""
 
 
-@pytest.mark.parametrize("usd", [5.0, 20.0, 300.0, 5000.0])
+@pytest.mark.parametrize("usd", [5.0, 300.0])
 def test_fifty_deliveries_at_once_use_up_a_budget_in_less_than_five_thousand_events(usd: float) -> None:
-    """One that has paid its $2 to $6 ends, and another begins, until all fifty wait."""
+    """One that has paid its $2 to $6 ends, and another begins, until all fifty wait: 75 end on a day of $300."""
     chance, rules = random.Random(7), {"label:team-a": usd}
     it = granting(rules)
     paid, ends = [0.0] * 50, [chance.uniform(2, 6) for _ in range(50)]

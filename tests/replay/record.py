@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from perdure import treasury
 from tests.github_lab import BUILD, ID, github_lab
 from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
 
@@ -60,6 +61,18 @@ async def main(version: str) -> None:
         async with Lab.open(root / "gates", ASKING, ports=23000) as lab:
             lab.worker()
             await at_each_gate(lab, origin, version)
+        budgets = root / "budgets.toml"
+        budgets.write_text('[[treasury]]\nlabel = "team-a"\nusd_per_day = 0.000001\n')
+        shared = {"PERDURE_TREASURY": str(budgets)}
+        async with Lab.open(root / "shared", HAPPY, ports=23000, env=shared) as lab:
+            lab.worker()
+            submitted = await lab.submit(make_target(root / "shared.git"), id="shared-budget", labels=["team-a"])
+            await until(lambda: progress(lab, "shared-budget"))
+            await keep(lab, "shared-budget", version, "waiting-for-the-treasury")
+            await treasury.add(lab.client, "label:team-a", 5)
+            await finished(submitted, lab)
+            await keep(lab, "shared-budget", version)
+            await keep(lab, treasury.TREASURY, version, "treasury")
         async with github_lab(root / "github", FIXES, ports=23000) as world:
             world.lab.worker()
             await finished(await world.submit(), world.lab)

@@ -206,7 +206,7 @@ async def test_money_that_was_added_survives_a_rewind_once_or_is_asked_for_again
 ) -> None:
     """Unbound it is money for this delivery, whatever happens; bound it was for one breach, which has not been yet."""
     company.asks(Phase.BUILD, budget_usd=0.1)
-    company.turns_each = 3
+    company.turns_each = 4
     async with playing(client, company):
         await Perdure(client).submit({**PLANNED, "phases": ["build"]}, id=fresh)
         handle = client.get_workflow_handle(fresh)
@@ -221,7 +221,7 @@ async def test_money_that_was_added_survives_a_rewind_once_or_is_asked_for_again
         before = max(number for number, kind, _ in happened if kind == "workflow_task_completed" and number < turn)
         rewound = client.get_workflow_handle(fresh, run_id=await reset(handle, before))
         again = await waiting(rewound)
-        assert (again.of, company.paid) == ("1", 4), "what was paid before the rewind is not forgotten: one reply"
-        assert again.words == ("$0.40 of $0.10 are spent" if bound else "$0.40 of $0.25 are spent")
+        assert (again.of, company.paid) == ("1", 5), "what was paid before the rewind is not forgotten: one reply"
+        assert again.words == ("$0.50 of $0.10 are spent" if bound else "$0.50 of $0.25 are spent")
         await rewound.execute_update("add_budget", {"usd": 9, "of": again.of})
         assert (await ended(client, fresh)).status == "completed"

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
@@ -215,3 +217,47 @@ async def test_an_address_that_fails_for_as_long_as_it_is_tried_fails_the_notifi
         with pytest.raises(WorkflowFailureError) as refused:
             await client.execute_workflow("Notification", {"id": 5}, id=f"m-{fresh}", task_queue=TASK_QUEUE)
         assert "not a notice" in str(refused.value.cause)
+
+
+async def rewind(client: Client, id: str, event: int) -> None:
+    """To before what follows the workflow task that `event` ended."""
+    request = ResetWorkflowExecutionRequest(
+        namespace="default",
+        workflow_execution=WorkflowExecution(workflow_id=id),
+        reason="rewound by a test",
+        workflow_task_finish_event_id=event,
+        request_id=f"{id}-{event}",
+    )
+    await client.workflow_service.reset_workflow_execution(request)
+
+
+async def test_what_is_asked_again_after_a_rewind_is_told_again_as_something_new(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
+        await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: receiver.of("waiting"))
+        await rewind(client, fresh, 4)
+        first, second = await until(lambda: len(receiver.of("waiting")) == 2 and receiver.of("waiting"))
+        assert first.id != second.id
+        assert first.json["of"] == second.json["of"]
+        await client.get_workflow_handle(fresh).terminate()
+
+
+async def test_a_delivery_is_rewound_while_somebody_is_still_to_be_told_of_it(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url):
+        receiver.answers = [(503, {"retry-after": "3000"})]
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        await until(lambda: receiver.of("waiting"))
+        handle = client.get_workflow_handle(fresh)
+        ends = [
+            event.event_id
+            async for event in handle.fetch_history_events()
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        ]
+        await rewind(client, fresh, ends[-1])
+        await handle.execute_update("approve", {})
+        assert (await submitted.delivery.result()).status == "completed"
+        await until(lambda: receiver.of("ended"))

@@ -51,12 +51,12 @@ def typist(server: str, tmp_path: Path, fresh: str) -> Typist:
     return Typist(server, tmp_path, fresh)
 
 
-async def asks_twice(company: Company, work: TurnInput) -> TurnResult:
+async def asks_always(company: Company, work: TurnInput) -> TurnResult:
     result = await company.plays(work)
     questions = [
         Question(text="Which one?", kind="choice", choices=("A", "B")),
         Question(text="Really?", kind="yes_no"),
-        None,
+        Question(text="And then?"),
     ]
     return result.model_copy(update={"question": questions[work.turn - 1]})
 
@@ -72,8 +72,8 @@ async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal
 ) -> None:
     company = Company()
     company.asks(Phase.BUILD)
-    company.turns_each = 3
-    company.turn = lambda work: asks_twice(company, work)
+    company.turns_each = 4
+    company.turn = lambda work: asks_always(company, work)
     handle = client.get_workflow_handle(typist.id)
     async with playing(client, company):
         accepted = [await typist.submits(BUILT) for _ in range(2)]
@@ -90,9 +90,14 @@ async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal
         assert progress["held"] == "held: release day"
         await typist.signals("decide", {"update": "answer", "said": {"of": second.of, "answer": "yes"}})
         await at(handle, lambda progress: progress["waiting"] == "held: release day")
-        turns = len(company.seen)
-        for line in snippet("steer").splitlines()[2:]:
-            await typist.runs("bash", "-euc", line.replace("from-shell", typist.id))
-        assert "ancel" in await typist.types("result", "--workflow-id", typist.id, code=1)
-    assert turns == 2, "a turn began although it was held"
-    assert [said.text for work in company.seen[:2] for said in work.said] == ["b"]
+        assert len(company.seen) == 2, "a turn began although it is held"
+        resume, cancel = snippet("steer").splitlines()[2:]
+        await typist.runs("bash", "-euc", resume.replace("from-shell", typist.id))
+        assert (await waiting(handle, behind=second.of)).words == "question: And then?"
+        assert [[said.text for said in work.said] for work in company.seen] == [
+            [],
+            ["b"],
+            ["yes", "Mind the old format"],
+        ]
+        await typist.runs("bash", "-euc", cancel.replace("from-shell", typist.id))
+        assert "CANCELED" in await typist.types("result", "--workflow-id", typist.id, code=1)

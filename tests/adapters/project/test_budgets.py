@@ -30,6 +30,13 @@ def test_budgets_are_read_from_the_user_file_and_have_names(tmp_path: Path) -> N
     assert load_host_config({}, tmp_path / "none.toml").treasury == ()
 
 
+def test_the_example_of_the_guide_is_read_as_it_stands(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "budget.md").read_text(encoding="utf-8")
+    (tmp_path / "config.toml").write_text(guide.split("```toml\n")[1].split("```")[0])
+    host = load_host_config({}, tmp_path / "config.toml")
+    assert [rule.name for rule in host.treasury] == ["label:team-a", "repository:https://github.com/acme/*"]
+
+
 def test_a_file_that_is_named_replaces_those_of_the_user_file(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("slots = 3\n" + TWO)
     (tmp_path / "budgets.toml").write_text('[[treasury]]\nlabel = "b"\nusd_per_day = 1\n')

@@ -60,6 +60,7 @@ NOTES = (Said(id="n1", text="Keep it short."), Said(id="n2", text="No comments."
 
 CHILD = """
 import asyncio, os, sys
+import anthropic
 sys.path.insert(0, "tests/adapters/turn")
 from turn_bench import in_activity
 from perdure.adapters.host.home import Home
@@ -71,8 +72,14 @@ async def main():
     host = Host.open(Home.find(), dict(os.environ))
     await in_activity(take_turn, host, TurnInput.model_validate_json(sys.argv[1]))
 
-asyncio.run(main())
+for _ in range(int(sys.argv[2])):
+    pid = os.fork()
+    if pid == 0:
+        asyncio.run(main())
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
+"""Takes one turn as often as it is told to, each time as a worker that remembers nothing; prints how each ended."""
 
 
 @pytest.fixture
@@ -127,19 +134,22 @@ async def test_a_question_ends_the_turn_behind_its_other_calls_and_its_answer_be
     assert "Your question has no answer" in json.dumps(await told(asking, unanswered.checkpoint))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_a_turn_that_is_killed_everywhere_has_heard_everything_once_in_the_end(asking: Bench) -> None:
     first = await after_the_question(asking)
     work = saying(asking.work(2, first.checkpoint), ANSWER, *NOTES)
-    points = ",".join(
-        (CrashPoint.WAITING_FOR_MODEL, CrashPoint.AFTER_REPLY, CrashPoint.DURING_TOOL, CrashPoint.AFTER_SNAPSHOT)
+    points = (CrashPoint.WAITING_FOR_MODEL, CrashPoint.AFTER_REPLY, CrashPoint.DURING_TOOL, CrashPoint.AFTER_SNAPSHOT)
+    home = {"PERDURE_HOME": str(asking.host.home.root), "PERDURE_CRASH_AT": ",".join(points)}
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", CHILD, work.model_dump_json(), str(len(points))],
+        env={**os.environ, **asking.environ, **home},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
-    env = {**os.environ, **asking.environ, "PERDURE_HOME": str(asking.host.home.root), "PERDURE_CRASH_AT": points}
-    command = [sys.executable, "-c", CHILD, work.model_dump_json()]
-    for calls in (2, 3, 3, 3):  # a reply that was received is not asked for again
-        died = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, timeout=60)
-        assert died.returncode == -signal.SIGKILL, died.stderr
-        assert len(asking.rehearsal.calls) == calls
+    assert ended.stdout.split() == [str(-signal.SIGKILL)] * len(points), ended.stderr
+    assert len(asking.rehearsal.calls) == 1 + 2, "a reply that was received is not asked for again"
     second = await asking.take(work)
     assert second.adopted
     assert second.notes == ("answer-1", "n1", "n2")

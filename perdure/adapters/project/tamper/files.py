@@ -77,10 +77,13 @@ class Files:
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), text or ""))
         return None
 
-    def mentioning(self, word: str) -> int:
-        """How many files of the commit hold this word: one process, whatever their size."""
-        asked = ("grep", "-l", "-z", "-I", "-F", "-e", word, self.commit, "--")
-        return self._store.run(*asked).count(b"\0")
+    def mentioning(self, pattern: str) -> list[str]:
+        """Text files of the commit that hold this (an extended regular expression of POSIX): one process."""
+        key = self.commit, pattern
+        if key not in self._store.found:
+            listed = self._store.run("grep", "-l", "-z", "-I", "-E", "-e", pattern, self.commit, "--").split(b"\0")
+            self._store.found[key] = [os.fsdecode(name).partition(":")[2] for name in listed[:-1]]
+        return self._store.found[key]
 
     def once(self, path: str, make: Callable[[str, str | None], _T]) -> _T:
         """`make(path, text)`, made once for both commits where a file holds the same bytes on them."""
@@ -107,6 +110,7 @@ class _Store:
 
     def __init__(self, repository: Repository, commit: str) -> None:
         self._git, self._commit = repository.git, commit
+        self.found: dict[tuple[str, str], list[str]] = {}
         self.made: dict[tuple[Callable[..., Any], str, str], Any] = {}
         self._texts: dict[str, str | None] = {}
         self._left = TAMPER_TOTAL_BYTES

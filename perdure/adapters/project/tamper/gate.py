@@ -17,10 +17,11 @@ from perdure.adapters.project.tamper.pyodd import on_import
 from perdure.adapters.project.tamper.settings import settings_hits
 from perdure.adapters.project.tamper.wrappers import wrapper_hits
 from perdure.models.config import TestCommand
-from perdure.models.policy import TAMPER_HITS_MOST
+from perdure.models.policy import TAMPER_DEPTH, TAMPER_HITS_MOST
 from perdure.models.report import ChangedTest, Hit, Tampering, TestReport
 
 _ORDER = list(Tampering)
+_NOBODYS = {"__init__", "conftest", "package", "index"}
 
 
 def tampering(
@@ -75,7 +76,8 @@ def _tampering(
     hits += wrapper_hits(before, after, [command.command for command in commands], _renamed(compared, after))
     unique = {(found.rule, found.title, found.file): found for found in hits}
     ordered = sorted(unique.values(), key=lambda found: (_ORDER.index(found.rule), found.file, found.line or 0))
-    return Tampered(_at_most(ordered), tuple([*compared.changed, *gate.changed][:TAMPER_HITS_MOST]))
+    changed = tuple([*compared.changed, *gate.changed][:TAMPER_HITS_MOST])
+    return Tampered(_at_most(ordered), changed, before.commit)
 
 
 def judged(report: TestReport, tampered: Tampered, allowed: bool) -> TestReport:
@@ -89,6 +91,8 @@ def judged(report: TestReport, tampered: Tampered, allowed: bool) -> TestReport:
     told = [
         f"First undo what stands under `tampering` ({len(tampered.hits)}): those tests and settings as on {base} again."
     ]
+    if tampered.base:
+        told.append(f"Where a hit ends in …, read the whole with `git show {tampered.base[:12]}:FILE`.")
     note = " ".join([*([] if allowed else told), *([report.note] if report.note else [])])
     return report.model_copy(update={"tampering": tampered.hits, "allowed": allowed, "note": note})
 
@@ -110,6 +114,10 @@ def _at_most(hits: list[Hit]) -> tuple[Hit, ...]:
 
 def _worth_reading(path: str) -> bool:
     return not re.search(r"\.(png|jpe?g|gif|webp|ico|pdf|zip|gz|woff2?|mp[34]|so|dll|jar|lock)$", path, re.IGNORECASE)
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].partition(".")[0]
 
 
 class _Gate:
@@ -146,19 +154,25 @@ class _Gate:
         return self._before.has(path) or self._new.takes(path)
 
     def _users(self, paths: Sequence[str]) -> list[str]:
-        """Test files that stay as they are and name a helper that does not."""
-        stems = {
-            path.rpartition("/")[2].partition(".")[0]
-            for path in paths
-            if supports(path) and not is_test(path) and self._before.has(path)
-        } - {"__init__", "conftest", "package", "index"}
-        if not stems:
+        """Test files that stay as they are and name a helper that does not, or one that names it in turn."""
+        fresh = {_stem(path) for path in paths if supports(path) and not is_test(path) and self._before.has(path)}
+        fresh -= _NOBODYS
+        if not fresh:
             return []
-        found = sorted(path for path in self._after.names & self._before.names if is_test(path) and path not in paths)
-        self._before.load(found)
-        self._after.load(found)
+        same = sorted(self._after.names & self._before.names - set(paths))
+        tests = [path for path in same if is_test(path)]
+        helpers = [path for path in same if supports(path) and not is_test(path) and _stem(path) not in _NOBODYS]
+        self._before.load([*tests, *helpers])
+        self._after.load([*tests, *helpers])
+        stems = set[str]()
+        for _ in range(TAMPER_DEPTH):
+            stems |= fresh
+            fresh = {_stem(path) for path in self._naming(helpers, fresh)} - stems if fresh else fresh
+        return self._naming(tests, stems)
+
+    def _naming(self, paths: Sequence[str], stems: Iterable[str]) -> list[str]:
         word = re.compile("|".join(rf"\b{re.escape(stem)}\b" for stem in sorted(stems)))
-        return [path for path in found if word.search(self._before.text(path) or "")]
+        return [path for path in paths if word.search(self._before.text(path) or "")]
 
     def _files_gone(self, compared: Compared, paths: Sequence[str]) -> None:
         """Test files in languages nobody here reads, or with tests nobody here sees: as a whole."""

@@ -30,6 +30,7 @@ _CODE = re.compile(
     r".*\.(py|pth|[cm]?[jt]sx?|sh|bash|zsh|go|rs|java|kt|kts|rb|php|pl|cs|mk|env|bats|groovy)|(.*/)?(GNUm|m|M)akefile"
     r"|(.*/)?\.env[.\w]*|(.*/)?\.envrc"
 )
+_MAKE = re.compile(r"[Mm]akefile$|\.mk$|\.env[.\w]*$|\.envrc$|(nox|fab)file\.py$|(^|/)(tasks|setup|conftest)\.py$")
 
 
 def hijack_hits(before: Files, after: Files, paths: Iterable[str], commands: str) -> list[Hit]:
@@ -116,6 +117,17 @@ def _roots(node: ast.AST) -> list[str]:
     return [(node.module or "").partition(".")[0]] if isinstance(node, ast.ImportFrom) and not node.level else []
 
 
+def _about_runners(before: Files) -> bool:
+    """Whether such words are an everyday matter in the code of the base."""
+    words = _TALKS.pattern.replace(r"\b", "").replace(r"\w", "[A-Z_]")
+    named = [path for path in before.mentioning(words) if _code(path) and not _MAKE.search(path)]
+    return len(named) >= TAMPER_WORD_FILES
+
+
+def _code(path: str) -> bool:
+    return _CODE.fullmatch(path) is not None and not path.startswith((".github/", ".gitlab"))
+
+
 def _report(before: Files, after: Files, path: str, commands: str) -> list[Hit]:
     text = after.text(path) or ""
     named = re.search(rf"(?:^|[\s=./\"']){re.escape(posixpath.basename(path))}(?:$|[\s\"'])", commands)
@@ -126,14 +138,14 @@ def _report(before: Files, after: Files, path: str, commands: str) -> list[Hit]:
             if holds
             else []
         )
-    if not _CODE.fullmatch(path) or path.startswith((".github/", ".gitlab")):
+    if not _code(path):
         return []
     old, name = before.text(path) or "", posixpath.basename(path)
     for number, line in enumerate(text.splitlines(), start=1):
-        found = _TALKS.search(line)
-        if found and text.count(found[0]) > old.count(found[0]):
-            if name != "conftest.py" and before.mentioning(found[0]) >= TAMPER_WORD_FILES:
-                continue
+        found = next((word for word in _TALKS.finditer(line) if text.count(word[0]) > old.count(word[0])), None)
+        if found:
+            if name != "conftest.py" and _about_runners(before):
+                return []
             title = f"{path} meddles with the runner's report or its options ({found[0]})"
             return [hit(Tampering.REPORT, title, path, number, f"+ {line.strip()}")]
     return []

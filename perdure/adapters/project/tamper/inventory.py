@@ -11,10 +11,12 @@ from perdure.models.report import ChangedTest, Hit, Tampering
 
 @dataclass(frozen=True)
 class Tampered:
-    """Where a change makes the tests say less, and which tests say something else."""
+    """Where a change makes the tests say less, and which tests say something else. `base`: the commit it was compared
+    with, where what is gone can be read."""
 
     hits: tuple[Hit, ...] = ()
     changed_tests: tuple[ChangedTest, ...] = ()
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,15 @@ CHARS_MOST = 8 * TAMPER_FILE_BYTES
 
 
 def hit(rule: Tampering, title: str, file: str = "", line: int | None = None, *evidence: str) -> Hit:
-    """A hit with its evidence cut to size; control characters and the like are for whoever shows it to take out."""
+    """A hit with its evidence cut to size, as it stands in the file: whoever shows it takes out what does harm there.
+    Its title becomes part of messages, and has nothing in it that is not to be seen."""
     told = "\n".join(part.rstrip() for part in evidence if part.strip())
     cut = told if len(told) <= TAMPER_EVIDENCE_CHARS else told[: TAMPER_EVIDENCE_CHARS - 2].rstrip() + " …"
-    return Hit(rule=rule, title=" ".join(title.split())[:200], file=file, line=line, evidence=cut)
+    return Hit(rule=rule, title=_seen(title)[:200], file=file, line=line, evidence=cut)
+
+
+def _seen(text: str) -> str:
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
 def was(text: str) -> str:

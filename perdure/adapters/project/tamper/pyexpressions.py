@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from perdure.adapters.project.tamper.pymodule import builtin_names, constant, dotted, unparsed
 
@@ -30,8 +30,7 @@ def substituted(node: _Node, names: Mapping[str, ast.expr]) -> _Node:
     if not names:
         return node
     if isinstance(node, ast.Name):
-        instead: Any = names.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
-        return instead
+        return cast(_Node, names.get(node.id, node)) if isinstance(node.ctx, ast.Load) else node
     fresh: dict[str, object] = {}
     for name in node._fields:
         value = getattr(node, name, None)

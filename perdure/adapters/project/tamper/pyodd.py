@@ -91,7 +91,7 @@ def _alone(module: Module) -> set[ast.AST]:
 
 
 def _tidies(module: Module, node: ast.Call) -> bool:
-    """`atexit.register` of something that only cleans up: of the standard library, or defined here and never leaving."""
+    """`atexit.register` of something that only cleans up: of the standard library, or defined here, never leaving."""
     name = dotted(node.args[0]) if node.args else ""
     origin = module.imports.get(name.partition(".")[0], "")
     if f"{origin.replace(':', '.')}.{name.partition('.')[2]}".rstrip(".") in _TIDY:

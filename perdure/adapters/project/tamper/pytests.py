@@ -13,15 +13,22 @@ from perdure.adapters.project.tamper.pycases import bodies, rows
 from perdure.adapters.project.tamper.pychecks import Reading
 from perdure.adapters.project.tamper.pydecorators import swallows
 from perdure.adapters.project.tamper.pyexpressions import skips_in
-from perdure.adapters.project.tamper.pymodule import Found, Function, Module, constant, dotted, flat, unparsed
+from perdure.adapters.project.tamper.pymarks import (
+    SETUP,
+    autouse,
+    fixture,
+    fixtures,
+    idle,
+    marks,
+    module_skips,
+    switched_off,
+    taken_away,
+)
+from perdure.adapters.project.tamper.pymodule import Found, Function, Module, dotted, flat, unparsed
 from perdure.adapters.project.tamper.pyodd import odd_lines
 from perdure.adapters.project.tamper.pysame import Prints
 from perdure.adapters.project.tamper.pysources import Sources
 
-_SETUP = {
-    *("setUp", "tearDown", "setUpClass", "tearDownClass", "asyncSetUp", "setUpModule", "tearDownModule"),
-    *("setup", "setup_method", "setup_class", "setup_module", "setup_function", "teardown_method"),
-}
 _CASES_READ = 50
 _FILE = re.compile(r"test.*\.py|.*_tests?\.py")
 _PLACE = re.compile(r"tests?|testing|spec")
@@ -70,7 +77,7 @@ def inventory(sources: Sources, path: str, collecting: Collecting, same: frozens
         tests = tuple(_File(sources, module, collecting).tests(same)) if is_test_file(path) else ()
         if path not in sources.files.changed:  # what stands in it is no news
             return Inventory(tests)
-        return Inventory(tests, tuple(odd_lines(module)), fixtures=_fixtures(module))
+        return Inventory(tests, tuple(odd_lines(module)), fixtures=fixtures(module))
     except RecursionError:
         return Inventory(broken="it is nested too deeply")
 
@@ -110,7 +117,7 @@ class _File:
         self._sources, self._module, self._collecting = sources, module, collecting
         self._conditions = dict(flat(module.tree.body))
         self._parents = {dotted(base) for node in module.classes.values() for base in node.bases}
-        self._removed = set(_taken_away(module))
+        self._removed = set(taken_away(module))
         self._skips: dict[tuple[ast.ClassDef, ...], list[str]] = {}
 
     def tests(self, same: frozenset[str]) -> Iterator[Test]:
@@ -126,12 +133,12 @@ class _File:
 
     def prints(self, names: frozenset[str]) -> dict[str, str]:
         """A print for each of these tests: see Prints."""
-        prints = Prints(self._sources, frozenset(_SETUP))
+        prints = Prints(self._sources, frozenset(SETUP))
         places = {place.name: place for place in self._places() if place.name in names}
         return {name: prints.of(self._module, place.function, place.owners) for name, place in places.items()}
 
     def _places(self) -> Iterator[_Place]:
-        if _switched_off(self._module.tree.body) or not self._collecting.may_take(self._module.path):
+        if switched_off(self._module.tree.body) or not self._collecting.may_take(self._module.path):
             return
         for name, function in self._module.functions.items():
             if name.startswith("test") and self._collecting.pytest and not self._lost(name, function):
@@ -142,7 +149,7 @@ class _File:
 
     def _class(self, name: str, owners: tuple[ast.ClassDef, ...]) -> Iterator[_Place]:
         node = owners[-1]
-        if not self._collected(node) or _switched_off(node.body):
+        if not self._collected(node) or switched_off(node.body):
             return
         methods: dict[str, tuple[Function, str]] = {}
         for part, condition in flat(node.body):
@@ -161,12 +168,12 @@ class _File:
         """What skips everything in a class, or in the file."""
         if owners not in self._skips:
             if not owners:
-                found = [*_module_skips(self._module), *self._setup_skips(self._module.tree.body, None)]
+                found = [*module_skips(self._module), *self._setup_skips(self._module.tree.body, None)]
             else:
                 node = owners[-1]
                 found = [*self._around(owners[:-1]), *(self._condition(node) if len(owners) == 1 else [])]
                 found += [skip for part in node.decorator_list for skip in self._decorator(part)]
-                found += [*_marks(node.body), *self._setup_skips(node.body, node)]
+                found += [*marks(node.body), *self._setup_skips(node.body, node)]
             self._skips[owners] = found
         return self._skips[owners]
 
@@ -189,7 +196,7 @@ class _File:
         return False
 
     def _lost(self, name: str, function: Function) -> bool:
-        return name in self._removed or f"__test__ {name}" in self._removed or _fixture(function)
+        return name in self._removed or f"__test__ {name}" in self._removed or fixture(function)
 
     def _condition(self, node: ast.stmt) -> list[str]:
         condition = self._conditions.get(node, "")
@@ -225,7 +232,7 @@ class _File:
             checks=tuple(checks),
             skips=tuple(skips),
             stops=tuple(stops),
-            blank=not checks and all(_idle(part) for part in function.body),
+            blank=not checks and all(idle(part) for part in function.body),
         )
 
     def _never_awaited(self, owner: ast.ClassDef) -> bool:
@@ -253,84 +260,6 @@ class _File:
         return [
             skip
             for node in body
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in _SETUP or _autouse(node))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in SETUP or autouse(node))
             for skip in Reading(self._sources, self._module, owner).read(node).skips
         ]
-
-
-def _marks(body: Sequence[ast.stmt]) -> list[str]:
-    return [
-        skip
-        for node in body
-        if isinstance(node, ast.Assign) and any(dotted(target) == "pytestmark" for target in node.targets)
-        for skip in skips_in(node.value)
-    ]
-
-
-def _module_skips(module: Module) -> list[str]:
-    """Skips that hold for a whole file: `pytestmark`, and whatever runs when it is loaded."""
-    found = _marks(module.tree.body)
-    for node, condition in flat(module.tree.body):
-        if isinstance(node, ast.Expr | ast.Raise):
-            found += [f"{condition}: {skip}" if condition else skip for skip in skips_in(node)]
-        elif (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Call)
-            and "importorskip" in dotted(node.value.func)
-        ):
-            found += skips_in(node.value)
-    return found
-
-
-def _taken_away(module: Module) -> Iterator[str]:
-    """Names of tests that statements of the file remove or replace afterwards: `Class.test_x`, `__test__ test_x`."""
-    for node, _ in flat(module.tree.body):
-        if isinstance(node, ast.Assign | ast.Delete):
-            for target in node.targets:
-                name = dotted(target)
-                if name.endswith(".__test__"):
-                    yield f"__test__ {name.removesuffix('.__test__')}"
-                elif "." in name:
-                    yield name
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            call = node.value
-            if dotted(call.func) in ("delattr", "setattr") and len(call.args) > 1 and constant(call.args[1]):
-                yield f"{dotted(call.args[0])}.{ast.literal_eval(call.args[1])}"
-
-
-def _switched_off(body: Sequence[ast.stmt]) -> bool:
-    return any(
-        isinstance(node, ast.Assign)
-        and any(dotted(target) == "__test__" for target in node.targets)
-        and isinstance(node.value, ast.Constant)
-        and not node.value.value
-        for node in body
-    )
-
-
-def _fixture(function: Function) -> bool:
-    names = (dotted(part.func if isinstance(part, ast.Call) else part) for part in function.decorator_list)
-    return any(name.rpartition(".")[2] in ("fixture", "overload", "property") for name in names)
-
-
-def _autouse(function: Function) -> bool:
-    return any(
-        isinstance(part, ast.Call) and any(word.arg == "autouse" for word in part.keywords)
-        for part in function.decorator_list
-    )
-
-
-def _fixtures(module: Module) -> dict[str, tuple[int, str]]:
-    found = {}
-    for owner in (None, *module.classes.values()):
-        for node in owner.body if owner else module.tree.body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.name in _SETUP or _fixture(node)):
-                name = f"{owner.name}::{node.name}" if owner else node.name
-                found[name] = node.lineno, unparsed(node)
-    return found
-
-
-def _idle(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Pass | ast.Return | ast.Assert):
-        return not any(isinstance(part, ast.Call) for part in ast.walk(node))
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -14,7 +14,8 @@ from perdure.models.policy import TAMPER_DEPTH
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")  # in the order GNU make looks for them
 ALL_TARGETS = "(all targets)"
 """What stands in for a target's name where a line of a Makefile holds for all of them."""
-_READERS = {"ruff", "mypy", "black", "isort", "flake8", "pylint", "pyright", "shellcheck", "shfmt", "eslint", "prettier",
+_READERS = {"ruff", "mypy",
+            "black", "isort", "flake8", "pylint", "pyright", "shellcheck", "shfmt", "eslint", "prettier",
             "tsc", "biome", "bandit", "vulture", "codespell", "py_compile", "compileall"}  # fmt: skip
 _WORD = re.compile(r"[\w./@:+%-]+")
 
@@ -136,6 +137,7 @@ class Makefile:
         self._variables: dict[str, str] = {}
         self._general: list[str] = []
         self._first = ""
+        self._inherited: list[str] | None = None
         self._read(files, path, 0)
 
     def needed(self, targets: list[str]) -> Iterator[Script]:
@@ -160,6 +162,9 @@ class Makefile:
         for number, line in enumerate(text.splitlines(), start=1):
             if line.startswith("\t"):
                 if current is not None and line.strip():
+                    if self._inherited is current:  # a rule with a recipe of its own replaces an earlier one
+                        current.clear()
+                    self._inherited = None
                     current.append(line.strip())
                 continue
             line = re.sub(r"(?<!\\)#.*", "", line).rstrip()
@@ -193,6 +198,7 @@ class Makefile:
             if not recipe and old:
                 recipe = self._rules[target][2]
                 recipe += old
+                self._inherited = recipe
             if not self._first and not target.startswith("."):
                 self._first = target
         return recipe

@@ -85,8 +85,8 @@ def _fresh(script: Script) -> Iterator[Hit]:
 
 
 def _recipe(old: Script, now: Script, one_shell: bool) -> Iterator[Hit]:
-    """A recipe that runs the tests: lines may be added, not taken away or changed. Each line of make's is a shell of its
-    own: one that is added beside all that were there can hide only its own failure."""
+    """A recipe that runs the tests: lines may be added, not taken away or changed. Each line of make's is a shell
+    of its own: one that is added beside all that were there can hide only its own failure."""
     had, has = _lines(old), _lines(now)
     needs_had, needs_has = had.pop(0).split()[1:] if old.kind == "make" and had and had[0][:1] == ":" else [], []
     if now.kind == "make" and has and has[0][:1] == ":":
