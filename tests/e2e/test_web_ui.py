@@ -61,7 +61,7 @@ class Desk:
             while True:  # what is listed lags behind
                 await self.page.goto(address)
                 with suppress(AssertionError):
-                    await expect(row).to_be_visible(timeout=5_000)
+                    await expect(row).to_be_visible(timeout=2_000)
                     break
         await row.click()
         await self.page.get_by_role("tab", name="User Metadata").click()
@@ -118,6 +118,7 @@ async def desk(url: str, id: str) -> AsyncIterator[Desk]:
             await browser.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_a_delivery_is_started_approved_held_answered_and_cancelled_with_the_web_ui_alone(
     tmp_path: Path, ports: int

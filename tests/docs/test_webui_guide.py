@@ -1,0 +1,41 @@
+"""docs/webui.md: what it says to paste into the Web UI's forms counts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from perdure.models.base import Written
+from perdure.models.deciding import SHAPES
+from perdure.models.decisions import Decide, Hold, Resume, Say, understood
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.request import parse_request
+from perdure.models.visibility import SEARCH_ATTRIBUTES
+from perdure.models.work import ReadInput
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "webui.md").read_text(encoding="utf-8")
+MESSAGES: dict[str, type[Written]] = {**SHAPES, "say": Say, "hold": Hold, "resume": Resume, "decide": Decide}
+
+
+def test_every_message_of_the_guide_is_understood() -> None:
+    rows = re.findall(r"^\| .*?`(\w+)` \| `(\{.*?\})`(?: \||,|:)", GUIDE, re.M)
+    assert {name for name, _ in rows} == MESSAGES.keys() - {"edit_plan"}  # that one is sent from a terminal
+    for name, said in rows:
+        understood(MESSAGES[name], json.loads(said))
+
+
+def test_the_request_of_the_guide_starts_a_delivery() -> None:
+    shown = re.search(r"```json\n(.*?)\n```", GUIDE, re.S)
+    assert shown
+    assert parse_request(json.loads(shown[1])).gates == ("plan", "pull_request")
+    assert f"taskQueue={TASK_QUEUE}&workflowType=Delivery" in GUIDE
+
+
+def test_the_guide_names_what_exists() -> None:
+    assert set(re.findall(r"Perdure[A-Z]\w+", GUIDE)) <= SEARCH_ATTRIBUTES.keys()
+    for said in re.findall(r"`(\{\"delivery\".*?\})`", GUIDE):
+        ReadInput.model_validate(json.loads(said))
+    links = re.findall(r"\]\(([\w.]+)\)", GUIDE)
+    assert links
+    assert all((Path(__file__).parents[2] / "docs" / link).exists() for link in links)
