@@ -38,8 +38,9 @@ class Allowance:
             if self._is_low() and self._is_answered():
                 await self._ask()
             return False
-        if not self.state.purse.why:
-            await self._heard(GRANT_SOON)
+        heard = True
+        while heard and not self._room() and not self.state.purse.why:  # an answer can be worth less than a reply was
+            heard = await self._heard(GRANT_SOON)
         waited, patience = False, GRANT_AGAIN
         while not self._room():
             waited = True
@@ -78,7 +79,7 @@ class Allowance:
                 "ceiling": answer.ceiling,
                 "until": answer.until,
                 "granted": answer.granted or purse.granted,
-                "booked": max(purse.booked, purse.told),
+                "booked": max(purse.booked, purse.told) if answer.seq >= purse.seq else purse.booked,
                 "why": answer.why,
             }
         )
@@ -94,17 +95,24 @@ class Allowance:
     def _is_answered(self) -> bool:
         return self.state.purse.answered >= self.state.purse.seq and not self.state.purse.why
 
-    async def _heard(self, patience: timedelta) -> None:
+    def _told(self) -> tuple[object, ...]:
+        purse = self.state.purse
+        return purse.answered, purse.ceiling, purse.until, purse.why
+
+    async def _heard(self, patience: timedelta) -> bool:
         """Wait for an answer, and ask again without one. Who was told why there is none is told when there is."""
+        before = self._told()  # the answer can come while the question is still on its way
         if self._is_answered():
             await self._ask()
-        before, now = self.state.purse, workflow.now()
-        if before.why and before.until is not None:
-            patience = max(before.until - now, timedelta(0)) + GRANT_AGAIN
+        purse = self.state.purse
+        if purse.why and purse.until is not None:
+            patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_AGAIN
         try:
-            await workflow.wait_condition(lambda: self.state.purse != before, timeout=patience)
+            await workflow.wait_condition(lambda: self._told() != before, timeout=patience)
+            return True
         except TimeoutError:
             await self._tell()
+            return False
 
     async def _ask(self) -> None:
         self.state.purse = self.state.purse.model_copy(update={"seq": self.state.purse.seq + 1})

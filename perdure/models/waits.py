@@ -21,7 +21,9 @@ def headline(state: DeliveryState) -> str:
 
 
 def waiting_for_you(state: DeliveryState, delivery: str = "") -> list[str]:
-    """The last section, in Markdown lines; none when nothing is asked and nothing is held."""
+    """The last section, in Markdown lines; none when nothing is asked and nothing is held, or it has ended."""
+    if state.status is not None:
+        return []
     if (asked := state.asked) is not None:
         return ["### Waiting for you", *_asked(asked), *_material(asked, state, delivery), "", *_decisions(asked)]
     if state.held:

@@ -100,7 +100,7 @@ def test_a_held_delivery_says_why_and_how_it_goes_on() -> None:
 
 
 def test_a_delivery_that_has_ended_asks_for_nothing_and_tells_what_was_assumed() -> None:
-    state = DeliveryState(prepared=PREPARED, status=Status.DELIVERED, assumptions=("a", "b", "c", "d"))
+    state = DeliveryState(prepared=PREPARED, status=Status.DELIVERED, held="held", assumptions=("a", "b", "c", "d"))
     text = details(state, REQUEST)
     assert text.startswith("### Delivered\n")
     assert "Waiting for you" not in text

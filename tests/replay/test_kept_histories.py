@@ -26,6 +26,7 @@ def test_histories_are_kept() -> None:
     assert {path.stem.split("-", 1)[1] for path in KEPT} >= {
         *("delivered-with-fixes", "tests-red", "draft", "planned", "three-deaths", "killed-and-retried"),
         *("github-issue", "waiting-for-the-forge"),
+        *("waiting-at-plan", "waiting-at-question", "waiting-at-budget", "waiting-at-pull-request", "held", "decided"),
     }
 
 

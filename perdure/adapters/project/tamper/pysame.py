@@ -109,7 +109,6 @@ class Prints:
         """What the file does besides defining and importing: conditions around tests, marks, names taken away."""
         if module.path not in self._around:
             parts = [part for node in module.tree.body for part in self._statement(module, node, None)]
-            parts += sorted(dotted(base) for node in module.classes.values() for base in node.bases)
             self._around[module.path] = digest(*parts)
         return self._around[module.path]
 

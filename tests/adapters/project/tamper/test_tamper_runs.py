@@ -129,6 +129,7 @@ async def test_a_report_that_names_tests_the_tree_does_not_have_is_forged(runs: 
         shutil.rmtree(tree)
         reports.append(await runs.bench.run(change.checkout(commit, tree), command))
     assert told(change.judge("sh run.sh", base=reports[0], now=reports[1])) == [
+        "report: run.sh meddles with the runner's report or its options (<testcase)",
         "report: the report names test_unheard_of, which tests/test_calc.py does not define",
         "report: the report names test_a in tests/test_none.py, which does not exist",
     ]

@@ -1,0 +1,131 @@
+"""Deliveries under one budget of the day, and a server whose clocks can be moved on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+from workflow_cast import Cast
+
+from perdure import treasury
+from perdure.local.binary import temporal_binary
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import Phase
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.work import Closed, CloseInput
+from workflows import WORKFLOWS
+
+RULE = "label:team-a"
+REPLY_USD = 0.2
+
+RUN_EVENTS = 60
+"""After which a new run is suggested: every test here sees the Treasury go on in several."""
+
+
+class Fleet(Cast):
+    """Deliveries that take `turns` turns of $0.20 each; `paid`: what each has really paid, as in its spend log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases = (Phase.BUILD,)
+        self.settings = {"asks": True, "budget_usd": 1000.0, "treasury": {RULE: 5.0}}
+        self.paid: dict[str, float] = {}
+        self.turns = 5
+        self.turn = self.works
+        self.last = 0
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    @property
+    def total(self) -> float:
+        return round(sum(self.paid.values()), 6)
+
+    async def works(self, work: TurnInput) -> TurnResult:
+        await self.gate.wait()
+        if self.last and work.turn > self.last:
+            await asyncio.Event().wait()
+        paid = self.paid[work.delivery] = round(self.paid.get(work.delivery, 0) + REPLY_USD, 6)
+        done = Outcome(ending=Ending.DONE, summary="built") if work.turn >= self.turns else None
+        usage = Usage(cost_usd=REPLY_USD)
+        return TurnResult(checkpoint=f"c{work.turn}", summary="on", usage=usage, spend=Spend(usd=paid), outcome=done)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        @activity.defn
+        async def spent(work: SpentInput) -> Spend:
+            self.asked.append(work.delivery)
+            return Spend(usd=self.paid.get(work.delivery, 0.0))
+
+        @activity.defn(name="close")
+        async def close(work: CloseInput) -> Closed:
+            return Closed(spend=Spend(usd=self.paid.get(work.delivery, 0.0)))
+
+        others = [one for one in super().activities() if one.__name__ != "close"]
+        return [*others, spent, close]
+
+
+@contextmanager
+def clock_server(log: Path) -> Iterator[str]:
+    """A server whose workflows' clocks can be moved on; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(temporal_binary()), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port)]
+    for flag in (
+        "frontend.WorkflowTimeSkippingEnabled=true",
+        f"limit.historyCount.suggestContinueAsNew={RUN_EVENTS}",
+    ):
+        command += ["--dynamic-config-value", flag]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + 60
+        while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.05)
+        asyncio.run(_answers(f"127.0.0.1:{port}"))
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+async def _answers(address: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await (await Client.connect(address)).count_workflows()
+                return
+            except Exception:  # noqa: BLE001 - its namespace takes it a moment
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[WorkflowHandle[Any, Any]]:
+    """A Treasury of its own for the test; ended afterwards, because its id is the only one."""
+    async with asyncio.timeout(150):
+        fleet.settings["treasury"] = {RULE: usd}
+        await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=usd)])
+        handle = client.get_workflow_handle(TREASURY)
+        try:
+            yield handle
+        finally:
+            await handle.terminate()
+
+
+@asynccontextmanager
+async def at_work(client: Client, fleet: Fleet) -> AsyncIterator[None]:
+    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=fleet.activities()):
+        yield
