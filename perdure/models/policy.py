@@ -399,8 +399,8 @@ TAMPER_EVIDENCE_CHARS = 600
 """Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
 
 TAMPER_WORD_FILES = 4
-"""Programs of the base that hold words about reports (`PYTEST_ADDOPTS`) before the repository is one about test runners,
-in which they are no news: in others a settings module and a script or two have one."""
+"""Programs of the base that hold words about reports (`PYTEST_ADDOPTS`) before the repository is one about runners, in
+which they are no news: in others a settings module and a script or two have one."""
 
 TAMPER_DEPTH = 4
 """Helpers behind helpers that are followed to an assertion, and scripts behind scripts to what runs the tests."""
