@@ -76,7 +76,7 @@ def test_phases_that_cannot_stand_alone_are_told_why() -> None:
 def test_every_limit_is_used() -> None:
     names = {name for name in vars(policy) if name.isupper()}
     sources = [file for top in ("perdure", "workflows", "activities") for file in (ROOT / top).rglob("*.py")]
-    sources = [ROOT / "worker.py", *(file for file in sources if file.name != "policy.py")]
+    sources = [ROOT / "worker.py", *(file for file in sources if file.parent.name != "policy")]
     words = set(re.findall(r"\w+", " ".join(file.read_text() for file in sources)))
     assert len(names) > 50
     assert not names - words, "a limit that nothing keeps"

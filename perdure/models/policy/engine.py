@@ -1,0 +1,56 @@
+"""How deliveries are carried out: queues, heartbeats, retries, leases, what history holds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+TASK_QUEUE = "perdure"
+"""Workflows and whatever may run on any host."""
+
+HEARTBEAT_EVERY = timedelta(seconds=1)
+"""From a task of its own: cancel, reset and pause reach an activity only with its heartbeat."""
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=30)
+"""A busy two-core host was seen to be 9 s late; deaths are reported by the living long before this."""
+
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+"""The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
+
+RETRY_PAUSE = timedelta(seconds=1)
+"""Between attempts that failed for a passing reason; a death is redone after 1 ms by its reporter."""
+
+DISK_FULL_PAUSE = timedelta(seconds=10)
+"""Until a full disk is looked at again: somebody has to make room first."""
+
+DISK_FREE_TURN_BYTES = 32 * 1024**2
+"""To ask the model: a reply that cannot be written down would be paid for again and again."""
+
+DEATHS_PER_TURN = 3
+"""The same turn seeing its worker die this often is the turn's fault, not the host's (holes.md H6)."""
+
+LEASE_PROOF_S = 5.0
+"""How long a new attempt waits for proof that the previous writer is gone before it takes a new directory."""
+
+RESULT_BYTES = 16 * 1024
+"""An activity's result, checked before its effect is reported: 2 MiB would fail after the effect (holes.md H36)."""
+
+FAILURE_CHARS = 2000
+"""Of an exception's message in history; the whole text stays on the host."""
+
+GIT_TIMEOUT_S = 300.0
+"""One git command; fetching and pushing over a slow line is the longest."""
+
+WORKSPACE_KEPT = timedelta(days=7)
+"""After a failure, for a person to look at."""
+
+CLOSE_TIMEOUT = timedelta(hours=1)
+"""To tidy up after a delivery: seconds, unless its host is away; then the result must not wait for it for ever."""
+
+PREPARE_TIME = timedelta(hours=24)
+"""Before a delivery's own time limit is known: fetching, setup and preflight, and waiting for a worker."""
+
+DRAIN = timedelta(seconds=60)
+"""At SIGTERM a running turn gets this long to end by itself; then it is handed over from its checkpoint."""
+
+UNEXPECTED_FAILURES = 10
+"""Attempts at one piece of work that fail for a reason nobody foresaw: a passing one is over by then."""

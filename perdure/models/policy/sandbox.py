@@ -1,0 +1,31 @@
+"""What a command in the sandbox may use."""
+
+from __future__ import annotations
+
+OUTPUT_FILE_BYTES = 50_000_000
+"""Where a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
+
+OUTPUT_POLL_S = 0.1
+"""How often a running command's output file is measured; RLIMIT_FSIZE bounds what fits in between."""
+
+SANDBOX_FILE_BYTES = 8 * 1024**3
+"""RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
+
+SANDBOX_TMPFS_BYTES = 1024**3
+"""Of each private /tmp, /dev/shm and home: they are memory, which no RLIMIT counts; /run gets a sixteenth."""
+
+SANDBOX_NICE = 10
+"""Fifty test suites on two cores must not starve the worker into missed deadlines (holes.md H40)."""
+
+SANDBOX_END_S = 10.0
+"""How long killed processes may take to be gone; only one stuck in the kernel takes longer than milliseconds."""
+
+SANDBOX_LOCK_WAIT_S = 1.0
+"""A proof of death holds the lock for milliseconds; whoever holds it longer owns the workspace."""
+
+SANDBOX_PROBE_S = 20.0
+"""One `true` in all namespaces takes 10 ms; a host this slow would time out every test as well."""
+
+SANDBOX_PROCESSES = 8192
+"""At once, with their threads, in one sandbox (in all of its user's before Linux 5.14): a fork bomb ends there, test
+runners stay below a thousand. The kernel does not hold a root worker's commands to it: there the timeout is the end."""
