@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-APPLICATION = ("workflows", "activities", "examples", "worker.py", "starter.py")
+APPLICATION = ("workflows", "activities", "examples/durations", "examples/durations.toml", "worker.py", "starter.py")
 
 
 @pytest.fixture(scope="module")
