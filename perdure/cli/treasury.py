@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +29,8 @@ def register(app: typer.Typer) -> None:
 @treasury.callback()
 def show(context: typer.Context, json: Json = False) -> None:
     """Budgets of the day (UTC) that deliveries share by repository or label: spent, reserved, left, and by whom."""
+    import asyncio
+
     if context.invoked_subcommand is not None:
         return
     from datetime import UTC, datetime
@@ -60,6 +61,8 @@ def add(
     json: Json = False,
 ) -> None:
     """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
+    import asyncio
+
     from perdure.cli.decide import UNREAD
     from perdure.cli.screen import Screen
     from perdure.models.errors import BadInput, PerdureError

@@ -96,7 +96,11 @@ async def test_a_gate_and_the_end_are_told_signed_and_once(
         assert waiting.id != ended.id
         assert all(genuine(told) for told in receiver.told)
         assert len(receiver.told) == 2
-        assert [status for _, status in await notifications(client, fresh)] == [WorkflowExecutionStatus.COMPLETED] * 2
+        async with asyncio.timeout(20):  # they end after their answer has arrived
+            while [status for _, status in await notifications(client, fresh)] != [
+                WorkflowExecutionStatus.COMPLETED
+            ] * 2:
+                await asyncio.sleep(0.05)
         history = await handle.fetch_history()
         kinds = [EventType.Name(event.event_type) for event in history.events]
         assert len([kind for kind in kinds if "CHILD_WORKFLOW" in kind]) <= 6
