@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perdure.cli.options import (
+    AllowTestChanges,
+    Budget,
+    ConfigFile,
+    Detach,
+    Gates,
+    Model,
+    NoQuestions,
+    NoWait,
+    Tokens,
+)
 from perdure.cli.panels import START
 
 if TYPE_CHECKING:
@@ -46,27 +57,15 @@ def run(
         typer.Option("--base", metavar="BRANCH", help="To compare with and merge into; default: the default branch."),
     ] = None,
     id: Annotated[str | None, typer.Option("--id", metavar="NAME", help="Name of the delivery.")] = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it costs.")
-    ] = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", min=1, help="The most tokens it uses.")] = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model for every step.")] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="A perdure.toml to use instead of the base branch's."),
-    ] = None,
-    allow_test_changes: Annotated[
-        bool, typer.Option("--allow-test-changes", help="The request itself is about tests.")
-    ] = False,
-    gate: Annotated[
-        str | None,
-        typer.Option("--gate", metavar="LIST", help="Wait for you before these: plan, pull_request, or both."),
-    ] = None,
-    no_questions: Annotated[
-        bool, typer.Option("--no-questions", help="The agent asks nobody: it decides, and says what it assumed.")
-    ] = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit and leave.")] = False,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
+    budget: Budget = None,
+    tokens: Tokens = None,
+    model: Model = None,
+    config: ConfigFile = None,
+    allow_test_changes: AllowTestChanges = False,
+    gate: Gates = None,
+    no_questions: NoQuestions = False,
+    detach: Detach = False,
+    no_wait: NoWait = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Carry out one phase alone: plan, build, test, review or ship.
