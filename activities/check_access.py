@@ -13,7 +13,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
-from perdure.models.work import Checked, CheckInput
+from perdure.models.publishing import Checked, CheckInput
 
 
 class Access:

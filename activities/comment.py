@@ -15,7 +15,7 @@ from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import to_the_end
 from perdure.models.crash import CrashPoint
-from perdure.models.work import Commented, CommentInput
+from perdure.models.publishing import Commented, CommentInput
 
 
 class Comments:

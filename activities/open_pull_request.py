@@ -22,7 +22,7 @@ from perdure.adapters.turn.written import read_findings, read_picture, read_plan
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.phases import Step
-from perdure.models.work import ShipInput, Shipped
+from perdure.models.publishing import ShipInput, Shipped
 
 
 class PullRequests:

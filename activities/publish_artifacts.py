@@ -24,7 +24,7 @@ from perdure.adapters.turn.written import (
     read_screenshots,
 )
 from perdure.models.crash import CrashPoint
-from perdure.models.work import Artifacts, ArtifactsInput
+from perdure.models.publishing import Artifacts, ArtifactsInput
 
 
 class Publications:

@@ -16,7 +16,7 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
-from perdure.models.work import Pushed, PushInput
+from perdure.models.publishing import Pushed, PushInput
 
 
 class Pushing:

@@ -25,19 +25,21 @@ from perdure.models.policy import (
     RETRY_PAUSE,
     TELL_TIMEOUT,
 )
-from perdure.models.result import ReviewResult, Status
-from perdure.models.work import (
+from perdure.models.publishing import (
     Artifacts,
     ArtifactsInput,
     Checked,
     CheckInput,
     Commented,
     CommentInput,
-    Prepared,
     Pushed,
     PushInput,
     ShipInput,
     Shipped,
+)
+from perdure.models.result import ReviewResult, Status
+from perdure.models.work import (
+    Prepared,
 )
 from workflows.endings import heed_cancellation, interpret
 from workflows.stage import Stage

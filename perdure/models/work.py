@@ -8,7 +8,7 @@ from perdure.models.base import Recorded
 from perdure.models.ledger import Spend
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
-from perdure.models.result import PullRequest, Receipt, ReviewResult, TestsStatus
+from perdure.models.result import Receipt, TestsStatus
 
 
 class PrepareInput(Recorded):
@@ -42,8 +42,10 @@ class Prepared(Recorded):
                 releases that did not
     document    the optional step before the tests is wanted
     app         screenshots are wanted: `[app]` says how to start the application and which pages to show
+    checks_plans    an edited plan is looked at before it counts; false only in histories of releases that did not
     asks        a person is asked where a limit is reached; false only in histories of releases that just ended
-    gates       before which of plan, pull_request a person decides; gate_expiry_s: how long it waits, 0: for ever
+    gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell;
+                gate_expiry_s: how long it waits, 0: for ever
     budget_tokens   the most tokens, 0: no limit
     notifies    somebody wants to hear of gates and of the end: there is an address to tell
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
@@ -85,6 +87,7 @@ class Prepared(Recorded):
     asks: bool = False
     gates: tuple[str, ...] = ()
     gate_expiry_s: float = 0.0
+    checks_plans: bool = False
     budget_tokens: int = 0
     notifies: bool = False
     treasury: dict[str, float] = {}
@@ -194,112 +197,6 @@ class Captured(Recorded):
     screenshots: str = ""
     taken: int = 0
     summary: str = ""
-
-
-class PushInput(Recorded):
-    """Push `head` as `branch`, and open nothing. `tests`: the verdict on it, when it was tested."""
-
-    delivery: str
-    policy: str
-    workflow_id: str
-    branch: str
-    head: str
-    tests: TestVerdict | None = None
-
-
-class Pushed(Recorded):
-    summary: str = ""
-
-
-class ShipInput(Recorded):
-    """Push `head` as `branch` and open one pull request into `base`.
-
-    artifacts    name → address of what the body links to, such as `plan` and `review`
-    assumptions  what agents assumed where they would have asked
-    """
-
-    delivery: str
-    policy: str
-    workflow_id: str
-    base: str
-    branch: str
-    head: str
-    title: str
-    kind: str = ""
-    draft: bool = False
-    draft_reason: str = ""
-    plan: str = ""
-    tests: TestVerdict | None = None
-    review: str = ""
-    review_result: ReviewResult = ReviewResult()
-    spend: Spend = Spend()
-    artifacts: dict[str, str] = {}
-    findings: str = ""
-    screenshots: str = ""
-    assumptions: tuple[str, ...] = ()
-
-
-class Shipped(Recorded):
-    """`pull_request` None: the branch is pushed, but this origin has no forge that Perdure speaks to yet."""
-
-    pull_request: PullRequest | None = None
-    message: str = ""
-    summary: str = ""
-
-
-class CheckInput(Recorded):
-    """Whether this delivery could be published, asked before any money is spent. Policy: artifact of the Contract."""
-
-    delivery: str
-    policy: str
-
-
-class Checked(Recorded):
-    """`notes`: what a person should know, one sentence each."""
-
-    notes: tuple[str, ...] = ()
-
-
-class ArtifactsInput(Recorded):
-    """What the pull request will link to: artifacts of the vault by hash, empty where there is none."""
-
-    delivery: str
-    policy: str
-    plan: str = ""
-    report: str = ""
-    review: str = ""
-    findings: str = ""
-    screenshots: str = ""
-
-
-class Artifacts(Recorded):
-    """`links`: name → address."""
-
-    links: dict[str, str] = {}
-
-
-class CommentInput(Recorded):
-    """What the one comment on the delivery's issue says from now on.
-
-    status        running, or how the delivery ended; reason and message as in the result
-    pull_request  once there is one
-    """
-
-    delivery: str
-    policy: str
-    workflow_id: str
-    status: str = "running"
-    reason: str = ""
-    message: str = ""
-    pull_request: PullRequest | None = None
-    tests: TestVerdict | None = None
-    review_result: ReviewResult = ReviewResult()
-
-
-class Commented(Recorded):
-    """`url` of the comment."""
-
-    url: str = ""
 
 
 class CloseInput(Recorded):

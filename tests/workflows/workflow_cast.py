@@ -18,23 +18,25 @@ from perdure.client import Perdure
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.policy import TASK_QUEUE
-from perdure.models.result import PullRequest
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import (
+from perdure.models.publishing import (
     Artifacts,
     ArtifactsInput,
     Checked,
     CheckInput,
-    Closed,
-    CloseInput,
     Commented,
     CommentInput,
+    ShipInput,
+    Shipped,
+)
+from perdure.models.result import PullRequest
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.work import (
+    Closed,
+    CloseInput,
     CommitInput,
     Committed,
     Prepared,
     PrepareInput,
-    ShipInput,
-    Shipped,
 )
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS

@@ -7,8 +7,8 @@ from perdure.models.contract import Contract
 from perdure.models.details import dollars
 from perdure.models.ledger import Spend
 from perdure.models.policy import STATUS_CHARS
+from perdure.models.publishing import CommentInput
 from perdure.models.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
-from perdure.models.work import CommentInput
 
 _WHY: dict[str, str] = {
     Reason.TESTS_RED: "tests are red",

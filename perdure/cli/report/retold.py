@@ -11,11 +11,12 @@ from pydantic import ValidationError
 from perdure.cli.report.facts import Death, Turn, Waited
 from perdure.models.ledger import Usage
 from perdure.models.phases import AGENTIC, Step
+from perdure.models.publishing import Shipped
 from perdure.models.report import Severity
 from perdure.models.result import ReviewResult, ReviewStatus, StepRecord, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, TurnResult
-from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, Shipped, TestVerdict
+from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, TestVerdict
 
 if TYPE_CHECKING:
     from perdure.history import Act, Past

@@ -7,9 +7,10 @@ from markdown_it import MarkdownIt
 
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
+from perdure.models.publishing import ShipInput
 from perdure.models.report import Issue, Plan, Review, Severity, Task
 from perdure.models.result import TestsStatus
-from perdure.models.work import ShipInput, TestVerdict
+from perdure.models.work import TestVerdict
 
 CONTRACT = Contract(
     delivery="d",

@@ -15,8 +15,9 @@ from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.issue import Issue
 from perdure.models.ledger import Spend
+from perdure.models.publishing import CommentInput
 from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, ReviewStatus, Status, TestsStatus
-from perdure.models.work import CommentInput, TestVerdict
+from perdure.models.work import TestVerdict
 
 CONTRACT = Contract(
     delivery="calc-issue-12",

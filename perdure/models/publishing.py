@@ -1,0 +1,116 @@
+"""Inputs and results of the activities that speak to a forge: access, the branch, the pull request, the comment."""
+
+from __future__ import annotations
+
+from perdure.models.base import Recorded
+from perdure.models.ledger import Spend
+from perdure.models.result import PullRequest, ReviewResult
+from perdure.models.work import TestVerdict
+
+
+class PushInput(Recorded):
+    """Push `head` as `branch`, and open nothing. `tests`: the verdict on it, when it was tested."""
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    branch: str
+    head: str
+    tests: TestVerdict | None = None
+
+
+class Pushed(Recorded):
+    summary: str = ""
+
+
+class ShipInput(Recorded):
+    """Push `head` as `branch` and open one pull request into `base`.
+
+    artifacts    name → address of what the body links to, such as `plan` and `review`
+    assumptions  what agents assumed where they would have asked
+    accepted     a person's word for tests that are red as they were on the base, as far as anything can tell
+    """
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    base: str
+    branch: str
+    head: str
+    title: str
+    kind: str = ""
+    draft: bool = False
+    draft_reason: str = ""
+    plan: str = ""
+    tests: TestVerdict | None = None
+    review: str = ""
+    review_result: ReviewResult = ReviewResult()
+    spend: Spend = Spend()
+    artifacts: dict[str, str] = {}
+    findings: str = ""
+    screenshots: str = ""
+    assumptions: tuple[str, ...] = ()
+    accepted: str = ""
+
+
+class Shipped(Recorded):
+    """`pull_request` None: the branch is pushed, but this origin has no forge that Perdure speaks to yet."""
+
+    pull_request: PullRequest | None = None
+    message: str = ""
+    summary: str = ""
+
+
+class CheckInput(Recorded):
+    """Whether this delivery could be published, asked before any money is spent. Policy: artifact of the Contract."""
+
+    delivery: str
+    policy: str
+
+
+class Checked(Recorded):
+    """`notes`: what a person should know, one sentence each."""
+
+    notes: tuple[str, ...] = ()
+
+
+class ArtifactsInput(Recorded):
+    """What the pull request will link to: artifacts of the vault by hash, empty where there is none."""
+
+    delivery: str
+    policy: str
+    plan: str = ""
+    report: str = ""
+    review: str = ""
+    findings: str = ""
+    screenshots: str = ""
+
+
+class Artifacts(Recorded):
+    """`links`: name → address."""
+
+    links: dict[str, str] = {}
+
+
+class CommentInput(Recorded):
+    """What the one comment on the delivery's issue says from now on.
+
+    status        running, or how the delivery ended; reason and message as in the result
+    pull_request  once there is one
+    """
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    status: str = "running"
+    reason: str = ""
+    message: str = ""
+    pull_request: PullRequest | None = None
+    tests: TestVerdict | None = None
+    review_result: ReviewResult = ReviewResult()
+
+
+class Commented(Recorded):
+    """`url` of the comment."""
+
+    url: str = ""
