@@ -7,11 +7,13 @@ from typing import Any
 
 from activities.capture_pages import Pages
 from activities.check_access import Access
+from activities.check_plan import CheckingPlans
 from activities.close import Closing
 from activities.comment import Comments
 from activities.commit import Commits
 from activities.inspect_change import Inspection
 from activities.keep import Keeping
+from activities.last_table import last_table
 from activities.notify import Notices
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
@@ -30,7 +32,7 @@ Activities = list[Callable[..., Any]]
 def anywhere(host: Host) -> Activities:
     """What any host may carry out: queue `perdure`."""
     notices = Notices(host)
-    return [Preparation(host).prepare, Closing(host).close, notices.notice_addresses, notices.notify]
+    return [Preparation(host).prepare, Closing(host).close, notices.notice_addresses, notices.notify, last_table]
 
 
 def publishing(host: Host) -> Activities:
@@ -65,5 +67,6 @@ def here(host: Host) -> Activities:
         Reading(host).read,
         SpendLogs(host).spent,
         Keeping(host).keep,
+        CheckingPlans(host).check_plan,
         Verification(host).verify,
     ]

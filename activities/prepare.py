@@ -228,10 +228,14 @@ class Preparation:
 def _people(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:
     """Where people decide, and how long they have; a gate before something that is not done is none."""
     wanted = {*config.gates.before, *request.gates}
-    before = {Gate.PLAN: Phase.PLAN, Gate.PULL_REQUEST: Phase.SHIP}
+    gates = [Gate.PLAN] if Phase.PLAN in phases and Gate.PLAN in wanted else []
+    gates += [Gate.TESTS] if config.delivery.questions else []
+    publishes = Phase.SHIP in phases or request.push
+    gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted else []
     return {
         "asks": True,
-        "gates": tuple(str(gate) for gate, phase in before.items() if gate in wanted and phase in phases),
+        "checks_plans": True,
+        "gates": tuple(str(gate) for gate in gates),
         "gate_expiry_s": seconds(config.gates.expire) if config.gates.expire else 0.0,
     }
 

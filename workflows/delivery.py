@@ -10,15 +10,16 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.models.decisions import Gate
 from perdure.models.errors import InvalidRequest
-from perdure.models.fixing import given_up, hopeless, needs_a_fix
+from perdure.models.fixing import given_up, hopeless
 from perdure.models.ids import delivery_key
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
+from perdure.models.putting import CANNOT_TELL
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
-from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status
+from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import TestVerdict
-from workflows.endings import CANNOT_TELL, Stopped, doubts, heed_cancellation, invalid, not_delivered
+from workflows.endings import Stopped, doubts, heed_cancellation, invalid, not_delivered
 from workflows.inbox import TakesMessages
 from workflows.publishing import Publishing
 from workflows.stage import Stage
@@ -38,16 +39,16 @@ class Delivery(TakesMessages):
             self.request, self.state = self._accept(raw)
         except ApplicationError as error:
             self._refused = error
+        self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
+        resume = self.request.resume
+        self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
+        self.steps = Steps(self.stage, self.forge)
 
     @workflow.run
     async def run(self, raw: Any = None) -> DeliveryResult:
         """Accept the request, deliver it, and end in one of the ways a delivery can end."""
         if self._refused is not None:
             raise self._refused
-        self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
-        resume = self.request.resume
-        self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
-        self.steps = Steps(self.stage, self.forge)
         try:
             await self.deliver()
         except Stopped as stop:
@@ -110,15 +111,25 @@ class Delivery(TakesMessages):
         """The repository's own tests decide; each fix sees the last failure and is tested again, while that helps."""
         self.enter(Phase.TEST)
         left: list[TestVerdict] = []  # by each attempt here; first, what there was before any
-        while needs_a_fix(verdict := await self.steps.run_tests()):
-            if words := hopeless(left, verdict, self.state.test_fixes, self.prepared.test_fixes):
+        while (verdict := await self.steps.run_tests()).status is TestsStatus.RED:
+            if verdict.undecidable:
+                if not (words := await self.told_apart(verdict)):
+                    break
+                await self.steps.fix_tests(verdict, words)
+            elif words := hopeless(left, verdict, self.state.test_fixes, self.prepared.test_fixes):
                 return await self._undeliverable(Reason.TAMPERED if verdict.tampered else Reason.TESTS_RED, words)
-            left.append(verdict)
-            self.state.test_fixes += 1
-            await self.steps.write(Step.FIX_TESTS, self.state.test_fixes, {"report": verdict.report})
-        if verdict.undecidable and not self.selected(Phase.SHIP):
-            raise not_delivered(Reason.TESTS_RED, f"{CANNOT_TELL}: {verdict.summary}")  # no draft could say so
+            else:
+                left.append(verdict)
+                self.state.test_fixes += 1
+                await self.steps.fix_tests(verdict)
         return None
+
+    async def told_apart(self, verdict: TestVerdict) -> str:
+        """Red as the base was, and only exit codes: a person says whether that is new, and with which words it is to
+        be mended; otherwise it is published as it is, as a draft where nobody was asked or decided."""
+        if not self.selected(Phase.SHIP):
+            raise not_delivered(Reason.TESTS_RED, f"{CANNOT_TELL}: {verdict.summary}")  # no draft could say so
+        return await self.steps.decision(Gate.TESTS)
 
     async def review_until_clean(self) -> None:
         """Only blockers block; every fix is tested before it is reviewed again."""
@@ -141,9 +152,7 @@ class Delivery(TakesMessages):
         found = await self.steps.inspect()
         if found.blockers and not self.selected(Phase.REVIEW):
             return await self._undeliverable(Reason.BLOCKERS, found.summary)
-        await self._publishable()
-        while words := await self.steps.decision(Gate.PULL_REQUEST):
-            await self.mend(words)
+        await self.publishable()
         await self.steps.ship("; ".join(doubts(self.state, self.prepared)))
         if self.state.pull_request is None:
             self.state.status = Status.COMPLETED  # pushed, where no forge is spoken to yet: the message says so
@@ -151,26 +160,31 @@ class Delivery(TakesMessages):
             self.state.status = Status.DRAFT if self.state.pull_request.draft else Status.DELIVERED
         return None
 
+    async def publishable(self) -> None:
+        """Nothing secret is in it, and a person agrees, where that was asked for; what they say is mended first."""
+        await self._without_secrets()
+        while words := await self.steps.decision(Gate.PULL_REQUEST):
+            await self.mend(words)
+            await self._without_secrets()
+
     async def mend(self, words: str) -> None:
         """What a person does not want published as it is goes back with their words, and through all checks again."""
-        await self.steps.write(Step.FIX_REVIEW, self.state.review_fixes + self.state.mends + 1, {"words": words})
-        self.state.mends += 1
+        await self.steps.mend(words)
         if self.selected(Phase.TEST):
             await self.test_until_green()
         if self.selected(Phase.REVIEW):
             await self.review_until_clean()
         self.enter(Phase.SHIP)
-        await self._publishable()
 
     async def hand_over(self) -> None:
         """The phases asked for are done; new commits go where the branch came from, if that was asked for."""
         if self.request.push and self.state.head not in ("", self.prepared.head):
             self.enter(Phase.SHIP)
-            await self._publishable()
+            await self.publishable()
             await self.steps.push()
         self.state.status = Status.COMPLETED
 
-    async def _publishable(self) -> None:
+    async def _without_secrets(self) -> None:
         """A secret that was pushed is no secret any more: not even a draft may hold one."""
         found = await self.steps.inspect()
         if found.secrets:
@@ -193,7 +207,7 @@ class Delivery(TakesMessages):
         """Red tests or blockers that remain: no pull request, or a draft with the report where that is asked for."""
         if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP):
             self.enter(Phase.SHIP)
-            await self._publishable()
+            await self._without_secrets()
             if words := await self.steps.decision(Gate.PULL_REQUEST):
                 raise not_delivered(reason, f"{message}; rejected: {words}")
             await self.steps.ship(message)
@@ -232,6 +246,9 @@ class Delivery(TakesMessages):
             return result
         words = state.message or str(state.status)
         raise ApplicationError(words, result.model_dump(mode="json"), type="NotDelivered", non_retryable=True)
+
+    def refresh(self) -> None:
+        self.stage.refresh()
 
     @workflow.query(description="Where the delivery stands: perdure.models.state.Progress")
     def progress(self) -> Progress:

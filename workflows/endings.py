@@ -7,6 +7,7 @@ import asyncio
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
+from perdure.models.putting import CANNOT_TELL, let_through
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending
@@ -30,8 +31,6 @@ ENDINGS = {
     Ending.INVALID: (Reason.REFUSED, "the model's answer did not validate, twice"),
     Ending.CONTEXT: (Reason.LIMITS, "the conversation outgrew the model's context window"),
 }
-
-CANNOT_TELL = "new and old failures cannot be told apart"
 
 BAD_REQUESTS = ("InvalidRequest", "BadInput")
 
@@ -59,7 +58,7 @@ def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
             found.append("not tested: the repository has no test command")
         if review.status is ReviewStatus.SKIPPED:
             found.append("not reviewed: the review phase was not selected")
-    if tests is not None and tests.status is TestsStatus.RED:
+    if tests is not None and tests.status is TestsStatus.RED and let_through(state) is None:
         found.append(f"{CANNOT_TELL}: {tests.summary}" if tests.undecidable else "tests are red")
     if review.status is ReviewStatus.BLOCKED:
         found.append("the review found blockers")

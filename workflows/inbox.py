@@ -85,23 +85,33 @@ class TakesMessages:
     @workflow.signal(description='Words for the next turn: {"text": "…"}')
     def say(self, said: Any = None) -> None:
         Inbox(self.state).hear(said)
+        self.refresh()
 
     @workflow.signal(description='Begin no further turn until resume: {} or {"note": "why"}')
     def hold(self, said: Any = None) -> None:
         Inbox(self.state).hold(said)
+        self.refresh()
 
     @workflow.signal(description="Go on after a hold: {}")
     def resume(self, said: Any = None) -> None:
         Inbox(self.state).resume()
+        self.refresh()
 
     @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
     def decide(self, sent: Any = None) -> None:
         Inbox(self.state).hear_decision(sent)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Bring what the Web UI shows up to date; nothing else tells it of what came by a message."""
+        raise NotImplementedError
 
     def _decide(self, name: str, said: Any) -> str:
         """The same checks again: between validator and handler something else may have decided it."""
         try:
-            return Inbox(self.state).decide(name, said)
+            counted = Inbox(self.state).decide(name, said)
+            self.refresh()
+            return counted
         except NotCounted as error:
             raise _refusal(error) from None
 

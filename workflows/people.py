@@ -13,7 +13,7 @@ from perdure.models import captions
 from perdure.models.allowance import Limit, breach, time_left, time_over
 from perdure.models.deciding import count
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
-from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMINDERS
+from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMIND_LATER, REMINDERS
 from perdure.models.result import Reason
 from perdure.models.state import DeliveryState
 from workflows.endings import heed_cancellation, not_delivered
@@ -120,10 +120,10 @@ class People:
                 reminded += 1
                 self._tell("reminder")
 
-    def _until(self, expires: datetime | None, reminded: int) -> timedelta | None:
-        pauses = [REMIND_AFTER] if reminded < REMINDERS else []
+    def _until(self, expires: datetime | None, reminded: int) -> timedelta:
+        pauses = [REMIND_AFTER if reminded < REMINDERS else REMIND_LATER]
         pauses += [max(expires - workflow.now(), timedelta(seconds=1))] if expires is not None else []
-        return min(pauses, default=None)
+        return min(pauses)
 
     async def _unheld(self) -> None:
         state = self.state

@@ -54,7 +54,7 @@ class Stage:
         self.delivery, self.request, self.state = delivery, request, state
         self.notices = Notices(delivery, request, state, self.show)
         self.people = People(state, self.show, self.notices.tell)
-        self.allowance = Allowance(delivery, state, self.people.waits)
+        self.allowance = Allowance(delivery, state, self.people.waits, self.notices.tell)
 
     async def once(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
         """Carry out a step that is one activity, within the time that is left."""
@@ -133,6 +133,7 @@ class Stage:
                 policy=prepared.policy,
                 materials=materials if turn == 1 else {},
                 said=self._next_words(),
+                told=state.told if turn == 1 else (),
             )
             caption = captions.of_turn(attempt, turn, last, prepared.models.get(step, ""))
             result = await self._carried_out(step, work, TurnResult, caption)
@@ -169,6 +170,7 @@ class Stage:
         state.checkpoint = result.checkpoint
         state.at = (step, attempt, turn)
         state.usage += result.usage
+        state.remember(*(said for said in state.said if said.id in result.notes))
         state.said = tuple(said for said in state.said if said.id not in result.notes)
         if result.assumption:
             state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
@@ -212,10 +214,14 @@ class Stage:
         self.state.phase = phase
         self.show()
 
+    def refresh(self) -> None:
+        """Bring the details up to date, which costs no event."""
+        workflow.set_current_details(details(self.state, self.request, self.delivery))
+
     def show(self) -> None:
         """Bring details and search attributes up to date; once a phase, because each upsert is an event."""
         state = self.state
-        workflow.set_current_details(details(state, self.request, self.delivery))
+        self.refresh()
         if state.prepared is None or not state.prepared.attributes:
             return
         values = {
@@ -250,7 +256,7 @@ class Stage:
         started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
         self._since = workflow.now()
-        workflow.set_current_details(details(self.state, self.request, self.delivery))
+        self.refresh()
 
     def _end(self, status: str, *, summary: str = "") -> None:
         seconds = round((workflow.now() - self._since).total_seconds(), 1)

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from perdure.models.decisions import Gate, Verdict
+from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate, Said, Verdict
 from perdure.models.phases import Phase, Step
+from perdure.models.publishing import PushInput, ShipInput
+from perdure.models.putting import accepted, put
 from perdure.models.report import Severity
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, ReviewResult, ReviewStatus, TestsStatus
@@ -22,8 +24,6 @@ from perdure.models.work import (
     InspectInput,
     Prepared,
     PrepareInput,
-    PushInput,
-    ShipInput,
     TestInput,
     TestVerdict,
 )
@@ -77,6 +77,8 @@ class Steps:
         rejected = {"words": words} if words else {}
         outcome = await self._stage.turns(Step.PLAN, self._state.plans + 1, self._materials() | rejected)
         self._state.plans += 1
+        if words:
+            self._state.remember(Said(id=f"plan-{self._state.plans}", text=words))
         self._state.plan = outcome.artifact
         self._state.title = str(outcome.data.get("title", ""))
 
@@ -87,21 +89,35 @@ class Steps:
         """
         state, prepared = self._state, self._prepared
         while gate in prepared.gates:
-            of, words, options = _put(gate, state)
+            of, words, options = put(gate, state)
             after = timedelta(seconds=prepared.gate_expiry_s) if prepared.gate_expiry_s else None
             decided = await self._stage.people.ask(gate, of, words, options, expires_after=after)
             match decided.verdict:
                 case Verdict.REJECTED:
                     return decided.note
+                case Verdict.EXPIRED if gate is Gate.TESTS:
+                    break  # nobody said so, but it can still be a draft
                 case Verdict.EXPIRED:
                     reason = Reason.PLAN_REJECTED if gate is Gate.PLAN else Reason.LIMITS
                     raise not_delivered(reason, f"nobody decided in time: {words}")
                 case Verdict.EDITED:
-                    state.plan, state.title = decided.artifact, decided.note or state.title
-                    state.edits += 1
+                    await self._take_plan(decided)
                 case _:
                     break
         return ""
+
+    async def _take_plan(self, edited: Decided) -> None:
+        """An edited plan takes the place of the one that waits; one nobody could work by does not, and both ways it
+        is put for approval."""
+        state, checked = self._state, CheckedPlan()
+        if self._prepared.checks_plans:
+            work = CheckPlanInput(delivery=self._stage.delivery, plan=edited.artifact)
+            checked = await self._stage.aside("check_plan", work, CheckedPlan, "the edited plan")
+        if checked.problem:
+            state.notes += (f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300],)
+        else:
+            state.plan, state.title = edited.artifact, edited.note or checked.title or state.title
+        state.edits += 1
 
     async def implement(self) -> Outcome:
         return await self._stage.turns(Step.IMPLEMENT, 1, self._materials())
@@ -110,6 +126,22 @@ class Steps:
         """One fresh conversation about the change and what was found in it, and a commit of its own."""
         outcome = await self._stage.turns(step, attempt, self._materials() | self._change() | found)
         await self.commit(step, attempt, outcome.summary)
+
+    async def fix_tests(self, verdict: TestVerdict, words: str = "") -> None:
+        """What failed is mended; with `words`, as the person says who knows it for new."""
+        state = self._state
+        attempt = state.test_fixes + state.asked_fixes + bool(words)
+        await self.write(Step.FIX_TESTS, attempt, {"report": verdict.report} | ({"words": words} if words else {}))
+        if words:
+            state.asked_fixes += 1
+            state.remember(Said(id=f"tests-{state.asked_fixes}", text=words))
+
+    async def mend(self, words: str) -> None:
+        """What is not to be published as it is, is changed as the person says."""
+        state = self._state
+        await self.write(Step.FIX_REVIEW, state.review_fixes + state.mends + 1, {"words": words})
+        state.mends += 1
+        state.remember(Said(id=f"publishing-{state.mends}", text=words))
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
         """Whether there was anything to commit.
@@ -232,6 +264,7 @@ class Steps:
             findings=state.findings,
             screenshots=state.screenshots,
             assumptions=state.assumptions,
+            accepted=accepted(state),
         )
         shipped = await self._forge.open_pull_request(work)
         state.pull_request, state.message = shipped.pull_request, shipped.message
@@ -243,14 +276,3 @@ class Steps:
 
     def _change(self) -> dict[str, str]:
         return {"base": self._prepared.base_sha, "head": self._state.head}
-
-
-def _put(gate: Gate, state: DeliveryState) -> tuple[str, str, tuple[str, ...]]:
-    """What is decided, by the hash of exactly that, in words, and how; the same plan made anew is another one."""
-    if gate is Gate.PLAN:
-        again = f"-{state.plans + state.edits}" if state.edits or state.plans > 1 else ""
-        words = f"approve the plan: {state.title}" if state.title else "approve the plan"
-        return f"{state.plan[:8]}{again}", words, ("approve", "reject", "edit_plan")
-    again = f"-{state.mends}" if state.mends else ""
-    words = f"publish {state.head[:7]} as a pull request"
-    return f"{state.head[:8]}{again}", words, ("approve", "reject")

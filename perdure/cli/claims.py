@@ -64,7 +64,10 @@ def _ended(evidence: Evidence) -> Judged:
     if result.status in SUCCESSES and result.head_sha and told.head not in ("", result.head_sha):
         problems.append(f"it names commit {short(result.head_sha)}, history's last one is {short(told.head)}")
     if result.status == Status.DELIVERED and result.tests.status == TestsStatus.RED:
-        problems.append("it says delivered, and its tests are red")
+        if not result.tests.accepted:
+            problems.append("it says delivered, and its tests are red")
+        elif told.accepted != result.tests.accepted and (told.complete or told.shipped is not None):
+            problems.append(f"it says that a person let red tests through, history has {told.accepted or 'nobody'}")
     if result.status == Status.DELIVERED and result.review.status == ReviewStatus.BLOCKED:
         problems.append(f"it says delivered, and {count(result.review.blockers, 'blocker')} remained")
     if problems:

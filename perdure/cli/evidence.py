@@ -42,6 +42,7 @@ class Told:
     commits    commit → (checkpoint it was made from, `step/attempt`); head: the newest one
     tested     tree of the newest verdict; shipped: number of the pull request
     receipt    as it was written at the end
+    accepted   a person's word for red tests, as the pull request was opened with it
     again      a retry or a rewind did something for a second time, and gave up what had been done for it before
     complete   False: Temporal does not have the first runs any more
     """
@@ -55,6 +56,7 @@ class Told:
     tested: str = ""
     shipped: int | None = None
     receipt: Receipt | None = None
+    accepted: str = ""
     again: bool = False
     complete: bool = True
 
@@ -86,7 +88,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> To
     agentic = {str(step) for step in AGENTIC}
     turns, late = [], 0
     commits: dict[str, tuple[str, str]] = {}
-    head, tested, shipped, receipt = "", "", None, None
+    head, tested, accepted, shipped, receipt = "", "", "", None, None
     for number, act in enumerate(done):
         result = act.result or {}
         if act.activity in agentic:
@@ -99,7 +101,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> To
         elif act.activity == Step.RUN_TESTS:
             tested = str(result.get("tree", ""))
         elif act.activity == Step.OPEN_PULL_REQUEST and result.get("pull_request"):
-            shipped = int(result["pull_request"]["number"])
+            shipped, accepted = int(result["pull_request"]["number"]), str(act.given.get("accepted", ""))
         elif act.activity == "close":
             receipt = Receipt.model_validate(result.get("receipt", {}))
     return Told(
@@ -112,6 +114,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> To
         tested=tested,
         shipped=shipped,
         receipt=receipt,
+        accepted=accepted,
         again=rewound or not complete or len(prepares) > 1,
         complete=complete,
     )

@@ -17,9 +17,10 @@ from perdure.models.request import explain
 
 
 class Gate(StrEnum):
-    """Where a person decides."""
+    """Where a person decides; `tests`: whether what fails was there before, where nothing else can tell."""
 
     PLAN = "plan"
+    TESTS = "tests"
     PULL_REQUEST = "pull_request"
     BUDGET = "budget"
     QUESTION = "question"
@@ -191,6 +192,20 @@ class Decide(Written):
 
     update: str
     said: dict[str, Any]
+
+
+class CheckPlanInput(Recorded):
+    """An edited plan as somebody named it: `plan`, SHA-256 of an artifact of the delivery."""
+
+    delivery: str
+    plan: str
+
+
+class CheckedPlan(Recorded):
+    """`problem`: why it cannot be worked by, empty when it can. `title`: its own."""
+
+    title: str = ""
+    problem: str = ""
 
 
 class KeepInput(Recorded):

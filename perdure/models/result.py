@@ -57,6 +57,7 @@ class TestsResult(Published):
     known_failures  failed there too, and do not count as red; fixed: failed there and passed here
     flaky           failed, and passed when they were run once more, alone
     tampered        places where the change makes the tests say less than they did on the base
+    accepted        a person's word that red tests were red before, where nothing else can tell; else empty
     """
 
     status: TestsStatus = TestsStatus.SKIPPED
@@ -68,6 +69,7 @@ class TestsResult(Published):
     fixed: int | None = None
     flaky: int = 0
     tampered: int = 0
+    accepted: str = ""
     report: str | None = None
 
 

@@ -10,6 +10,7 @@ from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
+from perdure.models.policy import SAID_BYTES_AGAIN
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
 from perdure.models.treasury import Purse
@@ -32,11 +33,13 @@ class DeliveryState(BaseModel):
     started     when its time limit began to run
     asked       what it waits for a person to decide; decided: what was decided before, by gate and what it named
     said        words for the next turn, in order; heard: ids their senders gave them; listened: how many ever came
+    told        words that turns have read and what was rejected with which words: what later conversations begin with
     question    what an agent asked and nobody has answered yet, and what names it
     held        why no further turn begins, in one line; empty: one may
     extra_usd, extra_tokens, extra_time_s   what people added to the budget, in dollars, tokens and seconds
     breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
     plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
+    asked_fixes fixes a person asked for where nothing else can tell which failures are new
     assumptions    what agents assumed where they would have asked
     purse       what it has reserved of a fleet's budget, where it is under one
     """
@@ -81,6 +84,7 @@ class DeliveryState(BaseModel):
     said: tuple[Said, ...] = ()
     heard: tuple[str, ...] = ()
     listened: int = 0
+    told: tuple[Said, ...] = ()
     question: Question | None = None
     question_of: str = ""
     held: str = ""
@@ -92,12 +96,23 @@ class DeliveryState(BaseModel):
     plans: int = 0
     edits: int = 0
     mends: int = 0
+    asked_fixes: int = 0
     assumptions: tuple[str, ...] = ()
     purse: Purse = Purse()
 
     @property
     def findings(self) -> str:
         return self.found.findings
+
+    def remember(self, *read: Said) -> None:
+        """Keep the newest words, as many as a conversation begins with."""
+        room, kept = SAID_BYTES_AGAIN, list[Said]()
+        for said in reversed((*self.told, *read)):
+            room -= len(said.text.encode()) + len(said.about.encode())
+            if room < 0:
+                break
+            kept.insert(0, said)
+        self.told = tuple(kept)
 
     def again(self) -> DeliveryState:
         """As a retry begins: the work is kept, the verdict and the counts that led to it are not; what people decided

@@ -6,6 +6,7 @@ import shlex
 from datetime import datetime
 
 from perdure.models.policy import UNREAD_CHARS, UNREAD_SHOWN
+from perdure.models.putting import accepted
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import (
     DeliveryResult,
@@ -69,6 +70,7 @@ def tests_of(state: DeliveryState) -> TestsResult:
         fixed=verdict.fixed,
         flaky=verdict.flaky,
         tampered=verdict.tampered,
+        accepted=accepted(state),
         report=_link(verdict.report),
     )
 

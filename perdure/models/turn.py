@@ -23,6 +23,7 @@ class TurnInput(Recorded):
     policy      artifact of the delivery's Contract (perdure.models.contract)
     materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
     said        words from people that are new since the last turn
+    told        words that earlier conversations of the delivery have read (turn 1 only)
 
     Never the run id: a turn pending at a reset is dispatched again with its old input (holes.md H18).
     """
@@ -35,6 +36,7 @@ class TurnInput(Recorded):
     policy: str
     materials: dict[str, str] = {}
     said: tuple[Said, ...] = ()
+    told: tuple[Said, ...] = ()
 
 
 class Ending(StrEnum):

@@ -9,7 +9,11 @@ from perdure.models.markdown import cell, code, compact, copied
 from perdure.models.state import DeliveryState
 
 _UPDATE = "Copy the JSON, then More Actions, Send an Update, choose the name, paste:"
-_HOW = {Gate.PLAN: "To read the plan", Gate.PULL_REQUEST: "To read the change"}
+_HOW = {
+    Gate.PLAN: "To read the plan",
+    Gate.TESTS: "To read what the tests said",
+    Gate.PULL_REQUEST: "To read the change",
+}
 
 
 def headline(state: DeliveryState) -> str:
@@ -50,7 +54,10 @@ def _material(asked: Asked, state: DeliveryState, delivery: str) -> list[str]:
         return []
     how = f"**{_HOW[asked.gate]}:** Standalone Activities, Start, type `read`, queue {code(state.prepared.queue)}, data"
     what: dict[str, object] = {"delivery": delivery, "what": "diff"}
-    if asked.gate is Gate.PLAN:
+    if asked.gate is Gate.TESTS:
+        report = state.tests.report if state.tests else ""
+        what = {"delivery": delivery, "what": "artifact", "checkpoint": report}
+    elif asked.gate is Gate.PLAN:
         what = {"delivery": delivery, "what": "artifact", "checkpoint": state.plan}
     return ["", how, *copied(compact(what))]
 

@@ -53,6 +53,14 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
             "ended as it says",
             "it says delivered, and its tests are red",
         ),
+        (
+            replace(
+                result(tests=RED.model_copy(update={"accepted": "approved by Ada"})),
+                host=HOST.model_copy(update={"report": RED_REPORT}),
+            ),
+            "ended as it says",
+            "it says that a person let red tests through, history has nobody",
+        ),
         (told(shipped=None), "ended as it says", "it names pull request #1, history has none"),
         (told(head=sha("f")), "ended as it says", "history's last one is fffffff"),
         (outside(pulls=()), "one pull request", "#1 is not there any more"),

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from perdure.client import Submitted
 from perdure.models.report import TestReport
 from perdure.models.result import DeliveryResult
-from tests.lab import CALC, FIXES, HAPPY, Lab, check_shipped, finished, git, make_target, pulls
+from tests.lab import CALC, FIXES, HAPPY, Lab, check_shipped, finished, git, make_target, pulls, until
 
 HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 """With this environment's pytest in sight."""
@@ -68,6 +69,12 @@ def report_of(lab: Lab, result: DeliveryResult) -> TestReport:
 
 def steps_of(result: DeliveryResult) -> list[str]:
     return [record.step for record in result.steps]
+
+
+async def asked_for(submitted: Submitted) -> str:
+    """What names the decision it waits for, empty while it waits for none."""
+    asked = (await submitted.delivery.describe()).asked
+    return asked.of if asked is not None else ""
 
 
 def evidence(origin: Path) -> str:
@@ -134,7 +141,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
     origin = make_target(tmp_path / "calc.git", EXIT_CODE_ONLY)
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
+        result = await finished(await lab.submit(origin, questions=False), lab, timeout=100)
         assert (result.status, result.tests.status) == ("draft", "red")
         assert "fix_tests" not in steps_of(result)
         first = evidence(origin).splitlines()[0]
@@ -143,6 +150,15 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
             in first
         )
         assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
+
+        asked = await lab.submit(origin, id="calc-asked")
+        of = await until(lambda: asked_for(asked), timeout=100)
+        assert (await asked.delivery.approve(of, by="Ada", note="the old one")).read
+        taken = await finished(asked, lab, timeout=100)
+        assert (taken.status, taken.tests.status) == ("delivered", "red")
+        assert taken.tests.accepted == "approved by Ada: the old one"
+        body = git(origin, "show", "refs/pull/2/record:body.md")
+        assert "red tests let through by a person who looked, approved by Ada: the old one" in body
 
         built = await finished(await lab.submit(origin, id="unshipped", phases=["build", "test"]), lab, timeout=100)
         assert (built.status, built.reason) == ("not_delivered", "tests_red"), "no pull request could say so"

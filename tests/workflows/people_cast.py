@@ -10,9 +10,10 @@ from temporalio import activity
 from temporalio.client import WorkflowHandle
 from workflow_cast import Cast
 
-from perdure.models.decisions import Asked
+from perdure.models.decisions import Asked, CheckedPlan, CheckPlanInput
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase, Step
+from perdure.models.publishing import Pushed, PushInput
 from perdure.models.result import TestsStatus
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Inspected, InspectInput, TestInput, TestVerdict
@@ -35,6 +36,8 @@ class Company(Cast):
         self.verdicts = [TestsStatus.RED, TestsStatus.GREEN]
         self.blockers = [1, 0]
         self.artifacts: dict[str, str] = {}
+        self.plans: dict[str, CheckedPlan] = {}
+        self.pushed: list[str] = []
         self.turns_each = 1
         self.turn = self.plays
         self.paid = 0
@@ -47,7 +50,8 @@ class Company(Cast):
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.paid += 1
-        spend = Spend(usd=None if self.price is None else round(self.paid * self.price, 6))
+        usd = None if self.price is None else round(self.paid * self.price, 6)
+        spend = Spend(usd=usd, tokens=self.paid * self.tokens)
         usage = Usage(cost_usd=self.price, output_tokens=self.tokens)
         outcome = self.outcome(work) if work.turn >= self.turns_each else None
         return TurnResult(
@@ -58,6 +62,10 @@ class Company(Cast):
             outcome=outcome,
             notes=tuple(said.id for said in work.said),
         )
+
+    def verdict(self, attempt: int) -> TestVerdict:
+        status = self.verdicts.pop(0) if self.verdicts else TestsStatus.GREEN
+        return TestVerdict(status=status, tree="t", report="r", fingerprint=str(attempt))
 
     def outcome(self, work: TurnInput) -> Outcome:
         data: dict[str, Any] = {}
@@ -81,15 +89,23 @@ class Company(Cast):
 
         @activity.defn(name=Step.RUN_TESTS)
         async def run_tests(work: TestInput) -> TestVerdict:
-            verdict = self.verdicts.pop(0) if self.verdicts else TestsStatus.GREEN
-            return TestVerdict(status=verdict, tree="t", report="r", fingerprint=str(work.attempt))
+            return self.verdict(work.attempt)
 
         @activity.defn
         async def inspect_change(work: InspectInput) -> Inspected:
             return Inspected()
 
+        @activity.defn
+        async def check_plan(work: CheckPlanInput) -> CheckedPlan:
+            return self.plans.get(work.plan, CheckedPlan())
+
+        @activity.defn
+        async def push_branch(work: PushInput) -> Pushed:
+            self.pushed.append(work.head)
+            return Pushed(summary=f"pushed {work.head}")
+
         others = [turn(step) for step in (Step.DOCUMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)]
-        return [*super().activities(), *others, run_tests, inspect_change]
+        return [*super().activities(), *others, run_tests, inspect_change, check_plan, push_branch]
 
 
 async def waiting(handle: WorkflowHandle[Any, Any], *, behind: str = "") -> Asked:

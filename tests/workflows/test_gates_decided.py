@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from people_cast import BUILT, PLANNED, WHOLE, Company, at, waiting
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.worker import Worker
 from workflow_cast import playing
 
 from perdure.client import Perdure
-from perdure.models.decisions import Question
+from perdure.models.decisions import CheckedPlan, Question
 from perdure.models.phases import Phase
 from perdure.models.policy import TASK_QUEUE
 from perdure.models.result import DeliveryResult
@@ -27,6 +28,13 @@ def company() -> Company:
 async def ended(client: Client, id: str) -> DeliveryResult:
     async with asyncio.timeout(40):
         return await Perdure(client).delivery(id).result()
+
+
+async def shown(handle: WorkflowHandle[Any, Any]) -> str:
+    """Its details, as the Web UI asks for them."""
+    metadata = await handle.query("__temporal_workflow_metadata")
+    words = metadata["currentDetails"] if isinstance(metadata, dict) else metadata.current_details
+    return str(words).replace("\\", "")
 
 
 async def test_a_rejected_plan_is_made_again_with_the_words_and_the_approval_names_the_plan(
@@ -98,6 +106,63 @@ async def test_a_pull_request_that_is_rejected_is_mended_with_the_words_checked_
     assert (result.status, steps[-5:]) == ("delivered", mended)
     (told,) = [work.materials for work in company.seen if work.step == "fix_review"]
     assert told["words"] == "rename it"
+
+
+async def test_an_edited_plan_that_nobody_could_work_by_leaves_the_old_one_and_asks_again(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.PLAN, gates=("plan",), checks_plans=True)
+    company.plans["e" * 64] = CheckedPlan(problem="solution: is empty")
+    async with playing(client, company):
+        await Perdure(client).submit(PLANNED, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        await handle.execute_update("edit_plan", {"of": first.of, "plan": "e" * 64})
+        second = await waiting(handle, behind=first.of)
+        assert second.of.startswith(first.of)
+        assert second.words == "approve the plan: Add sub"
+        assert "the edited plan eeeeeeee was not taken: solution: is empty" in await shown(handle)
+        await handle.execute_update("edit_plan", {"of": second.of, "plan": "d" * 64})
+        third = await waiting(handle, behind=second.of)
+        await handle.execute_update("approve", {"of": third.of})
+        result = await ended(client, fresh)
+    assert result.plan == f"artifact:sha256:{'d' * 64}"
+
+
+async def test_a_branch_that_is_pushed_without_a_pull_request_waits_at_the_same_gate(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.REVIEW, gates=("pull_request",), head="h0")
+    company.blockers = [1]
+    async with playing(client, company):
+        request = {"repository": "/r", "request": "Review it", "phases": ["review"], "branch": "mine", "push": True}
+        await Perdure(client).submit(request, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        assert (asked.gate, asked.words) == ("pull_request", "publish h1 as the newest commit of perdure/d")
+        assert company.pushed == []
+        await handle.execute_update("approve", {"of": asked.of})
+        result = await ended(client, fresh)
+    assert (result.status, company.pushed) == ("completed", ["h1"])
+
+
+async def test_what_people_send_is_in_the_web_ui_at_once_whatever_it_is_doing(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(Phase.PLAN, gates=("plan",))
+    async with playing(client, company):
+        await Perdure(client).submit(PLANNED, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        await handle.signal("hold", {"note": "the office moves"})
+        await handle.signal("say", {"text": "mind the sign"})
+        seen = await shown(handle)
+        assert "held: the office moves" in seen
+        assert "words that no turn has read yet: 1" in seen
+        await handle.signal("resume")
+        assert "the office moves" not in await shown(handle)
+        await handle.execute_update("approve", {"of": asked.of})
+        await ended(client, fresh)
 
 
 async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answers(

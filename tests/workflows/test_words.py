@@ -69,6 +69,28 @@ async def test_words_reach_the_next_turn_once_and_in_order_and_those_for_no_turn
     assert len(unread) == 200
 
 
+async def test_what_one_conversation_has_read_every_later_one_begins_with(client: Client, fresh: str) -> None:
+    company = Company()
+    company.asks(gates=("plan",))
+    company.turns_each = 2
+    async with playing(client, company):
+        await Perdure(client).submit(WHOLE, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        await handle.execute_update("reject", {"of": asked.of, "note": "typed"})
+        asked = await waiting(handle, behind=asked.of)
+        await handle.signal("say", {"text": "mind the sign"})
+        await handle.execute_update("approve", {"of": asked.of})
+        await ended(client, fresh)
+    begun = [(str(work.step), [said.text for said in work.told]) for work in company.seen if work.turn == 1]
+    assert begun[:4] == [("classify", []), ("plan", []), ("plan", []), ("implement", ["typed"])]
+    assert {step for step, told in begun[4:] if told == ["typed", "mind the sign"]} == {
+        "fix_tests", "review", "fix_review",
+    }  # fmt: skip
+    assert [said.text for work in company.seen for said in work.said] == ["mind the sign"], "said once all the same"
+    assert not any(work.told for work in company.seen if work.turn > 1)
+
+
 async def test_words_said_while_no_worker_runs_and_before_one_ever_did_reach_the_next_turn(
     client: Client, fresh: str
 ) -> None:

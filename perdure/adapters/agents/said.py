@@ -14,6 +14,8 @@ from perdure.models.phases import Step
 
 SENT_BACK: dict[Step, str] = {
     Step.PLAN: "The plan above was shown to a person in charge of this delivery, who rejected it and says:",
+    Step.FIX_TESTS: "Nothing can tell which of these failures were there before the change. A person in charge of this "
+    "delivery has looked, wants it mended and says:",
     Step.FIX_REVIEW: "The change above was shown to a person in charge of this delivery, who wants it published "
     "otherwise and says:",
 }
@@ -22,6 +24,10 @@ SENT_BACK: dict[Step, str] = {
 _SAYS = "A person in charge of this delivery says:"
 _ANSWERS = "A person in charge of this delivery answers your question:"
 _ANSWERED = "A person in charge of this delivery answers this question, which was asked before:"
+_EARLIER = (
+    "What follows was said earlier in this delivery, in this order, and has been read by those who worked on it then. "
+    "It counts as asked for."
+)
 _NO_ANSWER = (
     "Your question has no answer so far: the delivery was interrupted while it waited. Ask again if you cannot go on "
     "without it, otherwise decide by what you know."
@@ -50,6 +56,14 @@ def heard(transcript: Sequence[Message], said: Sequence[Said]) -> list[Message]:
         return told
     last = told[-1]
     return [*told[:-1], {**last, "content": [*last["content"], *({"type": "text", "text": text} for text in texts)]}]
+
+
+def reminded(opening: Message, told: Sequence[Said]) -> Message:
+    """A first message with what people told earlier conversations of the same delivery: it holds for this one too."""
+    if not told:
+        return opening
+    texts = [_EARLIER, *(_spoken(one, asked=False) for one in told)]
+    return {**opening, "content": [*opening["content"], *({"type": "text", "text": text} for text in texts)]}
 
 
 def sent_back(step: Step, words: str) -> str:

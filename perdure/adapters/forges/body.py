@@ -16,9 +16,9 @@ from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.models.contract import Contract
 from perdure.models.details import dollars
 from perdure.models.policy import BODY_CHARS
+from perdure.models.publishing import ShipInput
 from perdure.models.report import Findings, Plan, Review, Screenshots, Severity
 from perdure.models.result import Receipt, ReviewStatus, TestsStatus
-from perdure.models.work import ShipInput
 
 __all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
 
@@ -148,6 +148,8 @@ def _evidence(work: ShipInput, links: Mapping[str, str], looks: Looks) -> list[s
         lines = ["tests: the repository has no test command"]
     else:
         lines = [f"tests: {line(tests.summary)}, on tree `{tests.tree[:12]}`{_link(links, 'tests', 'report')}"]
+    if work.accepted:
+        lines.append(f"red tests let through by a person who looked, {line(work.accepted)}")
     if review.status is ReviewStatus.SKIPPED:
         lines.append("review: not done, the phase was not selected")
     else:

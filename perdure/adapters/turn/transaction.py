@@ -11,7 +11,7 @@ from temporalio import activity
 from perdure.adapters.agents import conversation
 from perdure.adapters.agents.conversation import Continue, Finished, RunTools
 from perdure.adapters.agents.model import Reply
-from perdure.adapters.agents.said import heard, hears
+from perdure.adapters.agents.said import heard, hears, reminded
 from perdure.adapters.agents.tools import describe, run_calls
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository
@@ -83,7 +83,8 @@ async def _told(desk: Desk, work: TurnInput) -> list[Message]:
         return heard(await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint), said)
     materials = await in_thread(texts, desk.vault, work.delivery, texts_only(work.materials))
     seen = await in_thread(pages, desk.vault, work.delivery, work.materials)
-    return heard([conversation.opening(work.step, desk.contract, materials, seen)], said)
+    first = conversation.opening(work.step, desk.contract, materials, seen)
+    return heard([reminded(first, work.told) if hears(work.step) else first], said)
 
 
 async def _act(host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply) -> _Acted:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 from perdure.adapters.git.vault import Vault
+from perdure.models.decisions import CheckedPlan
 from perdure.models.errors import WorkspaceLost
-from perdure.models.report import Findings, Plan, Review, Screenshot, Screenshots, TestReport
+from perdure.models.report import Findings, Plan, Review, Screenshot, Screenshots, Task, TestReport
+from perdure.models.request import explain
 
 
 def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
@@ -15,6 +19,22 @@ def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
         return Plan.model_validate_json(vault.get_artifact(delivery, artifact))
     except ValueError:
         return None
+
+
+def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
+    """Whether agents could work by it: a Plan as the plan step answers it, or words of somebody's own."""
+    try:
+        text = vault.get_artifact(delivery, artifact).decode(errors="replace")
+    except WorkspaceLost:
+        return CheckedPlan(problem="no artifact of this delivery has that hash; perdure edit-plan stores one")
+    if not text.lstrip().startswith("{"):
+        return CheckedPlan() if text.strip() else CheckedPlan(problem="it is empty")
+    try:
+        plan = Plan.model_validate_json(text)
+    except ValidationError as error:
+        return CheckedPlan(problem=explain(error, (*Plan.model_fields, *Task.model_fields)))
+    empty = next((name for name in ("title", "solution") if not getattr(plan, name).strip()), "")
+    return CheckedPlan(title=plan.title[:200], problem=f"{empty}: is empty" if empty else "")
 
 
 def read_review(vault: Vault, delivery: str, artifact: str) -> Review | None:

@@ -10,9 +10,12 @@ SAID_BYTES = 8 * 1024
 SAID_BYTES_A_TURN = 32 * 1024
 """Of all the words that one turn reads: what is more waits for the next one."""
 
-REMIND_AFTER = timedelta(days=1)
+SAID_BYTES_AGAIN = 16 * 1024
+"""Of all the words that earlier conversations have read, the newest ones: each new conversation begins with them."""
+
+REMIND_AFTER, REMIND_LATER = timedelta(days=1), timedelta(weeks=1)
 REMINDERS = 7
-"""A gate that nobody has heard of waits for ever: daily for a week, then whoever cares has been told."""
+"""A gate that nobody has heard of waits for ever: it reminds daily for a week, then weekly."""
 
 SAID_BYTES_KEPT = 256 * 1024
 """Of all words no turn has read: eight turns take them, and the state still fits into one payload of a new run."""
@@ -85,11 +88,23 @@ GRANT_SOON = timedelta(seconds=10)
 GRANT_AGAIN, GRANT_AGAIN_MOST = timedelta(minutes=1), timedelta(hours=1)
 """When a delivery asks again that has not heard anything, first and at last: there may be no Treasury."""
 
+TREASURY_SEEN = timedelta(minutes=1)
+"""How often a worker looks whether the Treasury runs: who ended it meant today's reservations, not every delivery."""
+
+LAST_TABLE_TIME, LAST_TABLE_TRY = timedelta(minutes=10), timedelta(seconds=30)
+"""To read the table of a run that was ended: a worker replays it, in a second or two. Deliveries wait that long."""
+
+LAST_TABLE_RUNS = 5
+"""Runs that were ended before they had read their table themselves: somebody is clearing up."""
+
 UNTOLD_WITHIN, UNTOLD_SHOWN = timedelta(days=7), 3
 """Notices that reached nobody, in `perdure doctor`: the newest of a week show what is wrong with an address."""
 
 UNTOLD_ANSWER = timedelta(seconds=5)
 """For each answer of a server that was just seen to answer."""
+
+NOTIFY_TRIED, NOTIFY_TRIED_LOOK_S = timedelta(seconds=20), 0.2
+"""`perdure doctor --notify` waits for the answers of one try (NOTIFY_ATTEMPT_S), which all have begun at once."""
 
 DETAILS_BYTES = 20_000
 """Of a delivery's current details: what Temporal documents as their limit. The Web UI carries them in an address."""

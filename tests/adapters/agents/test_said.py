@@ -13,7 +13,7 @@ from replies import text, use
 from test_opening import CONTRACT, words
 
 from perdure.adapters.agents.opening import opening, system_prompt
-from perdure.adapters.agents.said import heard, hears
+from perdure.adapters.agents.said import heard, hears, reminded
 from perdure.adapters.agents.text import framed
 from perdure.models.decisions import Said
 from perdure.models.phases import AGENTIC, Step
@@ -48,6 +48,16 @@ def test_words_stand_at_the_end_in_their_order_and_the_transcript_itself_stays_a
     )
     assert second.startswith("A person in charge of this delivery says:\n<person ")
     assert "Keep it short." in second
+
+
+def test_a_later_conversation_begins_with_what_was_said_before_it_behind_its_opening() -> None:
+    assert reminded(START, ()) is START
+    first, *rest = reminded(START, (NOTE, ANSWER))["content"]
+    assert first == text("go")
+    earlier, note, answer = (block["text"] for block in rest)
+    assert earlier.startswith("What follows was said earlier in this delivery")
+    assert note.startswith("A person in charge of this delivery says:\n<person ")
+    assert framed("question", "Which sign?") in answer, "no call of this conversation has asked it"
 
 
 def test_nothing_is_added_where_nobody_said_anything() -> None:

@@ -37,3 +37,10 @@ def test_an_assumption_calls_nobody_and_closes_nothing(assumed: list[str]) -> No
     assert (ours.count("html_block"), ours[-1]) == (1, "html_block")
     assert whole.splitlines()[-1] == marker("d")
     assert not re.search(r"@\w|#\d", shown(whole))
+
+
+def test_who_let_red_tests_through_stands_among_the_evidence() -> None:
+    whole = body(WORK.model_copy(update={"accepted": "approved by Ada: #7 is @old"}), CONTRACT, None, None)
+    (said,) = [line for line in whole.splitlines() if "let through" in line]
+    assert said.startswith("- red tests let through by a person who looked, approved by Ada: ")
+    assert "@old" not in said

@@ -11,6 +11,7 @@ from perdure.adapters.agents.opening import opening
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.adapters.turn.materials import texts
+from perdure.adapters.turn.written import check_plan
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
@@ -21,6 +22,7 @@ from perdure.models.report import (
     Finding,
     Findings,
     Hit,
+    Plan,
     Rule,
     Severity,
     Tampering,
@@ -28,10 +30,36 @@ from perdure.models.report import (
     TestReport,
 )
 
+PLAN = Plan(title="Add sub", problem="none", solution="Write it.", relevant_files=[], tasks=[], validation=[])
+
 
 @pytest.fixture
 def vault(tmp_path: Path) -> Vault:
     return Vault.open(Home(tmp_path / "home"), str(tmp_path / "origin.git"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (PLAN.model_dump_json(), ""),
+        ("# By hand\n\nDo it.", ""),
+        (" \n", "it is empty"),
+        (PLAN.model_copy(update={"solution": " "}).model_dump_json(), "solution: is empty"),
+        ('{"titel": "x"}', "titel: unknown field (did you mean title?)"),
+        ("{not JSON", "Invalid JSON"),
+    ],
+)
+def test_a_plan_somebody_names_is_one_that_agents_can_work_by(vault: Vault, text: str, problem: str) -> None:
+    checked = check_plan(vault, "d", vault.put_artifact("d", text.encode()))
+    assert problem in checked.problem
+    assert bool(checked.problem) == bool(problem)
+    assert checked.title == (PLAN.title if text == PLAN.model_dump_json() else checked.title)
+
+
+def test_a_hash_that_is_no_artifact_of_the_delivery_is_no_plan(vault: Vault) -> None:
+    theirs = vault.put_artifact("other", PLAN.model_dump_json().encode())
+    for named in ("e" * 64, theirs):
+        assert check_plan(vault, "d", named).problem.startswith("no artifact of this delivery has that hash")
 
 
 def case(name: str, outcome: str = "passed", **more: object) -> TestCase:

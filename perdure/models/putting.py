@@ -1,0 +1,54 @@
+"""What is put before a person at each gate, by the hash of exactly that, and what became of it; pure functions."""
+
+from __future__ import annotations
+
+from perdure.models.decisions import Decided, Gate, Verdict
+from perdure.models.phases import Phase
+from perdure.models.state import DeliveryState
+
+CANNOT_TELL = "new and old failures cannot be told apart"
+
+Put = tuple[str, str, tuple[str, ...]]
+"""What names it, what is asked in words, and the updates that decide it."""
+
+
+def put(gate: Gate, state: DeliveryState) -> Put:
+    """At `gate`, now. What is made anew after a decision is another thing to decide, though it be the same again."""
+    match gate:
+        case Gate.PLAN:
+            words = f"approve the plan: {state.title}" if state.title else "approve the plan"
+            again = state.plans + state.edits if state.edits or state.plans > 1 else 0
+            return _named(state.plan, again), words, ("approve", "reject", "edit_plan")
+        case Gate.TESTS:
+            tree, summary = (state.tests.tree, state.tests.summary) if state.tests else ("", "")
+            words = f"{CANNOT_TELL}: {summary}; approve if none is new, reject with what to mend"
+            return _named(tree, state.asked_fixes), words, ("approve", "reject")
+        case _:
+            return _named(state.head, state.mends), f"publish {state.head[:7]} as {_as(state)}", ("approve", "reject")
+
+
+def let_through(state: DeliveryState) -> Decided | None:
+    """A person's word that the red tests of this very tree were red before; None where nobody gave it."""
+    of, _, _ = put(Gate.TESTS, state)
+    decided = state.decided.get(f"{Gate.TESTS}:{of}")
+    return decided if decided is not None and decided.verdict is Verdict.APPROVED else None
+
+
+def accepted(state: DeliveryState) -> str:
+    """That in one line, for whoever reads the result; empty where it was not needed."""
+    decided = let_through(state)
+    if decided is None:
+        return ""
+    by = f" by {decided.by}" if decided.by else ""
+    return f"approved{by}" + (f": {decided.note}" if decided.note else "")
+
+
+def _named(sha: str, again: int) -> str:
+    return f"{sha[:8]}-{again}" if again else sha[:8]
+
+
+def _as(state: DeliveryState) -> str:
+    prepared = state.prepared
+    if prepared is None or Phase.SHIP in prepared.phases:
+        return "a pull request"
+    return f"the newest commit of {prepared.branch}"

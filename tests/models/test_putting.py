@@ -1,0 +1,75 @@
+"""What is put before people at each gate: named by exactly what it is, so that no answer is for anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.models.decisions import Decided, Gate, Said, Verdict
+from perdure.models.phases import Phase
+from perdure.models.policy import SAID_BYTES_AGAIN
+from perdure.models.putting import accepted, let_through, put
+from perdure.models.result import TestsStatus as Status
+from perdure.models.state import DeliveryState
+from perdure.models.work import Prepared
+from perdure.models.work import TestVerdict as Red
+
+TREE = "f" * 40
+
+
+def state(**facts: object) -> DeliveryState:
+    verdict = Red(status=Status.RED, tree=TREE, summary="unit: exit code 1", undecidable=True)
+    return DeliveryState.model_validate({"tests": verdict, "head": "a" * 40, "plan": "b" * 64, **facts})
+
+
+def prepared(*phases: Phase) -> Prepared:
+    return Prepared(
+        queue="q", base="main", base_sha="0", head="0", branch="mine", checkpoint="c", policy="p", phases=phases
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "counted", "of"),
+    [
+        (Gate.PLAN, {"plans": 1}, "bbbbbbbb"),
+        (Gate.PLAN, {"plans": 2}, "bbbbbbbb-2"),
+        (Gate.PLAN, {"plans": 1, "edits": 1}, "bbbbbbbb-2"),
+        (Gate.TESTS, {}, "ffffffff"),
+        (Gate.TESTS, {"asked_fixes": 2}, "ffffffff-2"),
+        (Gate.PULL_REQUEST, {}, "aaaaaaaa"),
+        (Gate.PULL_REQUEST, {"mends": 1}, "aaaaaaaa-1"),
+    ],
+)
+def test_what_is_made_anew_bears_another_name_though_it_be_the_same(
+    gate: Gate, counted: dict[str, int], of: str
+) -> None:
+    assert put(gate, state(**counted))[0] == of
+
+
+def test_only_an_approval_of_this_very_tree_lets_red_tests_through() -> None:
+    yes = Decided(verdict=Verdict.APPROVED, by="Ada", note="the old one")
+    assert accepted(state(decided={"tests:ffffffff": yes})) == "approved by Ada: the old one"
+    assert accepted(state(decided={"tests:ffffffff": Decided(verdict=Verdict.APPROVED)})) == "approved"
+    for decided in (
+        {"tests:eeeeeeee": yes},
+        {"pull_request:ffffffff": yes},
+        {"tests:ffffffff": Decided(verdict=Verdict.EXPIRED)},
+        {"tests:ffffffff": Decided(verdict=Verdict.REJECTED, note="new")},
+    ):
+        assert let_through(state(decided=decided)) is None
+    assert accepted(state(decided={"tests:ffffffff": yes}, asked_fixes=1)) == ""
+
+
+def test_a_push_and_a_pull_request_are_asked_for_in_their_own_words() -> None:
+    assert put(Gate.PULL_REQUEST, state(prepared=prepared(Phase.SHIP)))[1] == "publish aaaaaaa as a pull request"
+    words = put(Gate.PULL_REQUEST, state(prepared=prepared(Phase.REVIEW)))[1]
+    assert words == "publish aaaaaaa as the newest commit of mine"
+
+
+def test_of_all_that_was_said_the_newest_words_are_remembered_as_many_as_a_conversation_begins_with() -> None:
+    long = [Said(id=str(number), text=str(number) * (SAID_BYTES_AGAIN // 4)) for number in range(6)]
+    told = state()
+    told.remember(*long[:2])
+    told.remember(*long[2:])
+    assert [said.id for said in told.told] == ["2", "3", "4", "5"]
+    told.remember()
+    assert [said.id for said in told.told] == ["2", "3", "4", "5"]

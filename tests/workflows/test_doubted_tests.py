@@ -1,0 +1,87 @@
+"""Red as the base was, and nothing but exit codes: a person says whether that is new."""
+
+from __future__ import annotations
+
+import pytest
+from people_cast import WHOLE, Company, waiting
+from temporalio.client import Client
+from workflow_cast import playing
+
+from perdure.client import Perdure
+from perdure.models.result import DeliveryResult, Status, TestsStatus
+from perdure.models.work import TestVerdict
+
+WORDS = "new and old failures cannot be told apart: unit: exit code 1"
+
+
+class Doubtful(Company):
+    """Its tests are red as the base was, on one tree a commit; `verdicts` says how often."""
+
+    def __init__(self, *, doubted: int) -> None:
+        super().__init__()
+        self.asks(gates=("tests",), allow_untested=False)
+        self.blockers = []
+        self.verdicts, self.doubted, self.asked = [], doubted, 0
+
+    def verdict(self, attempt: int) -> TestVerdict:
+        self.asked += 1
+        status = TestsStatus.RED if self.asked <= self.doubted else TestsStatus.GREEN
+        summary = "unit: exit code 1" if status is TestsStatus.RED else "3 green"
+        tree = f"{attempt:0>40}"[::-1]
+        return TestVerdict(status=status, tree=tree, report="r", summary=summary, undecidable=status is TestsStatus.RED)
+
+
+async def delivered(client: Client, id: str) -> DeliveryResult:
+    return await Perdure(client).delivery(id).result()
+
+
+async def test_what_a_person_lets_through_is_published_with_their_word(client: Client, fresh: str) -> None:
+    company = Doubtful(doubted=1)
+    async with playing(client, company):
+        await Perdure(client).submit(WHOLE, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        assert (asked.gate, asked.options) == ("tests", ("approve", "reject"))
+        assert asked.words.startswith(WORDS)
+        assert company.shipped == []
+        said = {"of": asked.of, "note": "it is the old one", "by": "Ada"}
+        assert await handle.execute_update("approve", said) == f"approved: tests {asked.of}"
+        result = await delivered(client, fresh)
+    assert (result.status, result.tests.status) == (Status.DELIVERED, TestsStatus.RED)
+    assert result.tests.accepted == "approved by Ada: it is the old one"
+    [shipped] = company.shipped
+    assert (shipped.draft, shipped.draft_reason, shipped.accepted) == (False, "", result.tests.accepted)
+
+
+async def test_what_a_person_calls_new_is_mended_in_their_words_and_asked_again_for_the_new_tree(
+    client: Client, fresh: str
+) -> None:
+    company = Doubtful(doubted=2)
+    async with playing(client, company):
+        await Perdure(client).submit(WHOLE, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        await handle.execute_update("reject", {"of": first.of, "note": "test_sub is new"})
+        second = await waiting(handle, behind=first.of)
+        await handle.execute_update("reject", {"of": second.of, "note": "it still is"})
+        result = await delivered(client, fresh)
+    assert (result.status, result.tests.status, result.tests.accepted) == (Status.DELIVERED, TestsStatus.GREEN, "")
+    fixes = [work for work in company.seen if work.step == "fix_tests" and work.turn == 1]
+    assert [(work.attempt, work.materials["words"]) for work in fixes] == [(1, "test_sub is new"), (2, "it still is")]
+    assert [[said.text for said in work.told] for work in fixes] == [[], ["test_sub is new"]]
+    (review,) = [work for work in company.seen if work.step == "review"]
+    assert [said.text for said in review.told] == ["test_sub is new", "it still is"]
+
+
+@pytest.mark.parametrize("gates", [(), ("tests",)])
+async def test_where_nobody_is_asked_or_nobody_decides_in_time_it_is_a_draft_that_says_why(
+    client: Client, fresh: str, gates: tuple[str, ...]
+) -> None:
+    company = Doubtful(doubted=1)
+    company.settings |= {"gates": gates, "gate_expiry_s": 1.0}
+    async with playing(client, company):
+        await Perdure(client).submit(WHOLE, id=fresh)
+        result = await delivered(client, fresh)
+    assert (result.status, result.tests.accepted) == (Status.DRAFT, "")
+    [shipped] = company.shipped
+    assert (shipped.draft, shipped.draft_reason) == (True, WORDS)
