@@ -21,6 +21,7 @@ from perdure.adapters.notify.send import send
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import NoticeUnheard
 from perdure.models.notice import Addresses, Notice, Notified, NotifyInput
+from perdure.models.policy import NOTIFY_PAUSE_MAX
 
 _ELSEWHERE = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
 
@@ -48,6 +49,8 @@ class Notices:
         page = await in_thread(web_ui_of, self._host.home, os.environ, namespace)
         web_ui = f"{page}/{quote(work.notice.delivery_id, safe='')}" if page else ""
         body = message_of(work.notice, web_ui).model_dump_json().encode()
-        status = await send(address, work.notice.id, body, self._host.listeners.keys)
+        # Whoever asks for a second each time, for a day, is asked less and less often nevertheless.
+        least = min(2.0 ** min(activity.info().attempt - 1, 10), NOTIFY_PAUSE_MAX.total_seconds())
+        status = await send(address, work.notice.id, body, self._host.listeners.keys, least=least)
         crash_point(CrashPoint.AFTER_NOTICE)
         return Notified(status=status)

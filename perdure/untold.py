@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
+from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
@@ -12,7 +13,10 @@ from perdure.models.policy import UNTOLD_ANSWER, UNTOLD_SHOWN, UNTOLD_WITHIN
 
 WORKFLOW = "Notification"
 _MARK = ".notice-"
-"""In a notification's id, behind the delivery's."""
+"""In a notification's id, behind the delivery's. What is told to try it has none."""
+
+_OURS = ("WorkerDied", "WorkerShutdown")
+"""Types of failures that say nothing of whom was to be told."""
 
 
 async def untold(client: Client, delivery_id: str = "") -> list[str]:
@@ -31,15 +35,15 @@ async def _untold(client: Client, delivery_id: str) -> AsyncIterator[str]:
         query += f" AND StartTime > '{(datetime.now(UTC) - UNTOLD_WITHIN).isoformat(timespec='seconds')}'"
     shown = 0
     async for found in client.list_workflows(query, limit=10 * UNTOLD_SHOWN, rpc_timeout=UNTOLD_ANSWER):
-        if words := await _why(client, found):
-            yield words if delivery_id else f"{found.id.rpartition(_MARK)[0] or found.id}: {words}"
+        if _MARK in found.id and (words := await _why(client, found)):
+            yield words if delivery_id else f"{found.id.rpartition(_MARK)[0]}: {words}"
             shown += 1
         if shown == UNTOLD_SHOWN:
             return
 
 
 async def _why(client: Client, found: WorkflowExecution) -> str:
-    """What the last try of this one said; empty when nothing has failed yet."""
+    """What the last tries of this one said, of each address; empty when nothing has failed yet."""
     handle = client.get_workflow_handle(found.id, run_id=found.run_id)
     if found.status is WorkflowExecutionStatus.FAILED:
         try:
@@ -48,15 +52,19 @@ async def _why(client: Client, found: WorkflowExecution) -> str:
             return failure.cause.message if isinstance(failure.cause, ApplicationError) else str(failure.cause)
         return ""
     described = await handle.describe(rpc_timeout=UNTOLD_ANSWER)
-    tries = (work for work in described.raw_description.pending_activities if work.attempt > 1)
-    return next(
-        (
-            f"{work.last_failure.message.partition(chr(10))[0]}, tried {work.attempt - 1} times"
-            for work in tries
-            if work.last_failure.message
-        ),
-        "",
-    )
+    failed = ((work, failure_of(work)) for work in described.raw_description.pending_activities)
+    return "; ".join(f"{words}, tried {_times(work.attempt - 1)}" for work, words in failed if words)
+
+
+def failure_of(work: PendingActivityInfo) -> str:
+    """One line: why whom it tells has not heard yet; empty where nothing is known."""
+    if work.last_failure.application_failure_info.type in _OURS:
+        return ""
+    return work.last_failure.message.partition("\n")[0]
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _quoted(text: str) -> str:

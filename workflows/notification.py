@@ -13,6 +13,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, ChildWorkflowError
 
 from perdure.models.errors import NoticeRefused
+from perdure.models.markdown import cell
 from perdure.models.notice import Addresses, Notice, Notified, NotifyInput, notice_of
 from perdure.models.policy import (
     HEARTBEAT_TIMEOUT,
@@ -119,7 +120,7 @@ class Notices:
         except ChildWorkflowError as error:
             if isinstance(error.cause, CancelledError):
                 return
-            note = f"nobody was told what it waits for ({notice.event}): {_said(error)}"
+            note = f"not all were told what it waits for ({notice.event}): {_said(error)}"
             if note not in self._state.notes and len(self._state.notes) < NOTES_KEPT:
                 self._state.notes += (note[:300],)
                 self._show()
@@ -133,7 +134,9 @@ class Notices:
             result_type=list[str],
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
-            static_summary=f"{notice.event}: {notice.words}"[:200],
+            static_summary=cell(
+                notice.words if notice.words.startswith(notice.event) else f"{notice.event}: {notice.words}", 90
+            ),
         )
 
     def _notice(self, event: str, result: DeliveryResult | None = None) -> Notice:

@@ -129,47 +129,6 @@ def check_worker() -> list[Finding]:
     return [Finding("worker", OK, f"runs (pid {running.worker_pid}){again}")]
 
 
-def check_notify() -> list[Finding]:
-    """Who is told when a delivery waits or ends, and who was not."""
-    import asyncio
-    import os
-
-    from perdure.adapters.host.home import Home
-    from perdure.adapters.notify.addresses import Listeners
-    from perdure.adapters.project.host import load_host_config
-    from perdure.cli.words import clean
-    from perdure.local.access import tells_the_same
-    from perdure.local.supervisor import read_supervisor
-
-    listeners, found = Listeners.of(load_host_config(os.environ).notify, os.environ), []
-    if listeners.addresses:
-        told = f"{', '.join(address.name for address in listeners.addresses)} ({', '.join(listeners.events)})"
-        fix = "" if listeners.keys else "not signed: set PERDURE_WEBHOOK_SECRET if a receiver checks that; chats do not"
-        found = [Finding("notify", OK, told, fix)]
-    running = read_supervisor(home) if (home := Home.find()).root.is_dir() else None
-    if running and not tells_the_same(running.notify_access, os.environ, running.started_at.isoformat()):
-        other = "the worker that runs was started with other addresses or another secret than yours"
-        found.append(Finding("notify", NOTE, other, "perdure down, then perdure up --detach: it takes yours"))
-    fix = "correct [notify] url or PERDURE_WEBHOOK_URL of the worker, or what answers there"
-    return [*found, *(Finding("notify", NOTE, f"not told of {clean(words)}", fix) for words in asyncio.run(_untold()))]
-
-
-async def _untold() -> list[str]:
-    """Empty where no server runs: what is wrong with it, the look at it says."""
-    from temporalio.service import RPCError
-
-    from perdure.adapters.host.home import Home
-    from perdure.local.connect import connect
-    from perdure.models.errors import PerdureError
-    from perdure.untold import untold
-
-    home = Home.find()
-    try:
-        return await untold(await connect(home, start=False, say=lambda _: None)) if home.root.is_dir() else []
-    except (PerdureError, RPCError):
-        return []
-
-
 def check_variables() -> list[Finding]:
     import os
 

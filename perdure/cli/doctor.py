@@ -19,6 +19,9 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     sandbox: Annotated[bool, typer.Option("--sandbox", help="Only run one command in the sandbox.")] = False,
+    notify: Annotated[
+        bool, typer.Option("--notify", help="Only send a test to every webhook; say what it answered.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check this host, and the repository you are in: every line says what to do. Exit code 1 when something needed
@@ -28,7 +31,12 @@ def doctor(
     from perdure.cli import checkups
     from perdure.cli.screen import Screen
 
-    checks = (checkups.check_sandbox,) if sandbox else _all()
+    if notify:
+        from perdure.cli.webhooks import try_notify
+
+        checks: tuple[Callable[[], list[Finding]], ...] = (try_notify,)
+    else:
+        checks = (checkups.check_sandbox,) if sandbox else _all()
     findings = [finding for check in checks for finding in _findings(check)]
     screen = Screen(json=json)
     if json:
@@ -43,6 +51,7 @@ def doctor(
 def _all() -> tuple[Callable[[], list[Finding]], ...]:
     from perdure.cli import checkups
     from perdure.cli.origin import check_repository
+    from perdure.cli.webhooks import check_notify
 
     return (
         checkups.check_git,
@@ -53,7 +62,7 @@ def _all() -> tuple[Callable[[], list[Finding]], ...]:
         checkups.check_worker,
         check_repository,
         checkups.check_browser,
-        checkups.check_notify,
+        check_notify,
         checkups.check_variables,
     )
 
@@ -65,4 +74,4 @@ def _findings(check: Callable[[], list[Finding]]) -> list[Finding]:
     try:
         return check()
     except PerdureError as error:
-        return [failed(check.__name__.removeprefix("check_"), error)]
+        return [failed(check.__name__.rpartition("_")[2], error)]

@@ -15,6 +15,9 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, PullRequest
 from perdure.models.state import DeliveryState
 
+Event = Literal[Heard, "test"]
+"""What is told: what people can be told of, and that they can be told."""
+
 
 class Notice(Recorded):
     """One thing to tell, the argument of workflow `Notification`. Addresses and secrets are the worker's, not in here.
@@ -31,7 +34,7 @@ class Notice(Recorded):
     """
 
     id: str
-    event: Heard
+    event: Event
     at: datetime
     delivery: str
     delivery_id: str
@@ -46,8 +49,11 @@ class Notice(Recorded):
     result: dict[str, Any] | None = None
 
     def over(self, state: DeliveryState) -> bool:
-        """Whether what was asked is decided meanwhile: nobody needs to hear of it any more."""
-        return self.asked is not None and (state.asked is None or state.asked.key != self.asked.key)
+        """Whether what was asked is decided meanwhile, or what it waited for is there: nobody needs to hear of it any
+        more."""
+        if self.asked is None:
+            return self.event != "ended" and not state.waiting
+        return state.asked is None or state.asked.key != self.asked.key
 
 
 class Addresses(Recorded):
@@ -91,7 +97,8 @@ class Message(Published):
 
     text        everything for a person, in the markup of Slack's incoming webhooks, which Mattermost understands
     version     of this shape: fields are added within it, none changes its meaning
-    event       waiting (for approval: of a plan or a pull request), question, budget, reminder (of one of these), ended
+    event       waiting (for approval: of a plan or a pull request; with gate null, for a budget of the day), question,
+                budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant
     id          the same when it is sent again: keep it to tell twice-sent from new; header webhook-id says it, too
     at          when it happened, RFC 3339
     delivery_id, run_id   the Temporal workflow's
@@ -108,7 +115,7 @@ class Message(Published):
 
     text: str
     version: Literal[1] = 1
-    event: Heard
+    event: Event
     id: str
     at: datetime
     delivery_id: str
@@ -187,6 +194,21 @@ def decisions(asked: Asked, delivery_id: str) -> tuple[Decision, ...]:
     }
     return tuple(
         Decision(update=name, said=json.loads(said), command=commands[name]) for name, said in asked.examples()
+    )
+
+
+def trial_notice(id: str, at: datetime) -> Notice:
+    """What is told to try it. It is about no delivery; `id` is the workflow's that tells it."""
+    return Notice(
+        id=id,
+        event="test",
+        at=at,
+        delivery="notify-test",
+        delivery_id=id,
+        run_id="",
+        repository="",
+        request="",
+        words="a test: deliveries can be heard of here",
     )
 
 

@@ -35,6 +35,26 @@ def test_doctor_names_who_is_told_by_host_alone(cli: Cli, env: dict[str, str], m
     assert "secret-part" not in ran.out + ran.err
 
 
+def test_doctor_says_who_is_told_in_the_clear_and_how_to_try_it(cli: Cli) -> None:
+    urls = "http://127.0.0.1:9/x http://10.0.0.7/secret-part HTTPS://a.example/"
+    (found,) = [
+        one for one in json.loads(cli("doctor", "--json", PERDURE_WEBHOOK_URL=urls).out) if one["name"] == "notify"
+    ]
+    assert found["fix"].splitlines() == [
+        "perdure doctor --notify sends each a test",
+        "not signed: set PERDURE_WEBHOOK_SECRET if a receiver checks that; chats do not",
+        "not encrypted on its way to 10.0.0.7: write https, unless that network is yours",
+    ]
+
+
+def test_a_test_that_nobody_can_send_says_what_to_start(cli: Cli) -> None:
+    ran = cli("doctor", "--notify", PERDURE_WEBHOOK_URL=SLACK)
+    assert ran.code == 1
+    assert ran.out.startswith("✗ notify ")
+    assert "perdure up --detach" in ran.out
+    assert not cli.home.exists() or not any(cli.home.glob("server.json")), "it starts nothing"
+
+
 @pytest.mark.parametrize(("theirs", "notes"), [({}, 1), ({"PERDURE_WEBHOOK_URL": SLACK}, 0)])
 def test_doctor_says_when_the_worker_that_runs_tells_somebody_else(
     cli: Cli, theirs: dict[str, str], notes: int

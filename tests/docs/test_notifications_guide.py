@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import base64
-import hmac
 import json
+import os
 import re
+import subprocess
 import time
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
 from perdure.adapters.notify.sign import headers, key_of
 from perdure.models.config import Heard, HostConfig
 from perdure.models.notice import Message
-from perdure.models.policy import NOTIFY_ATTEMPT_S, NOTIFY_FOR, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX, NOTIFY_SECRET_BYTES
+from perdure.models.policy import (
+    NOTIFY_ATTEMPT_S,
+    NOTIFY_FOR,
+    NOTIFY_PAUSE,
+    NOTIFY_PAUSE_MAX,
+    NOTIFY_SECRET_BYTES,
+    REMIND_AFTER,
+    REMIND_LATER,
+    REMINDERS,
+)
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text(encoding="utf-8")
 
@@ -42,10 +53,25 @@ def test_the_message_of_the_guide_is_one() -> None:
 def test_the_check_of_the_guide_accepts_what_is_signed_and_nothing_else() -> None:
     secret, body = "whsec_" + base64.b64encode(b"k" * 32).decode(), b'{"text": "hello"}'
     signed = headers("notice-1", int(time.time()), body, [key_of(secret, "x"), b"an older key, also signing"])
-    for seen, genuine in ((body, True), (body + b" ", False)):
-        names: dict[str, Any] = {"headers": signed, "body": seen, "secret": secret, "base64": base64, "hmac": hmac}
-        exec(block("python"), names)
-        assert names["genuine"] is genuine
+    names: dict[str, Any] = {}
+    exec(block("python"), names)
+    assert names["genuine"](signed, body, secret)
+    assert not names["genuine"](signed, body + b" ", secret)
+    again = headers("notice-1", int(time.time()) - 400, body, [key_of(secret, "x")])
+    assert not names["genuine"](again, body, secret), "sent again by somebody who has seen it"
+
+
+def test_the_check_of_the_guide_in_a_shell_does_the_same(tmp_path: Path) -> None:
+    secret, body = "whsec_" + base64.b64encode(bytes(range(256))).decode().strip(), b"{'\\n': 1}\n\n"
+    signed = headers("notice-1", 1, body, [b"an older key, also signing", key_of(secret, "x")])
+    known = {name.replace("-", "_"): value for name, value in signed.items()}
+    for seen, said in ((body, "genuine"), (body + b"\n", "forged")):
+        (tmp_path / "body").write_bytes(seen)
+        env = {"PATH": os.environ["PATH"], "PERDURE_WEBHOOK_SECRET": secret, **known}
+        ran = subprocess.run(
+            ["sh", "-euc", block("sh")], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=30
+        )
+        assert ran.stdout == f"{said}\n", ran.stderr
 
 
 def test_the_figures_of_the_guide_are_those_of_the_code() -> None:
@@ -55,3 +81,5 @@ def test_the_figures_of_the_guide_are_those_of_the_code() -> None:
     assert f"after {NOTIFY_PAUSE.seconds} seconds" in text
     assert f"every {NOTIFY_PAUSE_MAX.seconds // 60} minutes" in text
     assert f"at least {NOTIFY_SECRET_BYTES} of them" in text
+    assert (timedelta(days=1), 7, timedelta(weeks=1)) == (REMIND_AFTER, REMINDERS, REMIND_LATER)
+    assert "a day later, daily for a week, then weekly" in text

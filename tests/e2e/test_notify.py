@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from perdure.models.crash import CrashPoint
+from perdure.untold import untold
 from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
 from tests.receiver import SECRET, Receiver, genuine
@@ -71,6 +73,11 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
             assert [found["text"] for found in findings] == [f"not told of calc-sub: {host} answered 404"]
             shown = cli("report", "calc-sub")
             assert f"! {host} answered 404" in shown.out, shown
-            configured = cli("doctor", **env).out
-            assert f"✓ notify     {host} (waiting" in configured
-            assert "secret-part" not in configured
+            receiver.answers = [(403, {})]
+            tried = [await asyncio.to_thread(cli, "doctor", "--notify") for _ in range(2)]
+            assert [(ran.code, ran.out.splitlines()[0]) for ran in tried] == [
+                (1, f"✗ notify     {host} answered 403"),
+                (0, f"✓ notify     {host} answered 204"),
+            ]
+            assert [told.path for told in receiver.of("test")] == ["/secret-part"] * 2
+            assert await untold(lab.client) == [f"calc-sub: {host} answered 404"], "a test is nobody's delivery"

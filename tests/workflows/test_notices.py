@@ -3,64 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from telling_cast import PLANNED, TOLD, gated, plans, telling
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Replayer
 from workflow_cast import Cast
 
-from activities.notify import Notices
-from perdure.adapters.host.attempt import AttemptInterceptor
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
 from perdure.client import Perdure
-from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.policy import TASK_QUEUE
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.plugin import perdure_plugin
 from tests.lab import until
-from tests.receiver import SECRET, Receiver, genuine
+from tests.receiver import Receiver, genuine
 from workflows import WORKFLOWS
 
-PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}
-TOLD = {"asks": True, "notifies": True}
-
-
-async def plans(work: TurnInput) -> TurnResult:
-    data: dict[str, Any] = {"kind": "feature"} if work.step == "classify" else {"title": "Add sub"}
-    artifact = "" if work.step == "classify" else f"{work.attempt:0>64}"
-    outcome = Outcome(ending=Ending.DONE, summary="done", data=data, artifact=artifact)
-    return TurnResult(checkpoint="c1", summary="turn 1", usage=Usage(), spend=Spend(usd=0.0), outcome=outcome)
-
-
-@asynccontextmanager
-async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
-    """The cast, and the real activities that tell, on a host with these addresses."""
-    env = {"PERDURE_WEBHOOK_SECRET": SECRET, "PERDURE_WEBHOOK_URL": " ".join(urls)}
-    host = Host.open(Home(home), env)
-    notices = Notices(host)
-    async with (
-        asyncio.timeout(60),
-        Worker(
-            client,
-            task_queue=TASK_QUEUE,
-            workflows=WORKFLOWS,
-            activities=[*cast.activities(), notices.notice_addresses, notices.notify],
-            interceptors=[AttemptInterceptor(host)],
-            max_cached_workflows=cache,
-        ),
-    ):
-        yield host
-    await host.close()
+__all__ = ["gated"]
 
 
 async def notifications(client: Client, id: str) -> list[tuple[str, WorkflowExecutionStatus | None]]:
@@ -72,12 +35,6 @@ async def notifications(client: Client, id: str) -> list[tuple[str, WorkflowExec
             described = await client.get_workflow_handle(started.workflow_id).describe()
             found.append((started.workflow_id, described.status))
     return found
-
-
-@pytest.fixture
-def gated(cast: Cast) -> Cast:
-    cast.phases, cast.settings, cast.turn = (Phase.PLAN,), {**TOLD, "gates": ("plan",)}, plans
-    return cast
 
 
 async def test_a_gate_and_the_end_are_told_signed_and_once(
@@ -113,7 +70,7 @@ async def test_what_fails_is_sent_again_under_the_same_id_and_the_others_do_not_
     client: Client, gated: Cast, fresh: str, tmp_path: Path
 ) -> None:
     async with Receiver.open() as flaky, Receiver.open() as well, telling(client, gated, tmp_path, flaky.url, well.url):
-        flaky.answers = [(503, {"retry-after": "1"}), (429, {"retry-after": "1"})]
+        flaky.answers = [(503, {"retry-after": "1"}), (429, {"retry-after": "1"})]  # a second, two for the next
         await Perdure(client).submit(PLANNED, id=fresh)
         await until(lambda: len(flaky.told) == 3)
         assert len({told.id for told in flaky.told + well.told}) == 1
@@ -132,7 +89,7 @@ async def test_one_who_says_no_is_noted_in_the_delivery_which_goes_on(
 
         async def noted() -> str:
             text = await handle.query("__temporal_workflow_metadata")
-            return str(text) if "nobody was told" in str(text) else ""
+            return str(text) if "not all were told" in str(text) else ""
 
         words = await until(noted)
         assert "answered 410" in words

@@ -48,8 +48,11 @@ log = logging.getLogger(__name__)
 FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages"})
 """What runs other people's code: these can kill their worker by themselves, again and again (holes.md H6)."""
 
-LAST = ("close", "notify")
-"""What a run ends with, a delivery's and a notification's: after it there is nothing of the run to report."""
+LAST = "close"
+"""What a delivery's run ends with: after it there is nothing of the run to report."""
+
+TELLING = ("notice_addresses", "notify")
+"""What a notification's run does. It may end with either, and fail with either: nothing of it is kept."""
 
 doing: ContextVar[dict[str, Any]] = ContextVar("doing")
 """What the current attempt does, for heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
@@ -86,7 +89,7 @@ class _Attempts(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
-        if info.workflow_run_id is None or not input.args:
+        if info.workflow_run_id is None or not input.args or not hasattr(input.args[0], "delivery"):
             return await self.next.execute_activity(input)
         try:
             return await self._recorded(input)
@@ -134,35 +137,40 @@ class _Attempts(ActivityInboundInterceptor):
         info = activity.info()
         assert info.workflow_id is not None
         assert info.workflow_run_id is not None
-        inflight, journal = self._keeper.inflight, self._keeper.journal(work.delivery)
-        inflight.note(
-            token=info.task_token,
-            workflow_id=info.workflow_id,
-            run_id=info.workflow_run_id,
-            activity=info.activity_type,
-        )
-        attempt = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}/{inflight.worker[:8]}"
-        key = work_key(work)
-        if info.activity_type in FENCED and journal.deaths(key) >= DEATHS_PER_TURN:
-            raise _translate(
-                TurnKillsWorker(
-                    f"{info.activity_type} has seen its worker die {DEATHS_PER_TURN} times",
-                    fix=f"look at what it runs (memory?), then: perdure retry {info.workflow_id}",
-                ),
-                info.attempt,
+        inflight, record = self._keeper.inflight, _Record()
+        with contextlib.ExitStack() as ending:
+            ending.callback(self._forget, info, record)
+            noted = inflight.noted(
+                token=info.task_token,
+                workflow_id=info.workflow_id,
+                run_id=info.workflow_run_id,
+                activity=info.activity_type,
             )
-        journal.began(attempt=attempt, key=key, activity=info.activity_type, worker=inflight.worker)
-        facts: dict[str, Any] = {}
-        doing.set(facts)
-        beat = asyncio.create_task(_beat(facts))
-        record = _Record()
-        try:
-            yield record
-        finally:
-            beat.cancel()
-            journal.ended(attempt, record.how)
-            if info.activity_type in LAST and record.how == DONE:
-                inflight.forget(info.workflow_run_id)
+            ending.enter_context(noted)
+            journal, key = self._keeper.journal(work.delivery), work_key(work)
+            attempt = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}/{inflight.worker[:8]}"
+            if info.activity_type in FENCED and journal.deaths(key) >= DEATHS_PER_TURN:
+                raise _translate(
+                    TurnKillsWorker(
+                        f"{info.activity_type} has seen its worker die {DEATHS_PER_TURN} times",
+                        fix=f"look at what it runs (memory?), then: perdure retry {info.workflow_id}",
+                    ),
+                    info.attempt,
+                )
+            journal.began(attempt=attempt, key=key, activity=info.activity_type, worker=inflight.worker)
+            facts: dict[str, Any] = {}
+            doing.set(facts)
+            beat = asyncio.create_task(_beat(facts))
+            try:
+                yield record
+            finally:
+                beat.cancel()
+                journal.ended(attempt, record.how)
+
+    def _forget(self, info: activity.Info, record: _Record) -> None:
+        last = info.activity_type == LAST and record.how == DONE
+        if (last or info.activity_type in TELLING) and info.workflow_run_id is not None:
+            self._keeper.inflight.forget(info.workflow_run_id)
 
 
 class _Record:

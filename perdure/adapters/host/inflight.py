@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import fcntl
 import json
 import logging
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
+from perdure.models.ids import digest
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +70,12 @@ class InFlight:
             return True
         return is_alive(self._root, worker)
 
-    def note(self, *, token: bytes, workflow_id: str, run_id: str, activity: str) -> None:
-        """Write down that an activity begins here, in place of the run's previous one.
+    @contextlib.contextmanager
+    def noted(self, *, token: bytes, workflow_id: str, run_id: str, activity: str) -> Iterator[None]:
+        """While an activity runs here it is written down, beside whatever else the run has in flight.
 
-        A note stays when its activity has ended: its report would be answered NotFound, and it names a run whose
-        sticky queue must be reset when this worker dies.
+        Its note stays when it has ended, in place of the run's previous one: its report would be answered NotFound,
+        and it names a run whose sticky queue must be reset when this worker dies.
         """
         note = {
             "token": base64.b64encode(token).decode(),
@@ -79,10 +83,16 @@ class InFlight:
             "run_id": run_id,
             "activity": activity,
         }
-        write_whole(self._notes / f"{run_id}.json", json.dumps(note).encode(), sync=False)
+        path = self._notes / f"{run_id}.{digest(token.hex())[:16]}.json"
+        write_whole(path, json.dumps(note).encode(), sync=False)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                path.rename(self._notes / f"{run_id}.json")
 
     def forget(self, run_id: str) -> None:
-        """The run is over: nothing of it can be in flight any more."""
+        """The run ends with what has just ended: only what of it is still in flight has to be known."""
         (self._notes / f"{run_id}.json").unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -58,7 +58,8 @@ class Journal:
                 redone += deaths
             elif (key, ADOPTED) in ends:
                 redone += deaths - 1  # the last of the dead had done it: its checkpoint was found
-        return Receipt(worker_deaths=len(died), turns_redone=redone)
+        workers = {line["worker"] for line in died}  # one may have told several people besides
+        return Receipt(worker_deaths=len(workers), turns_redone=redone)
 
     def _died(self) -> Iterator[dict[str, Any]]:
         lines = list(self._lines())

@@ -16,9 +16,10 @@ class SpendLog:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "spend.jsonl"
 
-    def intend(self, request: str, reply: str, upper_usd: float | None) -> None:
-        """`request` names this very request, `reply` the reply it asks for; `upper_usd` None: price unknown."""
-        line = {"intent": request, "reply": reply, "upper_usd": upper_usd}
+    def intend(self, request: str, reply: str, upper_usd: float | None, upper_tokens: int = 0) -> None:
+        """`request` names this very request, `reply` the reply it asks for; `upper_…`: the most that both together
+        can cost (None: price unknown), and the most tokens they can have."""
+        line = {"intent": request, "reply": reply, "upper_usd": upper_usd, "upper_tokens": upper_tokens}
         append_line(self._path, json.dumps(line).encode(), sync=True)
 
     def settle(self, request: str, usage: Usage) -> None:
@@ -48,22 +49,27 @@ class SpendLog:
         return list(found.values())
 
     def total(self) -> Spend:
-        """Settled replies at their price, the others at their upper bound, shown apart."""
-        settled: dict[str, float | None] = {}
-        open_intents: dict[str, float | None] = {}
+        """Settled replies at their price, the others at their upper bound, shown apart. Lines of a version that did
+        not write tokens down have none."""
+        settled: dict[str, Usage] = {}
+        open_intents: dict[str, tuple[float | None, int]] = {}
         for line in read_lines(self._path):
             if "intent" in line:
-                open_intents[line["intent"]] = line["upper_usd"]
+                open_intents[line["intent"]] = line["upper_usd"], line.get("upper_tokens", 0)
             elif "settled" in line:  # by two attempts, when one slept between writing the reply down and settling it
                 open_intents.pop(line["settled"], None)
-                settled[line["settled"]] = Usage.model_validate(line["usage"]).cost_usd
+                settled[line["settled"]] = Usage.model_validate(line["usage"])
             elif "void" in line:
                 open_intents.pop(line["void"], None)
-        known = round(sum(cost or 0.0 for cost in settled.values()), 6)
-        at_risk = round(sum(upper or 0.0 for upper in open_intents.values()), 6)
-        if None in settled.values() or None in open_intents.values():
-            return Spend(usd=None, known_usd=known, at_risk_usd=at_risk)
-        return Spend(usd=known, at_risk_usd=at_risk)
+        costs, bounds = [usage.cost_usd for usage in settled.values()], [usd for usd, _ in open_intents.values()]
+        known, unknown = round(sum(cost or 0.0 for cost in costs), 6), None in (*costs, *bounds)
+        return Spend(
+            usd=None if unknown else known,
+            known_usd=known if unknown else 0.0,
+            at_risk_usd=round(sum(bound or 0.0 for bound in bounds), 6),
+            tokens=sum(usage.tokens for usage in settled.values()),
+            at_risk_tokens=sum(tokens for _, tokens in open_intents.values()),
+        )
 
     def repeats(self) -> tuple[int, int]:
         """(replies paid twice, replies cut off and possibly billed)."""

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from perdure.adapters.notify.sign import key_of
 from perdure.models.config import Heard, NotifySettings
 from perdure.models.errors import BadInput
+from perdure.models.notice import Event
 from perdure.models.policy import NOTIFY_ADDRESSES
 
 URL, SECRET = "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET"  # names of variables
@@ -22,6 +23,13 @@ class Address:
 
     name: str
     url: str = field(repr=False)
+
+    @property
+    def readable(self) -> bool:
+        """Whether others on the way can read what is told: plain http that leaves this machine."""
+        host = urlsplit(self.url).hostname or ""
+        own = host in ("localhost", "::1") or host.startswith("127.")
+        return not own and not self.url.lower().startswith("https:")
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Listeners:
                 f"{len(urls)} addresses, at most {NOTIFY_ADDRESSES} are told", where=where, fix="remove some"
             )
         secrets = environ.get(SECRET, "").split()
+        urls = list(dict.fromkeys(urls))  # who is named twice is told once
         return cls(
             addresses=tuple(_named(urls, where)),
             events=settings.events,
@@ -62,9 +71,10 @@ class Listeners:
             environ.pop(name, None)
         return found
 
-    def who(self, event: Heard) -> tuple[str, ...]:
-        """Names of those who want to hear of it."""
-        return tuple(address.name for address in self.addresses) if event in self.events else ()
+    def who(self, event: Event) -> tuple[str, ...]:
+        """Names of those who want to hear of it. A test is heard by all."""
+        wanted = event == "test" or event in self.events
+        return tuple(address.name for address in self.addresses) if wanted else ()
 
     def address(self, name: str) -> Address | None:
         return next((address for address in self.addresses if address.name == name), None)

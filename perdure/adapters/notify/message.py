@@ -40,6 +40,8 @@ def message_of(notice: Notice, web_ui: str = "") -> Message:
 def _text(notice: Notice, links: Links) -> str:
     """Everything that others wrote is on a line of its own kind, calls nobody and links nowhere."""
     what = _words(notice.delivery_id, 100)
+    if notice.event == "test":
+        return f"*{_words(notice.words, 300).capitalize()}*\nNothing waits for you."
     about = " · ".join([what, _words(notice.repository, 200), _words(notice.request, 120), dollars(notice.cost_usd)])
     shown = [_link(links.pull_request, _pull(notice)), _link(links.web_ui, "Web UI")]
     lines = [f"*{_headline(notice)}*", *_asked(notice), about, " · ".join(part for part in shown if part)]
@@ -48,13 +50,20 @@ def _text(notice: Notice, links: Links) -> str:
 
 def _headline(notice: Notice) -> str:
     if notice.asked is not None:
-        again = "Still waiting" if notice.event == "reminder" else "Waiting"
-        return f"{again} for you: {_words(notice.words, 300)}"
+        again = f"Still waiting for you{_since(notice)}" if notice.event == "reminder" else "Waiting for you"
+        return f"{again}: {_words(notice.words, 300)}"
+    if notice.event != "ended":
+        return f"Waiting: {_words(notice.words, 300)}"
     result = notice.result or {}
     words = str(result.get("status", "ended")).replace("_", " ").capitalize()
     reason = str(result.get("reason") or "").replace("_", " ")
     why = _words(notice.words, 300)
     return f"{words}{f' ({reason})' if reason else ''}" + (f": {why}" if why else "")
+
+
+def _since(notice: Notice) -> str:
+    days = (notice.at - notice.asked.since).days if notice.asked is not None else 0
+    return f", for {days} day{'s' * (days > 1)} now" if days > 0 else ""
 
 
 def _asked(notice: Notice) -> list[str]:

@@ -21,7 +21,7 @@ from perdure.models.errors import NoticeRefused, NoticeUnheard
 from perdure.models.policy import NOTIFY_ATTEMPT_S, NOTIFY_RETRY_AFTER_S
 
 if TYPE_CHECKING:
-    import ssl
+    import httpx2
 
 _TRY_AGAIN = (408, 425, 429)
 """Beside 5xx: answers that may change without anybody acting."""
@@ -41,15 +41,21 @@ _LOGGERS = ("httpx2", "httpcore2.connection", "httpcore2.http11", "httpcore2.htt
 
 
 async def send(
-    address: Address, id: str, body: bytes, keys: Iterable[bytes], *, within: float = NOTIFY_ATTEMPT_S
+    address: Address,
+    id: str,
+    body: bytes,
+    keys: Iterable[bytes],
+    *,
+    within: float = NOTIFY_ATTEMPT_S,
+    least: float = 1.0,
 ) -> int:
-    """POST it; the status of an answer that takes it (2xx). `within`: seconds for all of it.
+    """POST it; the status of an answer that takes it (2xx). In seconds: `within` for all of it, `least` for a pause.
 
     NoticeUnheard when another try may help, with the pause that was asked for; NoticeRefused when it will not: a
     redirect (it would carry what is told to somebody nobody named) or a 4xx. Neither has more of the address than its
     host.
     """
-    verified = await in_thread(_certificates)
+    client = await in_thread(_client, address, within)
     import httpx2  # by now loaded, in the thread
 
     signed = headers(id, int(time.time()), body, keys)
@@ -59,10 +65,10 @@ async def send(
         try:
             async with (
                 asyncio.timeout(within),
-                httpx2.AsyncClient(verify=verified, timeout=within, follow_redirects=False) as client,
+                client,
                 client.stream("POST", address.url, content=body, headers=told) as answer,
             ):
-                return _judged(address, answer.status_code, answer.headers.get("retry-after", ""))
+                return _judged(address, answer.status_code, answer.headers.get("retry-after", ""), least)
         except TimeoutError:
             failure = f"did not answer within {within:.0f} s"
         except (httpx2.ConnectError, httpx2.ProxyError) as error:
@@ -77,20 +83,20 @@ async def send(
 _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL and restart the worker"
 
 
-def _judged(address: Address, status: int, asked: str) -> int:
+def _judged(address: Address, status: int, asked: str, least: float) -> int:
     if 200 <= status < 300:
         return status
     if 300 <= status < 400:
         words = f"{address.name} answered {status}: it sends elsewhere, and that is not followed"
         raise NoticeRefused(words, fix="write the address it sends to into [notify] url, if that is right")
     if status in _TRY_AGAIN or status >= 500:
-        raise NoticeUnheard(f"{address.name} answered {status}", retry_after=retry_after(asked))
+        raise NoticeUnheard(f"{address.name} answered {status}", retry_after=retry_after(asked, least=least))
     gone = ": nobody listens there any more" if status == 410 else ""
     raise NoticeRefused(f"{address.name} answered {status}{gone}", fix=_FIX)
 
 
-def retry_after(text: str, now: datetime | None = None) -> float | None:
-    """The pause that a header asks for, in seconds or as a date: 1 to NOTIFY_RETRY_AFTER_S; None without one."""
+def retry_after(text: str, now: datetime | None = None, *, least: float = 1.0) -> float | None:
+    """The pause that a header asks for, in seconds or as a date: `least` to NOTIFY_RETRY_AFTER_S; None without one."""
     try:
         seconds = float(text)
     except ValueError:
@@ -98,7 +104,7 @@ def retry_after(text: str, now: datetime | None = None) -> float | None:
             seconds = (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds()
         except (TypeError, ValueError):
             return None
-    return min(max(seconds, 1.0), NOTIFY_RETRY_AFTER_S) if math.isfinite(seconds) else None
+    return min(max(seconds, least), NOTIFY_RETRY_AFTER_S) if math.isfinite(seconds) else None
 
 
 def _cause(error: BaseException) -> str:
@@ -118,11 +124,20 @@ def _cause(error: BaseException) -> str:
     return ""
 
 
-def _certificates() -> ssl.SSLContext:
-    """In a thread: loading them takes 45 ms."""
+def _client(address: Address, within: float) -> httpx2.AsyncClient:
+    """In a thread: loading the certificates takes 45 ms. NoticeUnheard when the environment it follows is wrong."""
     import httpx2
 
-    return httpx2.create_ssl_context()
+    try:
+        verified = httpx2.create_ssl_context()
+    except OSError:
+        words = f"{address.name} was not asked: the certificates that SSL_CERT_FILE or SSL_CERT_DIR names are none"
+        raise NoticeUnheard(words) from None
+    try:
+        return httpx2.AsyncClient(verify=verified, timeout=within, follow_redirects=False)
+    except (ValueError, ImportError, httpx2.InvalidURL):  # its words hold the proxy's address, password and all
+        words = f"{address.name} was not asked: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names no HTTP proxy"
+        raise NoticeUnheard(words) from None
 
 
 @contextlib.contextmanager

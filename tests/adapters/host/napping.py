@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
 @activity.defn(name="implement")
 async def nap(work: CloseInput) -> str:
     now_doing(doing="napping")
-    print("nap", activity.info().attempt, flush=True)
+    print(work.delivery, activity.info().attempt, flush=True)
     while not (Path(sys.argv[1]) / work.delivery).exists():
         await asyncio.sleep(0.02)
     return f"woke in attempt {activity.info().attempt}"
@@ -32,7 +32,10 @@ async def nap(work: CloseInput) -> str:
 @workflow.defn
 class Nap:
     @workflow.run
-    async def run(self, file: str) -> str:
+    async def run(self, files: list[str]) -> list[str]:
+        return list(await asyncio.gather(*map(self.wait_for, files)))
+
+    async def wait_for(self, file: str) -> str:
         slept: str = await workflow.execute_activity(
             "implement",
             CloseInput(delivery=file),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -81,7 +82,8 @@ def ends(host: Host) -> list[str]:
 
 async def test_an_attempt_is_noted_in_flight_before_it_begins_and_journalled_when_it_has_ended(host: Host) -> None:
     async def do() -> Closed:
-        assert [path.name for path in (host.home.inflight / host.inflight.worker).iterdir()] == ["test-run.json"]
+        (note,) = (host.home.inflight / host.inflight.worker).iterdir()
+        assert json.loads(note.read_bytes())["run_id"] == "test-run"
         (line,) = host.journal("d")._lines()
         assert (line["activity"], line["worker"]) == ("implement", host.inflight.worker)
         return Closed(message="done")
@@ -211,6 +213,17 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
         return "tidied up"
 
     assert await attempt(host, do, env=environment("close")) == "tidied up"
+
+
+async def test_what_a_run_ends_with_leaves_no_note_that_somebody_would_read_for_ever(host: Host) -> None:
+    async def do() -> str:
+        return "done"
+
+    notes, kept = host.home.inflight / host.inflight.worker, []
+    for name, error in (("implement", None), ("close", None), ("close", OSError("x")), ("notify", OSError("x"))):
+        await (fail(host, error, env=environment(name)) if error else attempt(host, do, env=environment(name)))
+        kept.append(sum(1 for _ in notes.iterdir()))
+    assert kept == [1, 0, 1, 0], "a close that failed is tried again"
 
 
 async def test_every_attempt_at_a_piece_of_work_shares_its_key_and_nothing_else_does() -> None:

@@ -19,7 +19,9 @@ def journal(directory: Path) -> Journal:
 
 
 def begin(log: Journal, attempt: str, key: str, activity: str = "implement", worker: str = GONE) -> None:
-    log.began(attempt=attempt, key=key, activity=activity, worker=worker)
+    """By a worker of its own, unless it lives."""
+    name = LIVING if worker == LIVING else f"{worker} {attempt}"
+    log.began(attempt=attempt, key=key, activity=activity, worker=name)
 
 
 def test_an_attempt_that_ended_or_whose_worker_lives_is_no_death(tmp_path: Path) -> None:
@@ -51,6 +53,13 @@ def test_a_turn_cut_off_and_done_again_is_redone_but_one_found_done_is_not(tmp_p
     begin(log, "10", "tests", activity="run_tests")
     log.ended("10", DONE)
     assert log.receipt() == Receipt(worker_deaths=6, turns_redone=2)
+
+
+def test_a_worker_that_did_several_things_died_once(tmp_path: Path) -> None:
+    log = journal(tmp_path)
+    for attempt, activity in enumerate(("implement", "notify", "notify")):
+        log.began(attempt=str(attempt), key=f"{activity} {attempt}", activity=activity, worker=GONE)
+    assert log.receipt() == Receipt(worker_deaths=1, turns_redone=0)
 
 
 def test_a_delivery_nothing_was_written_about_has_an_empty_receipt(tmp_path: Path) -> None:

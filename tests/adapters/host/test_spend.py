@@ -25,9 +25,9 @@ def test_a_request_without_a_settlement_counts_at_its_upper_bound_and_is_shown_a
     assert log.repeats() == (0, 1)
     log.intend("2", "reply", 0.5)
     log.settle("2", usage(0.2))
-    assert log.total() == Spend(usd=0.2, at_risk_usd=0.5)
+    assert log.total() == Spend(usd=0.2, at_risk_usd=0.5, tokens=11)
     log.void("1")
-    assert log.total() == Spend(usd=0.2)
+    assert log.total() == Spend(usd=0.2, tokens=11)
     assert log.repeats() == (0, 0)
     assert log.is_settled("2")
     assert not log.is_settled("1")
@@ -40,7 +40,7 @@ def test_the_same_reply_received_by_two_requests_was_paid_twice(tmp_path: Path) 
         log.settle(request, usage(0.1))
     log.settle("unheard of", usage(0.1))
     assert log.repeats() == (1, 0)
-    assert log.total() == Spend(usd=0.3)
+    assert log.total() == Spend(usd=0.3, tokens=33)
 
 
 def test_one_reply_settled_by_two_attempts_was_paid_once(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_one_reply_settled_by_two_attempts_was_paid_once(tmp_path: Path) -> None
     log.intend("1", "reply", 1.0)
     log.settle("1", usage(0.1))
     log.settle("1", usage(0.1))
-    assert log.total() == Spend(usd=0.1)
+    assert log.total() == Spend(usd=0.1, tokens=11)
     assert log.repeats() == (0, 0)
 
 
@@ -59,7 +59,21 @@ def test_an_unknown_price_is_unknown_and_hides_none_that_is_known(tmp_path: Path
     log.settle("1", usage(None))
     log.intend("2", "b", 0.7)
     log.settle("2", usage(0.4))
-    assert log.total() == Spend(usd=None, known_usd=0.4)
+    assert log.total() == Spend(usd=None, known_usd=0.4, tokens=22)
+
+
+def test_tokens_count_like_dollars_and_lines_of_an_older_version_have_none(tmp_path: Path) -> None:
+    log = SpendLog(tmp_path)
+    log.intend("1", "a", 0.5, 900)
+    assert log.total() == Spend(at_risk_usd=0.5, at_risk_tokens=900)
+    log.settle("1", Usage(input_tokens=1, cache_read_tokens=20, cache_write_tokens=300, output_tokens=4000))
+    log.intend("2", "b", None, 70)
+    assert log.total() == Spend(usd=None, tokens=4321, at_risk_tokens=70), "no price is needed to count them"
+    log.void("2")
+    with (tmp_path / "spend.jsonl").open("a") as file:
+        file.write('{"intent": "3", "reply": "c", "upper_usd": 0.25}\n')
+        file.write('{"settled": "4", "usage": {"cost_usd": 0.5}}\n')
+    assert log.total() == Spend(usd=0.5, at_risk_usd=0.25, tokens=4321)
 
 
 EVENTS = st.lists(

@@ -52,7 +52,21 @@ def test_a_worker_keeps_them_out_of_its_environment_and_out_of_what_tools_print(
     host.inflight.close()
 
 
-def test_only_events_that_are_wanted_are_told() -> None:
+def test_who_is_named_twice_is_told_once_and_an_address_of_another_form_is_named_by_its_host() -> None:
+    found = listeners(PERDURE_WEBHOOK_URL=f"{SLACK} http://[::1]:80/x {SLACK} https://me:pass-secret@b.example/x")
+    assert found.who("ended") == ("hooks.slack.com", "[::1]:80", "b.example")
+    assert "secret" not in repr(found)
+
+
+def test_an_empty_secret_signs_nothing_and_several_of_both_may_stand_on_lines() -> None:
+    assert listeners(PERDURE_WEBHOOK_URL=SLACK, PERDURE_WEBHOOK_SECRET=" ").keys == ()
+    found = listeners(
+        PERDURE_WEBHOOK_URL=f"{SLACK}\nhttps://b.example/\n", PERDURE_WEBHOOK_SECRET=f"{SECRET}\n{SECRET}"
+    )
+    assert (len(found.addresses), len(found.keys)) == (2, 2)
+
+
+def test_only_events_that_are_wanted_are_told_and_a_test_always() -> None:
     found = Listeners.of(NotifySettings.model_validate({"url": SLACK, "events": ["question", "ended"]}), {})
     assert [bool(found.who(event)) for event in ("question", "ended", "waiting", "budget")] == [
         True,
@@ -60,16 +74,31 @@ def test_only_events_that_are_wanted_are_told() -> None:
         False,
         False,
     ]
+    assert found.who("test")
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://h/x-secret", "hooks/x-secret", "http://", "http://h:port/x-secret", "https://a'b/x-secret"]
+    "url",
+    [
+        "ftp://h/x-secret",
+        "hooks/x-secret",
+        "http://",
+        "http://h:port/x-secret",
+        "https://a'b/x-secret",
+        "http://[::1/x-secret",
+    ],
 )
 def test_what_is_no_address_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(BadInput, match="this is not an") as error:
         listeners(PERDURE_WEBHOOK_URL=f"https://fine.example {url}")
     assert "secret" not in str(error.value)
     assert "PERDURE_WEBHOOK_URL, address 2" in str(error.value)
+
+
+def test_a_line_break_in_an_address_of_the_file_is_refused() -> None:
+    with pytest.raises(BadInput, match="this is not an") as error:
+        Listeners.of(NotifySettings.model_validate({"url": "https://h.example/x-secret\nx: y"}), {})
+    assert "secret" not in str(error.value)
 
 
 def test_more_addresses_than_are_told_are_refused() -> None:

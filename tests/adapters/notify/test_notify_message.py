@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.adapters.notify.message import message_of
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 from perdure.models.ledger import Spend
-from perdure.models.notice import Notice, notice_of
+from perdure.models.notice import Notice, notice_of, trial_notice
 from perdure.models.policy import NOTICE_RESULT_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, Reason, Status, StepRecord
@@ -63,6 +63,9 @@ def test_a_question_and_a_limit_are_events_of_their_own_and_a_reminder_says_that
     again = message_of(notice("reminder", asked=limit))
     assert (again.event, again.gate) == ("reminder", "budget")
     assert again.text.startswith("*Still waiting for you: $5.00 are spent*")
+    for days, words in ((1, "for 1 day now"), (21, "for 21 days now")):
+        told = message_of(notice("reminder", asked=limit).model_copy(update={"at": NOW + timedelta(days=days)}))
+        assert told.text.startswith(f"*Still waiting for you, {words}: $5.00")
 
 
 def test_the_end_is_told_with_the_result_and_the_pull_request() -> None:
@@ -99,6 +102,22 @@ def test_a_workflow_id_that_somebody_chose_stays_one_word_of_the_command() -> No
     given = notice().model_copy(update={"delivery_id": "a b`; rm -rf /"})
     assert message_of(given).decisions[0].command == "perdure approve 'a b`; rm -rf /' --of 1a2b"
     assert message_of(given).text.splitlines()[1].startswith("`perdure approve 'a b; rm -rf /' --of 1a2b`")
+
+
+def test_the_longest_that_can_be_asked_is_shown_whole_by_a_chat() -> None:
+    """Slack cuts a message after 40,000 characters; others have less."""
+    long = "&<" * 20_000
+    question = Question(text=long, kind=QuestionKind.CHOICE, choices=(long,) * 10, why=long)
+    asked = Asked(gate=Gate.QUESTION, of="q", words=long, since=NOW, question=question, options=("answer",))
+    text = message_of(notice(asked=asked, title=long), UI).text
+    assert len(text) < 20_000
+    assert "perdure answer d --of q" in text
+
+
+def test_a_test_is_one_for_people_and_programs_and_about_no_delivery() -> None:
+    told = message_of(trial_notice("notify-test-1", NOW))
+    assert (told.event, told.decisions, told.result, told.gate) == ("test", (), None, None)
+    assert told.text == "*A test: deliveries can be heard of here*\nNothing waits for you."
 
 
 def test_an_address_of_a_pull_request_that_is_none_is_not_linked() -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
 import logging
 import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +71,86 @@ async def test_an_answer_that_may_change_is_worth_another_try_after_the_pause_it
         with pytest.raises(NoticeUnheard, match=f"^127.0.0.1:\\d+ answered {status}$") as unheard:
             await send(address(receiver), "n", b"{}", KEYS)
     assert unheard.value.retry_after == pause
+
+
+@asynccontextmanager
+async def raw(answer: bytes, *, stays: bool = False, tls: ssl.SSLContext | None = None) -> AsyncIterator[Address]:
+    """Somebody who answers these bytes whatever is asked, and then hangs up, or does not."""
+    over = asyncio.Event()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.read(65536)
+            writer.write(answer)
+            await writer.drain()
+            if stays:
+                await over.wait()
+            writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield Address(f"127.0.0.1:{port}", f"http{'s' if tls else ''}://127.0.0.1:{port}{PATH}")
+    finally:
+        over.set()
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("answer", "stays"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", True),  # hangs after its headers
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab", False),  # hangs up in its body
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + bytes(1_000_000), True),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd", False),
+    ],
+)
+async def test_what_follows_the_headers_is_not_waited_for(answer: bytes, stays: bool) -> None:
+    async with asyncio.timeout(10), raw(answer, stays=stays) as address:
+        assert await send(address, "n", b"{}", KEYS) == 200
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"hello", b"HTTP/1.1 200 OK\r\nX: " + b"x" * 300_000 + b"\r\n\r\n", b"HTTP/1.1 101 X\r\nUpgrade: x\r\n\r\n"],
+)
+async def test_what_is_no_answer_is_worth_another_try(answer: bytes) -> None:
+    async with raw(answer) as address:
+        with pytest.raises(NoticeUnheard, match=f"^{address.name} did not answer$"):
+            await send(address, "n", b"{}", KEYS)
+
+
+async def test_a_certificate_nobody_vouches_for_is_refused_until_the_host_trusts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    files = ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=x", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *files], cwd=tmp_path, check=True, capture_output=True, timeout=30)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    async with raw(b"HTTP/1.1 204 OK\r\n\r\n", tls=tls) as address:
+        with pytest.raises(NoticeUnheard, match="its certificate or its TLS is not accepted"):
+            await send(address, "n", b"{}", KEYS)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        assert await send(address, "n", b"{}", KEYS) == 204
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+        with pytest.raises(NoticeUnheard, match="SSL_CERT_FILE"):
+            await send(address, "n", b"{}", KEYS)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://u:pass-secret@h:1", "ftp://u:pass-secret@h", "http://u:pass-secret@h:x"])
+async def test_a_proxy_that_is_none_is_named_by_its_variable_alone(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(NoticeUnheard, match="HTTP_PROXY") as error:
+        await send(Address("h", "http://h.invalid/"), "n", b"{}", KEYS)
+    assert "secret" not in str(error.value)
+
+
+async def test_a_password_in_an_address_is_sent_as_one() -> None:
+    async with Receiver.open() as receiver:
+        await send(Address("h", receiver.url.replace("//", "//me:p%40ss@") + PATH), "n", b"{}", KEYS)
+    assert receiver.told[0].headers["authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -128,7 +216,13 @@ async def test_what_others_send_over_the_same_library_is_logged_as_before(caplog
 def test_a_pause_may_be_a_date() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert retry_after(format_datetime(datetime(2026, 1, 1, 0, 1, tzinfo=UTC), usegmt=True), now) == 60
-    assert [retry_after(text, now) for text in ("", "soon", "nan", "inf")] == [None] * 4
+    assert retry_after("Wed, 31 Dec 2025 23:00:00 GMT", now) == 1, "it is over"
+    hopeless = ("", "soon", "nan", "inf", "1e400", "Thu, 01 Jan 99999 00:00:00 GMT", "Thu, 01 Jan 2026 00:00:00 -0000")
+    assert [retry_after(text, now) for text in hopeless] == [None] * 7
+
+
+def test_a_pause_is_never_below_what_the_tries_before_have_earned() -> None:
+    assert [retry_after(text, least=64.0) for text in ("0", "1", "65", "")] == [64, 64, 65, None]
 
 
 def test_a_secret_that_cannot_be_one_is_refused_and_not_shown() -> None:

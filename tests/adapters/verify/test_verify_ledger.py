@@ -10,7 +10,7 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.adapters.verify.ledger import ledger
 from perdure.models.config import HostConfig
-from perdure.models.ledger import Spend, Usage
+from perdure.models.ledger import Usage
 
 KEY = "calc-sub"
 
@@ -36,7 +36,7 @@ def test_turns_that_were_paid_for_are_the_ledgers_sum(host: Host) -> None:
     paid(host, usage(1), usage(2, 0.2))
     found = ledger(host, KEY, [("plan 1, turn 1", usage(1)), ("plan 1, turn 2", usage(2, 0.2))], ())
     assert (found.settled, found.turns, found.unpaid) == (2, 2, ())
-    assert found.spend == Spend(usd=0.3)
+    assert (found.spend.usd, found.spend.tokens) == (0.3, usage(1).tokens + usage(2, 0.2).tokens)
     assert found.kept.cost_usd == 0.3
 
 

@@ -1,0 +1,62 @@
+"""The cast, and the real activities that tell people, on a host with addresses to tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+from workflow_cast import Cast
+
+from activities.notify import Notices
+from perdure.adapters.host.attempt import AttemptInterceptor
+from perdure.adapters.host.home import Home
+from perdure.adapters.host.host import Host
+from perdure.models.ledger import Spend, Usage
+from perdure.models.phases import Phase
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from tests.receiver import SECRET
+from workflows import WORKFLOWS
+
+PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}
+TOLD = {"asks": True, "notifies": True}
+
+
+async def plans(work: TurnInput) -> TurnResult:
+    data: dict[str, Any] = {"kind": "feature"} if work.step == "classify" else {"title": "Add sub"}
+    artifact = "" if work.step == "classify" else f"{work.attempt:0>64}"
+    outcome = Outcome(ending=Ending.DONE, summary="done", data=data, artifact=artifact)
+    return TurnResult(checkpoint="c1", summary="turn 1", usage=Usage(), spend=Spend(usd=0.0), outcome=outcome)
+
+
+@asynccontextmanager
+async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int = 1000) -> AsyncIterator[Host]:
+    """The cast, and the real activities that tell, on a host with these addresses."""
+    env = {"PERDURE_WEBHOOK_SECRET": SECRET, "PERDURE_WEBHOOK_URL": " ".join(urls)}
+    host = Host.open(Home(home), env)
+    notices = Notices(host)
+    async with (
+        asyncio.timeout(60),
+        Worker(
+            client,
+            task_queue=TASK_QUEUE,
+            workflows=WORKFLOWS,
+            activities=[*cast.activities(), notices.notice_addresses, notices.notify],
+            interceptors=[AttemptInterceptor(host)],
+            max_cached_workflows=cache,
+        ),
+    ):
+        yield host
+    await host.close()
+
+
+@pytest.fixture
+def gated(cast: Cast) -> Cast:
+    cast.phases, cast.settings, cast.turn = (Phase.PLAN,), {**TOLD, "gates": ("plan",)}, plans
+    return cast
