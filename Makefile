@@ -11,6 +11,9 @@ JOBS   ?= 4
 ARGS   ?=
 AGAIN  := $(if $(CI),|| $(BIN)/python -m tests.again)
 
+# The suite starts thousands of Python processes: without bytecode on disk each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One resolution for every platform Perdure runs on; wheels only; no index is named, each machine has its own.
 COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --generate-hashes \
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links

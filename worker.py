@@ -14,13 +14,14 @@ from typing import Any
 from temporalio.worker import Worker
 
 from activities import anywhere, here, publishing
+from perdure import __version__
 from perdure.adapters.host.attempt import AttemptInterceptor
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
 from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
-from perdure.treasury import put_rules
+from perdure.treasury import keep, put_rules
 from workflows import WORKFLOWS
 
 
@@ -43,6 +44,7 @@ async def main() -> None:
             worker = Worker(
                 client,
                 task_queue=queue,
+                build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
                 interceptors=[AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,
                 max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
@@ -51,9 +53,11 @@ async def main() -> None:
             )
             await working.enter_async_context(worker)
         undertaker = asyncio.create_task(host.inflight.report_the_dead(client))
+        treasurer = asyncio.create_task(keep(client, host.config.treasury))
         logging.info("working on %s as %s", " and ".join(queues(host)), host.inflight.worker)
         await stop.wait()
     undertaker.cancel()
+    treasurer.cancel()
     await host.close()
 
 

@@ -22,12 +22,17 @@ class Allowance:
     """What one delivery has reserved. Without a rule that covers it nothing here leaves a trace in history.
 
     waits   shows that the delivery waits, and for what, as a context
+    tell    says so to those who want to hear of it
     """
 
     def __init__(
-        self, delivery: str, state: DeliveryState, waits: Callable[[str], AbstractContextManager[None]]
+        self,
+        delivery: str,
+        state: DeliveryState,
+        waits: Callable[[str], AbstractContextManager[None]],
+        tell: Callable[[str], None],
     ) -> None:
-        self.delivery, self.state, self._waits = delivery, state, waits
+        self.delivery, self.state, self._waits, self._notify = delivery, state, waits, tell
         self._listening = False
 
     async def waited(self) -> bool:
@@ -41,11 +46,14 @@ class Allowance:
         heard = True
         while heard and not self._room() and not self.state.purse.why:  # an answer can be worth less than a reply was
             heard = await self._heard(GRANT_SOON)
-        waited, patience = False, GRANT_AGAIN
+        waited, told, patience = False, False, GRANT_AGAIN
         while not self._room():
-            waited = True
             with self._waits(self.state.purse.why or UNHEARD):
+                if not told and (self.state.purse.why or waited):  # without a Treasury there may be one in a minute
+                    self._notify("waiting")
+                    told = True
                 await self._heard(patience)
+            waited = True
             patience = min(2 * patience, GRANT_AGAIN_MOST)
         return waited
 
@@ -108,7 +116,11 @@ class Allowance:
         if purse.why and purse.until is not None:
             patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_AGAIN
         try:
-            await workflow.wait_condition(lambda: self._told() != before, timeout=patience)
+            await workflow.wait_condition(
+                lambda: self._told() != before,
+                timeout=patience,
+                timeout_summary="room in a budget that deliveries share",
+            )
             return True
         except TimeoutError:
             await self._tell()

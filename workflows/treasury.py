@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,8 +15,8 @@ from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.granting import Granting
 from perdure.models.ledger import Spend
-from perdure.models.policy import SPENT_TIME, TREASURY_TICK
-from perdure.models.treasury import Add, Granted, Lease, Reserve, Rules, SpentInput, Table
+from perdure.models.policy import LAST_TABLE_TIME, SPENT_TIME, TREASURY_TICK
+from perdure.models.treasury import Add, Granted, LastTable, LastTableInput, Lease, Reserve, Rules, SpentInput, Table
 
 
 @workflow.defn
@@ -27,11 +29,14 @@ class Treasury:
         self._granting = Granting(self.table)
         self._answers: dict[str, Granted] = {}
         self._asked: set[str] = set()
+        self._early: list[Callable[[], None]] | None = [] if self.table.previous else None
         self._changed = self._looking = False
 
     @workflow.run
     async def run(self, table: Table | None = None) -> None:
         """Answer whoever asked, as far as there is room; look for what nobody gives back. It never ends."""
+        if self._early is not None:
+            await self._take_up(self.table.previous)
         clock = asyncio.create_task(self._clock())
         while True:
             await workflow.wait_condition(lambda: self._changed)
@@ -45,6 +50,8 @@ class Treasury:
 
     @workflow.signal(description="Sent by deliveries: what they have paid, and room for more")
     def reserve(self, said: Reserve) -> None:
+        if self._early is not None:
+            return self._early.append(lambda: self.reserve(said))
         self._granting.begin_day(workflow.now())
         answer = self._granting.hear(said, workflow.now())
         self._answers.pop(said.delivery, None)
@@ -53,23 +60,60 @@ class Treasury:
         if not said.ends:
             self._asked.add(said.delivery)
         self._changed = True
+        return None
 
     @workflow.signal(description="Sent by workers as they start: the budgets of their configuration")
     def rules(self, said: Rules) -> None:
+        if self._early is not None:
+            return self._early.append(lambda: self.rules(said))
         self._granting.know(said.rules, sure=True)
         self._changed = True
+        return None
 
     @workflow.signal(description='More for today: {"rule": "label:team-a", "usd": 5}')
     def add(self, said: Any = None) -> None:
+        if self._early is not None:
+            return self._early.append(lambda: self.add(said))
         self._granting.begin_day(workflow.now())
         try:
             self._changed = self._granting.add(understood(Add, said)) or self._changed
         except InvalidRequest as error:
             workflow.logger.warning("treasury: nothing was added: %s", error.what)
+        return None
 
     @workflow.query(name="table", description="Budgets and reservations: perdure.models.treasury.Table")
     def _table(self) -> Table:
         return self.table
+
+    async def _take_up(self, run_id: str) -> None:
+        """Somebody ended the run before this one: go on from what it knew, and only then hear what is said."""
+        note = f"it was ended, and began again at {workflow.now().astimezone(UTC):%H:%M} UTC"
+        try:
+            last: LastTable = await workflow.execute_activity(
+                "last_table",
+                LastTableInput(run_id=run_id),
+                result_type=LastTable,
+                schedule_to_close_timeout=LAST_TABLE_TIME,
+                summary="what the run before this one knew",
+            )
+            table = last.table
+            note += (
+                " from what it knew" if last.whole else " from what it knew once: what was spent since is not counted"
+            )
+        except ActivityError as error:
+            if workflow.cancellation_reason() is not None:
+                raise asyncio.CancelledError from error
+            workflow.logger.warning("treasury: the run before this one cannot be read: %s", error.cause)
+            table = Table()
+            note += "; what was spent before is not counted, because the run that knew it cannot be read"
+        self.table, self._granting = table, Granting(table)
+        early, self._early = self._early or [], None
+        for hear in early:
+            hear()
+        self._granting.begin_day(workflow.now())
+        self.table.note = note
+        workflow.set_current_details(note)
+        self._changed = True
 
     async def _answer(self, now: datetime) -> None:
         """Those whose turn it is, and those that have just asked and must wait; all at once."""
@@ -88,16 +132,23 @@ class Treasury:
             self._changed = True
 
     async def _clock(self) -> None:
-        """Ticks while anybody holds or waits for anything, and at midnight; otherwise no event is made."""
+        """Ticks while anybody holds anything; while all wait, at midnight; otherwise no event is made."""
         while True:
             await workflow.wait_condition(lambda: any(one.held or one.waits for one in self.table.leases.values()))
             now = workflow.now()
             midnight = datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
-            await workflow.sleep(min(TREASURY_TICK, midnight - now), summary="reservations that are overdue")
+            if self._held():
+                await workflow.sleep(min(TREASURY_TICK, midnight - now), summary="reservations that are overdue")
+            else:
+                with suppress(TimeoutError):
+                    await workflow.wait_condition(self._held, timeout=midnight - now, timeout_summary="a new day")
             overdue = sorted(self._granting.overdue(workflow.now()).items())
             self._looking = True  # while everybody else is answered
             await asyncio.gather(*(self._found(delivery, lease) for delivery, lease in overdue))
             self._looking, self._changed = False, True
+
+    def _held(self) -> bool:
+        return any(lease.held for lease in self.table.leases.values())
 
     async def _found(self, delivery: str, lease: Lease) -> None:
         """What a delivery that holds something and is silent has paid: its host's spend log knows, whatever became of

@@ -36,10 +36,13 @@ def register(app: typer.Typer) -> None:
 def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:
     """Run Temporal and a worker for this home; a worker that dies is started again at once."""
     import asyncio
+    import os
 
+    from perdure.adapters.project.host import load_host_config
     from perdure.cli.screen import Screen
     from perdure.local.up import up as run
 
+    load_host_config(os.environ)  # a worker that cannot read its settings would be started again and again
     asyncio.run(run(_home(), detach, Screen().say))
 
 

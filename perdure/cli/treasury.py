@@ -37,7 +37,7 @@ def show(context: typer.Context, json: Json = False) -> None:
 
     from perdure.cli.screen import Screen
     from perdure.models.granting import Granting
-    from perdure.treasury import read_table
+    from perdure.treasury import ENDED, read_table
 
     screen = Screen(json=json)
 
@@ -45,11 +45,15 @@ def show(context: typer.Context, json: Json = False) -> None:
         return await read_table(await connected(screen))
 
     table, now = asyncio.run(work()), datetime.now(UTC)
-    Granting(table).begin_day(now)  # nobody may have spoken to it since midnight
+    note = table.note
+    if Granting(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
+        table.note = note
     if json:
         screen.data(as_data(table))
         return
     screen.lines(budget_rows(table, screen.room))
+    if table.note:
+        screen.lines(["", f"! {table.note}"])
     if holders := holder_rows(table, now, screen.room):
         screen.lines(["", *holders])
 
@@ -62,16 +66,21 @@ def add(
 ) -> None:
     """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
     import asyncio
+    import shlex
 
     from perdure.cli.decide import UNREAD
     from perdure.cli.screen import Screen
     from perdure.models.errors import BadInput, PerdureError
+    from perdure.models.treasury import ADDED_MOST_USD
     from perdure.treasury import add as add_to
     from perdure.treasury import read_table
 
-    if not 0 < usd <= 1_000_000:
-        fix = f"perdure treasury add {name} --usd 5"
+    fix = f"perdure treasury add {shlex.quote(name)} --usd 5"
+    if not usd > 0:
         raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--usd", fix=fix)
+    if not 0.01 <= usd <= ADDED_MOST_USD:
+        wrong = "much" if usd > ADDED_MOST_USD else "little"
+        raise BadInput(f"{usd:,.15g} is too {wrong}: 0.01 to {ADDED_MOST_USD:,} at once", where="--usd", fix=fix)
     screen = Screen(json=json)
 
     async def work() -> Table | None:
@@ -86,7 +95,10 @@ def add(
         if name not in table.rules:
             raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
         await add_to(client, name, usd)
-        return await read_table(client)
+        try:
+            return await read_table(client)
+        except PerdureError:
+            return None
 
     table = asyncio.run(work())
     if json:
@@ -109,6 +121,7 @@ def as_data(table: Table) -> dict[str, object]:
     """What `--json` prints: dollars, the day in UTC."""
     return {
         "day": table.day,
+        "note": table.note or None,
         "budgets": [
             {
                 "name": name,

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from perdure.models.details import dollars
+from perdure.models.ledger import Spend, Usage
 from perdure.models.state import DeliveryState
 from perdure.models.work import Prepared
 
@@ -24,6 +25,11 @@ def budget_usd(state: DeliveryState, prepared: Prepared) -> float:
 def paid(state: DeliveryState) -> float:
     """Dollars, over all runs: money at risk counts, and one unknown price hides no other."""
     return max(state.spend.paid, (state.usage.cost_usd or 0.0) + state.spend.at_risk_usd)
+
+
+def used_tokens(usage: Usage, spend: Spend) -> int:
+    """Over all runs, as far as the spend log knows them: a rewind or a retry forgets none; tokens at risk count."""
+    return max(spend.tokens, usage.tokens) + spend.at_risk_tokens
 
 
 def time_left(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> timedelta:
@@ -51,7 +57,7 @@ def breach(
     spend = state.spend
     if round(paid(state), 6) >= round(budget_usd(state, prepared), 6):
         return Limit.USD, f"${paid(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
-    used = state.usage.prompt_tokens + state.usage.output_tokens
+    used = used_tokens(state.usage, spend)
     most = prepared.budget_tokens + state.extra_tokens
     if prepared.budget_tokens and used >= most:
         return Limit.TOKENS, f"{used:,} of {most:,} tokens are used"

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, field_validator, model_va
 from perdure.models.base import Written
 from perdure.models.phases import ALL_PHASES, Phase
 from perdure.models.policy import DEFAULTS
-from perdure.models.treasury import BudgetRule
+from perdure.models.treasury import Budgets
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -82,6 +82,13 @@ class Limits(Written):
     time: Duration = DEFAULTS.time
     budget_usd: float = Field(default=DEFAULTS.budget_usd, gt=0, allow_inf_nan=False)
     tokens: int | None = Field(default=None, ge=1)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, given: object) -> object:
+        if isinstance(given, bool):  # else it would be 1
+            raise ValueError("write a number, not true or false")
+        return given
 
 
 class Gates(Written):
@@ -216,5 +223,5 @@ class HostConfig(Written):
     limits: Limits = Limits(budget_usd=DEFAULTS.host_budget_usd, time=DEFAULTS.host_time)
     steps: StepsSettings = StepsSettings()
     slots: int = Field(default=DEFAULTS.slots, ge=1, le=200)
-    treasury: tuple[BudgetRule, ...] = ()
+    treasury: Budgets = ()
     notify: NotifySettings = NotifySettings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
+from math import isfinite
 
 from perdure.models.policy import (
     BLOCK_LEAST_USD,
@@ -46,7 +47,7 @@ class Granting:
         day = f"{now.astimezone(UTC):%Y-%m-%d}"
         if day <= self.table.day:
             return False
-        self.table.day = day
+        self.table.day, self.table.note = day, ""
         for budget in self.table.rules.values():
             budget.spent, budget.added = 0.0, 0.0
         return True
@@ -56,6 +57,8 @@ class Granting:
         self.know(said.rules, sure=False)
         if not said.rules or not said.rules.keys() <= self.table.rules.keys():
             return None  # no delivery says this
+        if not (isfinite(said.settled) and isfinite(said.booked)):
+            return None  # nor this; one such sum would spoil the day's for everybody
         lease = self._lease(said, now)
         self._book(lease, said.settled)
         if said.ends:

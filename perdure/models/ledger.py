@@ -29,18 +29,25 @@ class Usage(Recorded):
         """Everything that was sent: new, written to the cache and read from it."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
+    @property
+    def tokens(self) -> int:
+        """As a limit counts them: read and written together, cached ones too."""
+        return self.prompt_tokens + self.output_tokens
+
 
 class Spend(Recorded):
     """What a delivery has spent so far, over all its runs, as its spend log has it.
 
     `usd` is the sum of settled replies; None when a price is not known: `known_usd` is then the sum of the others.
     `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply
-    came in).
+    came in). `tokens` and `at_risk_tokens` are the same in tokens, read and written; 0 where nobody wrote them down.
     """
 
     usd: float | None = 0.0
     at_risk_usd: float = 0.0
     known_usd: float = 0.0
+    tokens: int = 0
+    at_risk_tokens: int = 0
 
     @property
     def paid(self) -> float:

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from perdure.models.base import Recorded, Written
-from perdure.models.issue import same_repository
+from perdure.models.issue import address, same_repository
+
+_SHORT = re.compile(r"[\w.*?-]+/[\w.*?-]+")
 
 TREASURY = "perdure-treasury"
 """The workflow's id: one in a namespace."""
+
+ADDED_MOST_USD = 1_000_000
+"""At once, to a day's budget: as much as one may be."""
 
 
 class BudgetRule(Written):
     """`[[treasury]]` in the user file: dollars a day (UTC) for all deliveries of a repository, or with a label.
 
-    repository  an address as in a request, or a pattern for it: `https://github.com/acme/*`
+    repository  an address as in a request, or a pattern for it: `https://github.com/acme/*`; `acme/*` on any server
     label       of the request, or of the issue it names
     """
 
     repository: str = Field(default="", max_length=500)
     label: str = Field(default="", max_length=100)
     usd_per_day: float = Field(gt=0, le=1_000_000, allow_inf_nan=False)
+
+    @field_validator("usd_per_day", mode="before")
+    @classmethod
+    def _no_switch(cls, given: object) -> object:
+        if isinstance(given, bool):
+            raise ValueError("say how many dollars")
+        return given
 
     @model_validator(mode="after")
     def _one_of_both(self) -> BudgetRule:
@@ -40,7 +54,28 @@ class BudgetRule(Written):
     def covers(self, repository: str, labels: Iterable[str]) -> bool:
         if self.label:
             return self.label in labels
-        return same_repository(self.repository, repository) or fnmatchcase(repository, self.repository)
+        if same_repository(self.repository, repository) or fnmatchcase(repository, self.repository):
+            return True
+        wanted = ("", self.repository.lower()) if _SHORT.fullmatch(self.repository) else address(self.repository)
+        known = address(repository)  # of the same server by ssh, in other letters: nobody gets around a budget so
+        return bool(wanted and known and wanted[0] in ("", known[0]) and fnmatchcase(known[1], wanted[1]))
+
+
+def _many(given: object) -> object:
+    if isinstance(given, dict):
+        raise ValueError("write [[treasury]], in two brackets: there can be many")
+    return given
+
+
+def _each_once(rules: tuple[BudgetRule, ...]) -> tuple[BudgetRule, ...]:
+    names = [rule.name for rule in rules]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{twice[0].replace(':', ' ', 1)} has two budgets: which of them holds?")
+    return rules
+
+
+Budgets = Annotated[tuple[BudgetRule, ...], BeforeValidator(_many), AfterValidator(_each_once)]
+"""`[[treasury]]`, any number of times, each name once."""
 
 
 def matching(rules: Iterable[BudgetRule], repository: str, labels: Iterable[str]) -> dict[str, float]:
@@ -116,7 +151,7 @@ class Add(Written):
     """Signal `add`: more for today, by a person. The same `id` twice is counted once."""
 
     rule: str = Field(min_length=1)
-    usd: float = Field(gt=0, le=1_000_000, allow_inf_nan=False)
+    usd: float = Field(gt=0, le=ADDED_MOST_USD, allow_inf_nan=False)
     id: str = Field(default="", max_length=100)
 
 
@@ -124,6 +159,12 @@ class SpentInput(Recorded):
     """What a delivery that has not been heard of for long has paid: its host's spend log tells. `delivery`: its key."""
 
     delivery: str
+
+
+class LastTableInput(Recorded):
+    """Which run's table is wanted: of one that has ended."""
+
+    run_id: str
 
 
 class Budget(BaseModel):
@@ -165,7 +206,11 @@ class Lease(BaseModel):
 
 
 class Table(BaseModel):
-    """All the Treasury knows, and all that goes with it into a new run. `day`: UTC, `2026-01-31`."""
+    """All the Treasury knows, and all that goes with it into a new run. `day`: UTC, `2026-01-31`.
+
+    previous  the run that somebody ended, while its table is looked for: it goes on from there
+    note      what became of that, in one line, on the day on which it was
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -175,6 +220,8 @@ class Table(BaseModel):
     leases: dict[str, Lease] = {}
     places: int = 0
     heard: tuple[str, ...] = ()
+    previous: str = ""
+    note: str = ""
 
     def reserved(self, rule: str) -> float:
         return round(sum(lease.held for lease in self.leases.values() if rule in lease.rules), 6)
@@ -183,3 +230,12 @@ class Table(BaseModel):
         """Dollars nobody has spent or reserved; negative when a last reply cost more than was left."""
         budget = self.rules[rule]
         return round(budget.limit - budget.spent - self.reserved(rule), 6)
+
+
+class LastTable(BaseModel):
+    """The table of a run that has ended. Not `whole`: as that run was given it, because no more of it can be read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    table: Table
+    whole: bool = True

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 from perdure.models.ledger import Spend
 from perdure.models.treasury import SpentInput
+from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
 
 BUDGET = '[[treasury]]\nlabel = "team-a"\nusd_per_day = 0.000001\n'
@@ -66,9 +65,6 @@ async def waiting(lab: Lab) -> str:
 
 async def perdure(lab: Lab, *args: str, code: int = 0) -> str:
     """All that a command says."""
-    command = [sys.executable, "-m", "perdure.cli", *args]
-    ran = await asyncio.to_thread(
-        subprocess.run, command, env=lab.environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.returncode == code, (args, ran.stdout, ran.stderr)
-    return ran.stdout + ran.stderr
+    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), *args)
+    assert ran.code == code, (args, ran)
+    return ran.out + ran.err

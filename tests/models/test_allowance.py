@@ -36,6 +36,10 @@ def over(state: DeliveryState, *, seconds: float = 0, paying: bool = True, **mor
         (Spend(usd=0.1), Usage(cost_usd=None), Limit.PRICE),
         (Spend(), Usage(input_tokens=50, cache_read_tokens=30, cache_write_tokens=10, output_tokens=10), Limit.TOKENS),
         (Spend(), Usage(input_tokens=99), None),
+        (Spend(tokens=100), Usage(input_tokens=10), Limit.TOKENS),
+        (Spend(tokens=60, at_risk_tokens=40), Usage(input_tokens=10), Limit.TOKENS),
+        (Spend(tokens=60), Usage(input_tokens=90), None),
+        (Spend(at_risk_tokens=10), Usage(input_tokens=90), Limit.TOKENS),
     ],
 )
 def test_the_limit_that_is_reached(spend: Spend, usage: Usage, limit: Limit | None) -> None:

@@ -57,6 +57,16 @@ def test_the_same_question_twice_is_answered_twice_and_granted_once() -> None:
     assert spent(it) == (0.9, 1.1)
 
 
+@pytest.mark.parametrize("nonsense", [{"settled": float("nan")}, {"settled": float("inf")}, {"booked": float("nan")}])
+def test_a_sum_that_is_no_number_spoils_nobodys_day(nonsense: dict[str, float]) -> None:
+    it = granting()
+    said = Reserve(delivery="d", seq=1, rules=TEAM, settled=0.0).model_copy(update=nonsense)
+    assert it.hear(said, NOON) is None
+    assert it.table.leases == {}
+    assert ask(it, "d") is not None
+    assert spent(it) == (0.0, 1.0)
+
+
 def test_what_was_paid_counts_once_though_a_rewind_forgets_it() -> None:
     it = granting()
     ask(it, "d", 5, 3.0)
@@ -256,12 +266,30 @@ def test_a_rule_names_a_repository_in_any_of_its_addresses_a_pattern_or_a_label(
         BudgetRule(repository="https://github.com/acme/*", usd_per_day=50),
         BudgetRule(label="team-a", usd_per_day=7),
     )
-    assert matching(rules, "git@github.com:acme/calc.git", ()) == {"repository:https://github.com/Acme/calc": 5}
+    both = {"repository:https://github.com/Acme/calc": 5, "repository:https://github.com/acme/*": 50}
+    assert matching(rules, "git@github.com:acme/calc.git", ()) == both
     assert matching(rules, "https://github.com/acme/other", ["team-a"]) == {
         "repository:https://github.com/acme/*": 50,
         "label:team-a": 7,
     }
     assert matching(rules, "/somewhere", ["team-b"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered", "not_covered"),
+    [
+        ("https://github.com/acme/*", "ssh://git@github.com:22/ACME/x.git", "git@gitlab.com:acme/x"),
+        ("https://github.com/*", "https://me@github.com/acme/x", "https://github.com.evil.example/acme/x"),
+        ("acme/*", "https://git.example.com/acme/x", "https://github.com/acme2/x"),
+        ("acme/calc", "https://github.com/Acme/Calc", "https://github.com/acme/calculator"),
+        ("/srv/*", "/srv/team/calc.git", "https://example.com/srv/calc"),
+        ("*", "/anywhere", ""),
+    ],
+)
+def test_a_pattern_covers_every_way_to_write_the_same_address(pattern: str, covered: str, not_covered: str) -> None:
+    rule = BudgetRule(repository=pattern, usd_per_day=5)
+    assert rule.covers(covered, ())
+    assert not not_covered or not rule.covers(not_covered, ())
 
 
 @pytest.mark.parametrize("given", [{}, {"label": "a", "repository": "/r"}, {"label": "a", "usd_per_day": 0}])

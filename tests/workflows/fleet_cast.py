@@ -7,15 +7,17 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 from workflow_cast import Cast
 
+from activities.last_table import last_table
 from perdure import treasury
 from perdure.local.binary import temporal_binary
 from perdure.models.ledger import Spend, Usage
@@ -72,7 +74,7 @@ class Fleet(Cast):
             return Closed(spend=Spend(usd=self.paid.get(work.delivery, 0.0)))
 
         others = [one for one in super().activities() if one.__name__ != "close"]
-        return [*others, spent, close]
+        return [*others, spent, close, last_table]
 
 
 @contextmanager
@@ -117,15 +119,17 @@ async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[Work
     """A Treasury of its own for the test; ended afterwards, because its id is the only one."""
     async with asyncio.timeout(150):
         fleet.settings["treasury"] = {RULE: usd}
+        await client.start_workflow(treasury.WORKFLOW, id=TREASURY, task_queue=TASK_QUEUE)  # not from the last test's
         await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=usd)])
         handle = client.get_workflow_handle(TREASURY)
         try:
             yield handle
         finally:
-            await handle.terminate()
+            with suppress(RPCError):  # it was ended
+                await handle.terminate()
 
 
 @asynccontextmanager
-async def at_work(client: Client, fleet: Fleet) -> AsyncIterator[None]:
-    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=fleet.activities()):
+async def at_work(client: Client, fleet: Fleet, *more: Callable[..., Any]) -> AsyncIterator[None]:
+    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=[*fleet.activities(), *more]):
         yield

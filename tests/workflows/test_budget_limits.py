@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from people_cast import BUILT, WHOLE, Company, at, waiting
+from people_cast import BUILT, WHOLE, Company, at, events, reset, waiting
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from workflow_cast import playing
@@ -103,6 +103,23 @@ async def test_tokens_are_a_limit_and_only_more_of_them_lets_it_go_on(
     again = await waiting(handle, behind=asked.of)
     assert (again.words, company.paid) == (asked.words, 1)
     await handle.execute_update("add_budget", {"tokens": 1, "of": again.of})
+    assert (await ended(client, fresh)).status == "completed"
+
+
+@pytest.mark.usefixtures("played")
+async def test_a_rewind_forgets_no_tokens(client: Client, company: Company, fresh: str) -> None:
+    company.turns_each, company.tokens = 4, 300
+    company.asks(Phase.BUILD, budget_tokens=900)
+    await Perdure(client).submit(BUILT, id=fresh)
+    handle = client.get_workflow_handle(fresh)
+    assert (await waiting(handle)).words == "900 of 900 tokens are used"
+    await reset(handle, next(n for n, kind, _ in await events(handle) if kind == "workflow_task_completed"))
+    async with asyncio.timeout(40):
+        while company.paid < 4:
+            await asyncio.sleep(0.05)
+    assert (await waiting(handle)).words == "1,200 of 900 tokens are used", "after one reply, not after three"
+    assert company.paid == 4
+    await handle.execute_update("add_budget", {"tokens": 5000})
     assert (await ended(client, fresh)).status == "completed"
 
 

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fleet_cast import REPLY_USD, RULE, Fleet, at_work, clock_server, shared
 from people_cast import BUILT, at, events, reset
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 
+from activities.notify import Notices
 from perdure import treasury
+from perdure.adapters.host.home import Home
+from perdure.adapters.host.host import Host
 from perdure.client import Perdure
-from perdure.models.treasury import BudgetRule, Table
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.treasury import TREASURY, BudgetRule, Table
+from tests.lab import until
+from tests.receiver import Receiver
 
 BLOCK_EVENTS, END_EVENTS = 9, 4
 """In the Treasury's history, of one that asks alone: a day of 50 deliveries of six blocks has 3,140 (benchmarks)."""
+
+
+TIMER = "timer_started_event_attributes"
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +48,13 @@ async def table_when(client: Client, what: Callable[[Table], Any]) -> Table:
         while not what(table := await treasury.read_table(client)):
             await asyncio.sleep(0.05)
         return table
+
+
+async def wakes_at_midnight(keeper: WorkflowHandle[Any, Any]) -> bool:
+    timers = [event async for event in keeper.fetch_history_events() if event.HasField(TIMER)]
+    lasts = timers[-1].timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+    wakes = timers[-1].event_time.ToDatetime() + lasts
+    return abs(wakes - wakes.replace(hour=12, minute=0)) > timedelta(hours=11, minutes=58)
 
 
 async def all_wait_or_have_ended(client: Client, names: list[str]) -> list[str]:
@@ -181,17 +199,35 @@ async def test_a_terminated_delivery_gives_back_what_its_spend_log_says_it_has_n
         assert fleet.asked == [fresh]
 
 
-async def test_what_waits_for_the_day_to_change_goes_on_at_midnight(client: Client, fleet: Fleet, fresh: str) -> None:
-    async with shared(client, fleet, 0.5) as keeper, at_work(client, fleet):
-        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
-        handle = client.get_workflow_handle(fresh)
-        await at(handle, lambda progress: "goes on tomorrow 00:00 UTC" in progress["waiting"])
-        paid = fleet.total
-        assert 0.5 <= paid <= 0.5 + REPLY_USD
-        await TimeSkipper(client).fast_forward(keeper, timedelta(hours=24))
-        assert (await delivery.result()).status == "completed"
-        table = await table_when(client, lambda table: table.reserved(RULE) == 0)
-        assert table.rules[RULE].spent == pytest.approx(fleet.total - paid), "of the new day"
+async def test_what_waits_for_the_day_to_change_tells_it_once_and_goes_on_at_midnight(
+    client: Client, fleet: Fleet, fresh: str, tmp_path: Path
+) -> None:
+    fleet.settings["notifies"] = True
+    async with Receiver.open() as receiver, shared(client, fleet, 0.5) as keeper:
+        host = Host.open(Home(tmp_path), {"PERDURE_WEBHOOK_URL": receiver.url})
+        notices = Notices(host)
+        async with at_work(client, fleet, notices.notice_addresses, notices.notify):
+            delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+            handle = client.get_workflow_handle(fresh)
+            await at(handle, lambda progress: "goes on tomorrow 00:00 UTC" in progress["waiting"])
+            paid = fleet.total
+            assert 0.5 <= paid <= 0.5 + REPLY_USD
+            (told,) = await until(lambda: receiver.of("waiting"))
+            assert told.json["words"].startswith("the day's budget of label team-a is spent: $0.60 of $0.50")
+            assert told.json["text"].startswith("*Waiting: the day")
+            assert (told.json["gate"], told.json["decisions"]) == (None, [])
+            skip = TimeSkipper(client)
+            if datetime.now(UTC).hour < 23:  # it began to tick when somebody held something
+                await skip.fast_forward(keeper, timedelta(minutes=31))
+                assert await wakes_at_midnight(keeper), "nobody does any more, and it ticks"
+            await skip.fast_forward(handle, timedelta(hours=25))  # it asks again: that is the same wait
+            await skip.fast_forward(keeper, timedelta(hours=26))
+            assert (await delivery.result()).status == "completed"
+            table = await table_when(client, lambda table: table.reserved(RULE) == 0)
+            assert table.rules[RULE].spent == pytest.approx(fleet.total - paid), "of the new day"
+            await until(lambda: receiver.of("ended"))
+            assert len(receiver.told) == 2
+        await host.close()
 
 
 async def test_without_a_treasury_a_delivery_waits_visibly_until_a_worker_starts_one(
@@ -203,6 +239,59 @@ async def test_without_a_treasury_a_delivery_waits_visibly_until_a_worker_starts
         handle = client.get_workflow_handle(fresh)
         await at(handle, lambda progress: "the treasury does not answer" in progress["waiting"])
         assert fleet.total == 0.0
-        await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=5.0)])
+        assert (await treasury.read_table(client)).note == treasury.ENDED
+        rules = [BudgetRule(label="team-a", usd_per_day=5.0)]
+        keeping = asyncio.create_task(treasury.keep(client, rules, timedelta(seconds=0.1)))  # as a worker does
+        await table_when(client, lambda table: RULE in table.rules)
+        keeping.cancel()
         await TimeSkipper(client).fast_forward(handle, timedelta(minutes=2))
         assert (await delivery.result()).status == "completed"
+
+
+async def test_one_that_was_ended_goes_on_from_what_it_knew_and_so_do_those_who_had_reserved(
+    client: Client, fleet: Fleet, fresh: str
+) -> None:
+    """Ended twice, the second time before it has read what the first one knew; heard in between."""
+    async with shared(client, fleet, 2.5) as keeper:
+        async with at_work(client, fleet):
+            before = (await Perdure(client).submit(BUILT, id=f"{fresh}-before")).delivery
+            assert (await before.result()).status == "completed"
+            fleet.turns, fleet.last = 9, 2
+            holds = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+            async with asyncio.timeout(30):
+                while fleet.paid.get(fresh) != 2 * REPLY_USD:
+                    await asyncio.sleep(0.05)
+            known = await table_when(client, lambda table: table.leases[fresh].seq == 2)
+            assert known.reserved(RULE) > 0
+        await keeper.terminate()
+        await treasury.add(client, RULE, 0.05)
+        await keeper.terminate()
+        await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=2.5)])
+        fleet.gate.clear()
+        fleet.last = 0
+        async with at_work(client, fleet):
+            table = await table_when(client, lambda table: "from what it knew" in table.note)
+            assert (table.rules, table.leases) == (known.rules, known.leases)
+            fleet.gate.set()
+            await at(client.get_workflow_handle(fresh), lambda progress: "the day's budget" in progress["waiting"])
+            assert 2.4 <= fleet.total <= 2.5 + 2 * REPLY_USD
+            await keeper.terminate()
+            await treasury.add(client, RULE, 5)
+            assert (await holds.result()).status == "completed"
+            table = await table_when(client, lambda table: table.reserved(RULE) == 0)
+            assert table.rules[RULE].spent == pytest.approx(fleet.total) == pytest.approx(14 * REPLY_USD)
+
+
+async def test_one_whose_run_before_cannot_be_read_says_so_and_begins_anew(
+    client: Client, fleet: Fleet, fresh: str
+) -> None:
+    async with shared(client, fleet, 5.0) as keeper, at_work(client, fleet):
+        await keeper.terminate()
+        await client.start_workflow(
+            treasury.WORKFLOW, Table(previous=str(uuid.uuid4())), id=TREASURY, task_queue=TASK_QUEUE
+        )
+        await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=5.0)])
+        assert (await (await Perdure(client).submit(BUILT, id=fresh)).delivery.result()).status == "completed"
+        table = await table_when(client, lambda table: table.reserved(RULE) == 0)
+        assert "what was spent before is not counted" in table.note
+        assert table.rules[RULE].spent == pytest.approx(fleet.total)

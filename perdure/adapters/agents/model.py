@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.agents.errors import Endpoint, translate, unavailable
 from perdure.adapters.agents.prices import price
-from perdure.adapters.agents.question import Question, Reply, upper_bound
+from perdure.adapters.agents.question import Question, Reply, most_tokens, upper_bound
 from perdure.adapters.host.threads import in_thread
 from perdure.models.errors import BadInput
 from perdure.models.ledger import Usage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import Message
 
-__all__ = ["Model", "Question", "Reply", "upper_bound"]
+__all__ = ["Model", "Question", "Reply", "most_tokens", "upper_bound"]
 
 API = "https://api.anthropic.com"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")

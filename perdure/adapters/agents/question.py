@@ -86,10 +86,17 @@ class Question:
 
 
 def upper_bound(question: Question) -> float | None:
-    """The most this request can cost in US dollars; None when the model's price is not known.
+    """The most this request can cost in US dollars; None when the model's price is not known."""
+    return worst_price(question.model, _prompt_bytes(question), question.max_tokens)
 
-    A picture costs what its pixels cost, not what its base64 would as text.
-    """
+
+def most_tokens(question: Question) -> int:
+    """The most tokens that this request and its reply can have together."""
+    return -(-_prompt_bytes(question) // BYTES_PER_TOKEN) + question.max_tokens
+
+
+def _prompt_bytes(question: Question) -> int:
+    """As if all of it were text. A picture costs what its pixels cost, not what its base64 would as text."""
     body = question.body()
     tokens = 0
     for message in body["messages"]:
@@ -98,7 +105,7 @@ def upper_bound(question: Question) -> float | None:
                 tokens += -(-pixels // PIXELS_PER_TOKEN)
                 message["content"][place] = {"type": "image"}
     size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
-    return worst_price(question.model, size + tokens * BYTES_PER_TOKEN, question.max_tokens)
+    return size + tokens * BYTES_PER_TOKEN
 
 
 def _pixels(data: str) -> int:

@@ -12,7 +12,7 @@ from perdure.models.config import HostConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput
 from perdure.models.request import DeliveryRequest
-from perdure.models.treasury import BudgetRule, matching
+from perdure.models.treasury import Budgets, matching
 
 VARIABLE = "PERDURE_TREASURY"
 
@@ -20,7 +20,7 @@ VARIABLE = "PERDURE_TREASURY"
 class BudgetFile(Written):
     """Only `[[treasury]]`, so that the same file can lie on every host."""
 
-    treasury: tuple[BudgetRule, ...] = ()
+    treasury: Budgets = ()
 
 
 def named_file(env: Mapping[str, str]) -> dict[str, Any]:

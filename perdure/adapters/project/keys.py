@@ -102,7 +102,9 @@ def _allowed(field: FieldInfo) -> str:
                 high = f"less than {value}"
     if low and high:
         return f"{low} to {high}"
-    return low or f"at most {high}"
+    if low:
+        return low if low.startswith("more") else f"{low} or more"
+    return f"at most {high}"
 
 
 def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:

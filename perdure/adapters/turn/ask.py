@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from perdure.adapters.agents.model import Model, Question, Reply, upper_bound
+from perdure.adapters.agents.model import Model, Question, Reply, most_tokens, upper_bound
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.replies import Replies
@@ -43,7 +43,7 @@ class Asking:
     async def _ask(self, question: Question, key: str) -> Reply:
         await in_thread(self._may_ask, key)
         request = uuid.uuid4().hex
-        await in_thread(lambda: self.spend.intend(request, key, upper_bound(question)))
+        await in_thread(lambda: self.spend.intend(request, key, upper_bound(question), most_tokens(question)))
         begun = False
 
         def on_first_event() -> None:

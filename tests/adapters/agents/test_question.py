@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.model import Question, Reply, upper_bound
+from perdure.adapters.agents.model import Question, Reply, most_tokens, upper_bound
 from perdure.models.ledger import Usage
 
 QUESTION = Question(
@@ -138,6 +138,14 @@ def test_the_upper_bound_grows_with_conversation_and_reply() -> None:
     assert wordier is not None
     assert small < longer < wordier
     assert upper_bound(dataclasses.replace(QUESTION, model="unknown")) is None
+
+
+def test_the_most_tokens_are_more_than_any_reply_to_it_can_have() -> None:
+    tokens, prompt = most_tokens(QUESTION), len(json.dumps(QUESTION.body()))
+    assert prompt / 4 + QUESTION.max_tokens < tokens <= prompt + QUESTION.max_tokens
+    wordier = dataclasses.replace(QUESTION, max_tokens=QUESTION.max_tokens + 7)
+    assert most_tokens(wordier) == tokens + 7
+    assert most_tokens(dataclasses.replace(QUESTION, model="unknown")) > QUESTION.max_tokens, "no price is needed"
 
 
 def picture(width: int, height: int, size: int) -> dict[str, Any]:

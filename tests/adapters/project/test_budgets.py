@@ -52,6 +52,10 @@ def test_a_file_that_is_named_replaces_those_of_the_user_file(tmp_path: Path) ->
         ('[[treasury]]\nlabel = "a"\nusd_per_day = -5\n', "usd_per_day is -5"),
         ('[[treasury]]\nlabel = "a"\nrepository = "/r"\nusd_per_day = 5\n', "name one of them"),
         ('[[treasury]]\nlable = "a"\nusd_per_day = 5\n', "did you mean label?"),
+        ('[[treasury]]\nlabel = "a"\nusd_per_day = true\n', "say how many dollars"),
+        ('[[treasury]]\nlabel = "a"\nusd_per_day = inf\n', "finite"),
+        ('[treasury]\nlabel = "a"\nusd_per_day = 5\n', "write [[treasury]], in two brackets"),
+        (TWO + '[[treasury]]\nlabel = "team-a"\nusd_per_day = 30\n', "label team-a has two budgets"),
         ("slots = 3\n", "unknown key slots"),
     ],
 )

@@ -43,6 +43,8 @@ def repository(text: str = "") -> RepositoryConfig:
         ("version = 1\n[limits]\ntest_fixes = 11", "perdure.toml:3 [limits] test_fixes", "11, allowed is 0 to 10"),
         ("version = 1\nlimits = {test_fixes = -1}", "perdure.toml:2 [limits] test_fixes", "allowed is 0 to 10"),
         ("version = 1\nlimits.budget_usd = 0", "perdure.toml:2 [limits] budget_usd", "allowed is more than 0"),
+        ("version = 1\nlimits.budget_usd = true", "perdure.toml:2 [limits] budget_usd", "write a number"),
+        ("version = 1\nlimits.tokens = -5", "perdure.toml:2 [limits] tokens", "tokens is -5, allowed is 1 or more"),
         ("version = 1\n[limits]\nbudget_usd = nan", "perdure.toml:3 [limits] budget_usd", "finite"),
         ("version = 1\n[steps.plan]\nmodl = 'x'", "perdure.toml:3 [steps.plan] modl", "did you mean model?"),
         ("version = 1\n[setup]\ncopy_file = ['x']", "perdure.toml:3 [setup] copy_file", "did you mean copy?"),

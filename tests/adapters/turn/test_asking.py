@@ -8,8 +8,9 @@ from turn_bench import DELIVERY, Bench, in_activity
 from activities.open_pull_request import PullRequests
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
 from perdure.models.policy import REPLIES_CUT_PER_TURN
+from perdure.models.publishing import ShipInput
 from perdure.models.result import TestsStatus as Status
-from perdure.models.work import ShipInput, TestVerdict
+from perdure.models.work import TestVerdict
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.lab import heads
