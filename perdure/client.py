@@ -7,6 +7,7 @@ on task queue `perdure` with the same JSON.
 from __future__ import annotations
 
 import base64
+import builtins
 import hashlib
 import uuid
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from perdure.history import Past, read_past
 from perdure.models.attaching import taken
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_id, delivery_key, issue_delivery_id
+from perdure.models.issue import same_repository
 from perdure.models.policy import ARTIFACT_READ_BYTES
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
@@ -30,8 +32,9 @@ from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
 from perdure.steering import Answered, Steered
 from perdure.submission import WORKFLOW, start, start_accepted
+from perdure.unread import unread
 from perdure.untold import untold
-from perdure.view import RESUME, Described, Listed, Pending, describe, listed, polled, word
+from perdure.view import RESUME, Described, Listed, Pending, asked_of, describe, listed, polled, word
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
@@ -76,6 +79,10 @@ class Delivery(Steered):
     async def untold(self) -> list[str]:
         """Who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
         return await untold(self._client, self.id)
+
+    async def unread(self) -> list[str]:
+        """What was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
+        return await unread(self._handle, self._client.data_converter)
 
     async def progress(self) -> Progress:
         """Where it stands: asks the workflow; without a worker, what its memo says if it has ended.
@@ -151,7 +158,7 @@ class Delivery(Steered):
             result_type=Page,
             schedule_to_close_timeout=patience,
             retry_policy=RetryPolicy(maximum_attempts=2),
-            summary=f"read {what} of {self.id}",
+            summary=f"read {what} of {self.id}"[:100],
         )
         return page
 
@@ -236,8 +243,7 @@ class Perdure:
                 return Submitted(delivery, attached=False, accepted=accepted)
             await start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
-            if sent.issue_number is not None:
-                _check_same(id, await delivery.request(), sent)
+            _check_same(id, await delivery.request(), sent)
             described = await delivery.describe()
             if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
                 raise BadInput(
@@ -252,19 +258,28 @@ class Perdure:
         clause = f"WorkflowType = '{WORKFLOW}'" + (f" AND ({query})" if query else "")
         found: dict[str, Listed] = {}
         async for execution in self._client.list_workflows(clause, page_size=min(2 * limit, 1000)):
-            found.setdefault(execution.id, listed(execution))  # a retried one has several runs, the newest first
+            if execution.id not in found:  # a retried one has several runs, the newest first
+                found[execution.id] = listed(execution, await asked_of(execution))
             if len(found) == limit:
                 break
         return list(found.values())
+
+    async def waiting(self, limit: int = 1000) -> builtins.list[Listed]:
+        """Those that wait for somebody, the longest first: to decide something, to resume them, or for a host."""
+        running = await self.list(limit=limit, query="ExecutionStatus = 'Running'")
+        return sorted(
+            (one for one in running if one.waiting), key=lambda one: one.asked.since if one.asked else one.started
+        )
 
 
 def _check_same(id: str, found: dict[str, Any], sent: DeliveryRequest) -> None:
     """BadInput when the delivery that is there already is about something else."""
     try:
-        other = taken(parse_request(found), sent)
+        there = parse_request(found)
     except InvalidRequest:  # started by somebody else's program: it has failed for that, and is said to have
         return
-    if other:
+    other = taken(there, sent)
+    if other and (sent.issue_number is not None or not same_repository(there.repository, sent.repository)):
         raise BadInput(
             f"the id {id} is taken by {other}", where=id, fix=f"--id NAME gives this delivery another one: --id {id}-2"
         )

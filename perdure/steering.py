@@ -15,6 +15,7 @@ from typing import Any
 
 from temporalio.client import (
     Client,
+    WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -23,13 +24,13 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.models.deciding import SHAPES, NotCounted
+from perdure.models.deciding import SHAPES, Inbox, NotCounted
 from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, Verdict, understood
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
 from perdure.models.policy import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
-from perdure.models.state import Progress
+from perdure.models.state import DeliveryState, Progress
 from perdure.view import Described, word
 
 KEEP_TIMEOUT = timedelta(seconds=30)
@@ -175,20 +176,30 @@ class Steered(ABC):
     async def waits_for(self) -> Asked:
         """What it waits for a person to decide; known without a worker. NotCounted, with what it does, when nothing."""
         described = await self._running()
-        if described.asked is None:
-            raise NotCounted(f"nothing waits for a decision: {self.id} is at {await self._doing(described)}")
-        return described.asked
-
-    async def _doing(self, described: Described) -> str:
+        if described.asked is not None:
+            return described.asked
+        nothing, watch = "nothing waits for a decision", f"perdure watch {self.id}"
         if described.pending:
             pending = described.pending[0]
             turn = pending.details.get("turn")
-            return pending.activity.replace("_", " ") + (f", turn {turn}" if turn else "")
+            doing = pending.activity.replace("_", " ") + (f", turn {turn}" if turn else "")
+            raise NotCounted(f"{nothing}: {self.id} is at {doing}", where=self.id, fix=watch)
         try:
             progress = await self.progress()
         except PerdureError:
-            return "rest: no worker is running"
-        return progress.waiting or progress.phase or "its beginning"
+            fix = "perdure up --detach starts one; it goes on to where it asks then"
+            raise NotCounted(f"{nothing} yet: no worker is running", where=self.id, fix=fix) from None
+        if progress.held:
+            raise NotCounted(f"{nothing}: {progress.held}", where=self.id, fix=f"perdure resume {self.id}")
+        doing = progress.waiting or progress.phase or "its beginning"
+        raise NotCounted(f"{nothing}: {self.id} is at {doing}", where=self.id, fix=watch)
+
+    async def held(self) -> str:
+        """Who holds it and why, `held: let me look`; empty where nobody does, or no worker can say."""
+        try:
+            return (await self.progress()).held
+        except PerdureError:
+            return ""
 
     async def _running(self) -> Described:
         described = await self.describe()
@@ -197,10 +208,11 @@ class Steered(ABC):
         return described
 
     def _ended(self, described: Described) -> BadInput:
-        return BadInput(
-            f"{self.id} has ended ({word(described.status)}): nothing of it can be decided any more",
-            fix=f"perdure show {self.id} says how",
-        )
+        ended = (described.outcome or word(described.status)).replace("_", " ")
+        fix = f"perdure show {self.id} says how"
+        if described.status != WorkflowExecutionStatus.COMPLETED:
+            fix += f"; perdure retry {self.id} goes on with it"
+        return BadInput(f"{self.id} has ended ({ended}): it takes no decisions and no words any more", fix=fix)
 
     async def _decide(self, update: str, said: dict[str, Any]) -> Answered:
         """One decision: an update, or, where no worker takes it, the same as a signal.
@@ -222,6 +234,8 @@ class Steered(ABC):
                     update, raw, id=id, result_type=str, rpc_timeout=DECISION_ACCEPTED
                 )
         except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
+            if asked is not None:  # nobody could be told later: refused now, by the same rules
+                Inbox(DeliveryState(asked=asked)).check(update, raw)
             await self._signal("decide", {"update": update, "said": raw})
             return Answered(read=False)
         except WorkflowUpdateFailedError as error:

@@ -27,7 +27,10 @@ ASKED = "asked"
 
 @dataclass(frozen=True)
 class Listed:
-    """One line of `perdure list`, from visibility alone. Search attributes are empty where the server has none."""
+    """One line of `perdure list`, from visibility alone. Search attributes are empty where the server has none.
+
+    asked   what it waits for a person to decide, None when nothing
+    """
 
     delivery_id: str
     run_id: str
@@ -38,6 +41,22 @@ class Listed:
     phase: str
     pull_request: str
     cost_usd: float | None
+    asked: Asked | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """For a person's decision; or somebody holds it, or it waits for a host."""
+        return self.closed is None and (self.asked is not None or self.status == "waiting")
+
+    @property
+    def waits_for(self) -> str:
+        """`plan`, `pull request`, `question`…; empty where nobody is asked anything."""
+        return self.asked.gate.replace("_", " ") if self.asked is not None else ""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The updates that decide what it waits with."""
+        return self.asked.options if self.asked is not None else ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +78,8 @@ class Pending:
 
 @dataclass(frozen=True)
 class Described:
-    """`asked`: what it waits for a person to decide, as of the last time a worker had it."""
+    """`asked`: what it waits for a person to decide, as of the last time a worker had it. `outcome`: its status in
+    Perdure's words, in Temporal's where the server has no search attributes."""
 
     status: WorkflowExecutionStatus
     run_id: str
@@ -68,6 +88,7 @@ class Described:
     pending: tuple[Pending, ...]
     resume: ResumePoint | None
     asked: Asked | None = None
+    outcome: str = ""
 
     @property
     def running(self) -> bool:
@@ -85,10 +106,17 @@ async def describe(seen: WorkflowExecutionDescription) -> Described:
         pending=tuple([await _pending(p, seen.data_converter) for p in seen.raw_description.pending_activities]),
         resume=ResumePoint.model_validate(resume) if resume else None,
         asked=Asked.model_validate(asked) if asked else None,
+        outcome=listed(seen).status,
     )
 
 
-def listed(seen: WorkflowExecution) -> Listed:
+async def asked_of(seen: WorkflowExecution) -> Asked | None:
+    """What a listed run waits for; one that has ended waits for nothing any more."""
+    asked = (await seen.memo()).get(ASKED) if seen.close_time is None else None
+    return Asked.model_validate(asked) if asked else None
+
+
+def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
     attributes = {pair.key.name: pair.value for pair in seen.typed_search_attributes}
     status = str(attributes.get("PerdureStatus") or "")
     # A terminated run could not say that it ended, and one that never got ready has said nothing.
@@ -104,6 +132,7 @@ def listed(seen: WorkflowExecution) -> Listed:
         phase=str(attributes.get("PerdurePhase") or ""),
         pull_request=str(attributes.get("PerdurePullRequest") or ""),
         cost_usd=attributes.get("PerdureCostUsd"),
+        asked=asked,
     )
 
 

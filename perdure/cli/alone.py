@@ -34,7 +34,8 @@ class Options:
     model: str | None = None
     config: Path | None = None
     allow_test_changes: bool = False
-    gate: str | None = None
+    gate: list[str] | None = None
+    labels: tuple[str, ...] = ()
     questions: bool = True
     tokens: int | None = None
 
@@ -77,6 +78,7 @@ def asked_for(phase: Phase, options: Options) -> Asked:
         push=options.fix or phase is Phase.BUILD,
         wordless=True,
         gate=options.gate,
+        labels=options.labels,
         questions=options.questions,
         tokens=options.tokens,
     )

@@ -11,6 +11,9 @@ from perdure.models.decisions import Asked, Question, QuestionKind
 
 _INDENT = " " * 13
 
+_LOOK = {"pull_request": "perdure diff", "tests": "perdure report"}
+"""What shows that which is decided; a plan is shown by `approve` itself, and by `edit-plan`."""
+
 
 def waits_for_you(asked: Asked, id: str) -> list[str]:
     """`! waits for you: approve the plan: …`, a question with its choices, and what to type."""
@@ -18,6 +21,8 @@ def waits_for_you(asked: Asked, id: str) -> list[str]:
         lines = [f"{STOPS} waits for you: {one_line(question.text, 1000)}", *_question(question)]
     else:
         lines = [f"{STOPS} waits for you: {one_line(asked.words, 300)}"]
+    if (look := _LOOK.get(asked.gate)) is not None:
+        lines.append(f"{_INDENT}{look} {shlex.quote(id)}")
     if asked.expires is not None:
         lines.append(f"{_INDENT}without a decision it ends at {asked.expires:%Y-%m-%d %H:%M} UTC")
     return [*lines, *(_INDENT + command for command in commands(asked, id))]
@@ -43,16 +48,35 @@ def commands(asked: Asked, id: str) -> list[str]:
 
 def waiting_words(asked: Asked) -> str:
     """The gate and what it is about, in one line: `plan 1a2b3c4d: approve the plan: Add sub`."""
-    return f"{asked.gate.replace('_', ' ')} {asked.of}: {one_line(asked.words, 300)}"
+    words = asked.words if asked.question is None else asked.question.text
+    return f"{asked.gate.replace('_', ' ')} {asked.of}: {one_line(words, 300)}"
 
 
 def chosen(question: Question, choice: str) -> str:
     """The choice that a number or its beginning means; as it was typed where it means none: the delivery says so."""
-    choices = choices_of(question)
-    if choice.isdecimal() and 1 <= int(choice) <= len(choices):
-        return choices[int(choice) - 1]
-    begun = [one for one in choices if one.lower().startswith(choice.strip().lower())]
-    return begun[0] if len(begun) == 1 and choice.strip() else choice
+    choices, typed = choices_of(question), choice.strip()
+    if question.kind is QuestionKind.CHOICE and typed.isdecimal() and 1 <= int(typed) <= len(choices):
+        return choices[int(typed) - 1]
+    begun = [one for one in choices if one.lower().startswith(typed.lower())]
+    return begun[0] if len(begun) == 1 and typed else choice
+
+
+def meant(question: Question, text: str) -> str:
+    """What an answer in words means: the choice that reads so, else as in `chosen`; itself where words are wanted."""
+    same = [one for one in choices_of(question) if " ".join(one.split()).lower() == " ".join(text.split()).lower()]
+    return same[0] if same else chosen(question, text)
+
+
+def none_of(question: Question, text: str, id: str) -> tuple[str, str]:
+    """Why that is no answer, and what would be one; empty when it is."""
+    choices, given = choices_of(question), one_line(text, 60)
+    if not choices or text in choices:
+        return "", ""
+    typed = f"perdure answer {shlex.quote(id)}"
+    if question.kind is QuestionKind.YES_NO:
+        return f"{given!r} is neither yes nor no", f"{typed} yes"
+    *others, last = [f"{number} ({one_line(one, 40)})" for number, one in enumerate(choices, 1)]
+    return f"{given!r} is none of the {len(choices)} choices", f"{typed} --choice {', '.join(others)} or {last}"
 
 
 def choices_of(question: Question) -> Sequence[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import WAITING, DeliveryId, WaitingId
 from perdure.cli.panels import DECIDE
+from perdure.cli.words import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def approve(
-    id: DeliveryId = "@last",
+    id: WaitingId = WAITING,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
     of: Of = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
@@ -44,10 +46,13 @@ def approve(
 
     async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered | None:
         if not yes and screen.terminal and sys.stdin.isatty():
+            from perdure.cli.session import person_at_work
             from perdure.cli.showing import show_asked
 
             await show_asked(delivery, asked, screen)
-            if not typer.confirm(f"approve {asked.words[:100]}?" if asked.gate == "budget" else "approve?"):
+            with person_at_work(interrupts=True):
+                agreed = typer.confirm(f"approve {asked.words[:100]}?" if asked.gate == "budget" else "approve?")
+            if not agreed:
                 return None
         return await delivery.approve(asked.of, note=note, by=who())
 
@@ -55,7 +60,7 @@ def approve(
 
 
 def reject(
-    id: DeliveryId,
+    id: WaitingId,
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT|-", help="What is wrong, and what instead; - reads it.")
     ] = None,
@@ -73,7 +78,7 @@ def reject(
 
 
 def answer(
-    id: DeliveryId,
+    id: WaitingId,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The answer; - reads it.")] = None,
     choice: Annotated[
         str | None, typer.Option("--choice", metavar="N|TEXT", help="One of the choices: its number or its beginning.")
@@ -81,8 +86,11 @@ def answer(
     of: Of = "",
     json: Json = False,
 ) -> None:
-    """Answer the question a delivery waits with; the agent reads it in its next turn."""
-    from perdure.cli.asking import choices_of, chosen, commands
+    """Answer the question a delivery waits with; the agent reads it in its next turn.
+
+    A choice may be named by its number or by how it begins, yes and no by y and n.
+    """
+    from perdure.cli.asking import choices_of, chosen, commands, meant, none_of
     from perdure.models.errors import BadInput
 
     if text is not None and choice is not None:
@@ -91,14 +99,18 @@ def answer(
     async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered:
         words = given(text) if text is not None else choice or ""
         question = asked.question
-        if choice is not None and question is not None:
-            if not choices_of(question):
-                fix = commands(asked, delivery.id)[0]
-                raise BadInput("the question has no choices: it wants an answer in words", where="--choice", fix=fix)
-            words = chosen(question, choice)
+        if choice is not None and question is not None and not choices_of(question):
+            fix = commands(asked, delivery.id)[0]
+            raise BadInput("the question has no choices: it wants an answer in words", where="--choice", fix=fix)
         if not words.strip():
             raise BadInput("the answer is empty", where="TEXT", fix=" or ".join(commands(asked, delivery.id)))
-        return await delivery.answer(words, asked.of, by=who())
+        if question is not None:
+            words = chosen(question, words) if choice is not None else meant(question, words)
+            what, fix = none_of(question, words, delivery.id)
+            if what:
+                raise BadInput(what, where=one_line(question.text), fix=fix)
+        answered = await delivery.answer(words, asked.of, by=who())
+        return replace(answered, words=f"answered: {one_line(words)}") if answered.read else answered
 
     _decide("answer", id, of, json, work)
 
@@ -111,15 +123,20 @@ def budget(
     json: Json = False,
 ) -> None:
     """What a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
+    import shlex
+
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
     from perdure.cli.showing import budget_json, budget_lines
     from perdure.models.errors import BadInput
 
-    for option, amount in (("--add", add), ("--tokens", tokens)):
+    for option, amount, least, most in (("--add", add, 0.01, 100_000), ("--tokens", tokens, 1, 10**12)):
+        fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
         if amount is not None and not 0 < amount < float("inf"):
-            fix = f"perdure budget {id} {option} {5 if option == '--add' else 500000}"
             raise BadInput(f"{amount:g} is nothing more: a budget is only ever raised", where=option, fix=fix)
+        if amount is not None and not least <= amount <= most:
+            wrong = "much" if amount > most else "little"
+            raise BadInput(f"{amount:,.15g} is too {wrong}: {least:g} to {most:,} at once", where=option, fix=fix)
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
@@ -153,17 +170,21 @@ def given(text: str) -> str:
     return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
 
 
-def tell(screen: Screen, id: str, answered: Answered, facts: dict[str, Any]) -> None:
-    """What became of a decision: the delivery's own words, or that nobody has read it yet."""
+def tell(screen: Screen, id: str, answered: Answered, facts: dict[str, Any], held: str = "") -> None:
+    """What became of a decision: the delivery's own words, or that nobody has read it yet.
+
+    held  it does not go on all the same, because somebody holds it
+    """
     import shlex
 
     from perdure.cli.chapters import GOOD, STOPS
-    from perdure.cli.words import one_line
 
     if screen.json:
         screen.data({"delivery_id": id, **facts, "answer": answered.words, "read": answered.read})
     elif answered.read:
-        screen.lines([f"{GOOD} {one_line(answered.words)}", f"  {'next':<8} perdure watch {shlex.quote(id)}"])
+        lines = [f"{GOOD} {one_line(answered.words)}", *([f"{STOPS} {one_line(held)}"] if held else [])]
+        after = "resume" if held else "approve" if facts.get("decided") == "edit_plan" else "watch"
+        screen.lines([*lines, f"  {'next':<8} perdure {after} {shlex.quote(id)}"])
     else:
         screen.line(f"{STOPS} {UNREAD}")
 
@@ -190,7 +211,8 @@ def _decide(
         try:
             asked = await delivery.waits_for()
         except NotCounted as error:
-            raise BadInput(error.what, where=delivery.id, fix=f"perdure watch {shlex.quote(delivery.id)}") from None
+            watch = f"perdure watch {shlex.quote(delivery.id)}"
+            raise BadInput(error.what, where=delivery.id, fix=error.fix or watch) from None
         fix = " or ".join(commands(asked, delivery.id))
         if of and of != asked.of:
             what = f"it waits for {waiting_words(asked)}; not for {of[:64]}"
@@ -205,7 +227,8 @@ def _decide(
         if answered is None:
             screen.say("nothing was decided: it still waits")
             return 1
-        tell(screen, delivery.id, answered, {"decided": update, "gate": asked.gate, "of": asked.of})
+        facts = {"decided": update, "gate": asked.gate, "of": asked.of}
+        tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
         return 0
 
-    raise typer.Exit(with_delivery(screen, id, decide))
+    raise typer.Exit(with_delivery(screen, id, decide, decision=update))

@@ -13,6 +13,7 @@ from perdure.cli.options import (
     ConfigFile,
     Detach,
     Gates,
+    Labels,
     Model,
     NoQuestions,
     NoWait,
@@ -65,6 +66,7 @@ def deliver(
     config: ConfigFile = None,
     allow_test_changes: AllowTestChanges = False,
     gate: Gates = None,
+    label: Labels = None,
     no_questions: NoQuestions = False,
     detach: Detach = False,
     no_wait: NoWait = False,
@@ -83,6 +85,7 @@ def deliver(
     asked = Asked(
         *(text, request, issue, repo, base, branch, phases, id, budget, model, config, allow_test_changes),
         gate=gate,
+        labels=tuple(label or ()),
         questions=not no_questions,
         tokens=tokens,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import WAITING, WaitingId
 from perdure.cli.panels import DECIDE
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def edit_plan(
-    id: DeliveryId = "@last",
+    id: WaitingId = WAITING,
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE|-", help="The edited plan; without it your editor opens.")
     ] = None,
@@ -48,11 +48,19 @@ def edit_plan(
             print(before, end="", flush=True)
             return 0
         kept = _kept(delivery.id, asked.of + ending)
-        text = _read(file) if file is not None else _edited(before, kept, screen)
+        text = _read(file) if file is not None else _edited(before, kept, screen, _by_file(delivery.id, ending))
         source = kept if file is None else file
         return await _send(delivery, asked, before, text, source, screen, markdown=markdown, approve=approve)
 
-    raise typer.Exit(with_delivery(screen, id, work))
+    raise typer.Exit(with_delivery(screen, id, work, decision="edit_plan"))
+
+
+def _by_file(id: str, ending: str) -> str:
+    """How a plan is edited where no editor can be opened."""
+    import shlex
+
+    typed = f"perdure edit-plan {shlex.quote(id)}"
+    return f"{typed} --print > plan{ending}; edit it; {typed} --file plan{ending}"
 
 
 async def _plan_waits(delivery: Delivery) -> Asked:
@@ -64,7 +72,7 @@ async def _plan_waits(delivery: Delivery) -> Asked:
     try:
         asked = await delivery.waits_for()
     except NotCounted as error:
-        raise BadInput(error.what, where=delivery.id, fix=f"perdure watch {delivery.id}") from None
+        raise BadInput(error.what, where=delivery.id, fix=error.fix) from None
     if "edit_plan" not in asked.options:
         fix = " or ".join(commands(asked, delivery.id))
         raise BadInput(f"no plan waits: {waiting_words(asked)}", where=delivery.id, fix=fix)
@@ -106,7 +114,10 @@ async def _send(
 
     from perdure.cli.decide import tell, who
     from perdure.cli.planfile import blank, parsed
+    from perdure.models.deciding import NotCounted
     from perdure.models.errors import BadInput
+
+    where = "standard input" if str(source) == "-" else str(source)
 
     if text == before or blank(text):
         screen.say("unchanged: nothing was sent" if text == before else "empty: nothing was sent")
@@ -115,8 +126,14 @@ async def _send(
         plan, title = parsed(text, markdown=markdown)
     except BadInput as error:
         again = f"mend it, then perdure edit-plan {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
-        raise BadInput(error.what, where=str(source), fix=again) from None
-    answered = await delivery.edit_plan(plan, asked.of, title=title, by=who())
+        raise BadInput(error.what, where=where, fix=again) from None
+    try:
+        answered = await delivery.edit_plan(plan, asked.of, title=title, by=who())
+    except NotCounted as error:
+        fix = f"perdure show {shlex.quote(delivery.id)}" + (
+            f"; your text stays in {where}" if where != "standard input" else ""
+        )
+        raise BadInput(error.what, where=delivery.id, fix=fix) from None
     _kept(delivery.id, asked.of + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
     facts = {"decided": "edit_plan", "gate": asked.gate, "of": asked.of}
     if approve and answered.read:
@@ -125,7 +142,7 @@ async def _send(
         new = await _put_again(delivery, asked)
         answered = await delivery.approve(new.of, by=who())
         facts = {"decided": "approve", "gate": new.gate, "of": new.of}
-    tell(screen, delivery.id, answered, facts)
+    tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
     return 0
 
 
@@ -162,29 +179,31 @@ def _kept(id: str, name: str) -> Path:
     return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
 
 
-def _edited(before: str, path: Path, screen: Screen) -> str:
-    """The plan after a person has edited it. BadInput where there is nobody who could, or no editor."""
+def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
+    """The plan after a person has edited it. BadInput where there is nobody who could, or no editor; it names
+    `by_file`, another way."""
     import os
     import shlex
     import subprocess
 
+    from perdure.cli.session import person_at_work
     from perdure.models.errors import BadInput
 
-    id_fix = "perdure edit-plan ID --print > plan.yaml; edit it; perdure edit-plan ID --file plan.yaml"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInput("there is no terminal to edit on", where="perdure edit-plan", fix=id_fix)
+        raise BadInput("there is no terminal to edit on", where="perdure edit-plan", fix=by_file)
+    editor = _editor(os.environ)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if path.exists():
+    if path.exists() and path.read_bytes() not in (before.encode(), b""):
         screen.say(f"going on with what you edited before: {path}")
     else:
         path.write_text(before, encoding="utf-8")
-    editor = _editor(os.environ)
     try:
-        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+        with person_at_work(interrupts=False):
+            code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:
         raise BadInput(f"the editor cannot be started: {error}", where=editor, fix="export EDITOR=nano") from None
     if code != 0:
-        raise BadInput(f"the editor ended with {code}: nothing was sent", where=str(path), fix=id_fix)
+        raise BadInput(f"the editor ended with {code}: nothing was sent", where=f"{editor} {path}", fix=by_file)
     text = _read(path)
     if text == before:
         path.unlink(missing_ok=True)
@@ -216,7 +235,8 @@ def _read(path: Path) -> str:
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadInput(f"the plan cannot be read: {words}", where=str(path)) from None
+        fix = "name a file of text, or - for standard input"
+        raise BadInput(f"the plan cannot be read: {words}", where=str(path), fix=fix) from None
     if len(data) > KEPT_BYTES:
         raise BadInput("the plan is longer than 64 KiB", where=str(path), fix="shorten it")
     return text

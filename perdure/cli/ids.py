@@ -11,12 +11,21 @@ from perdure.models.errors import BadInput
 from perdure.models.ids import is_verification
 
 if TYPE_CHECKING:
-    from perdure.client import Perdure
+    from perdure.client import Listed, Perdure
 
 LAST = "@last"
+WAITING = "@waiting"
 
 DeliveryId = Annotated[
     str, typer.Argument(metavar="ID", help="A delivery: its id, the beginning of it, or @last.", show_default=True)
+]
+WaitingId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A delivery: its id, the beginning of it, @last, or @waiting: the only one that waits for this.",
+        show_default=True,
+    ),
 ]
 
 _NEWEST = 20
@@ -26,8 +35,13 @@ _CANDIDATES = 200
 """How far back a beginning is looked up: older deliveries are found by their whole id."""
 
 
-async def resolve_id(perdure: Perdure, text: str) -> str:
-    """The one delivery that `text` names. BadInput when there is none, or more than one."""
+async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
+    """The one delivery that `text` names. BadInput when there is none, or more than one.
+
+    decision  the update by which @waiting is decided; empty: any
+    """
+    if text == WAITING:
+        return only(await perdure.waiting(), decision)
     if text == LAST:
         # What `perdure verify` starts is not what a person delivered last.
         newest = [one.delivery_id for one in await perdure.list(limit=_NEWEST) if not is_verification(one.delivery_id)]
@@ -41,6 +55,20 @@ async def resolve_id(perdure: Perdure, text: str) -> str:
         if exact:
             return text
     return choose(text, [found.delivery_id for found in await perdure.list(limit=_CANDIDATES)])
+
+
+def only(found: list[Listed], decision: str = "") -> str:
+    """The one that waits for this decision. A guess could approve the wrong one: BadInput unless it is the only one."""
+    waiting = [one for one in found if not decision or decision in one.options]
+    if len(waiting) == 1:
+        return waiting[0].delivery_id
+    if not waiting:
+        raise BadInput("no delivery waits for that", where=WAITING, fix="perdure list --waiting shows what waits")
+    named = ", ".join(f"{one.delivery_id} ({one.waits_for})" for one in waiting[:5])
+    more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
+    raise BadInput(
+        f"{len(waiting)} deliveries wait: name one", where=named + more, fix="perdure list --waiting says for what"
+    )
 
 
 def choose(text: str, ids: list[str]) -> str:

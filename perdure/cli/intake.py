@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perdure.models.errors import BadInput
 from perdure.models.ids import issue_delivery_id
 from perdure.models.phases import Phase, why_not
-from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
+from perdure.models.request import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES, DeliveryRequest, parse_request
 
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target
@@ -31,6 +31,7 @@ class Asked:
     push      new commits are pushed although no pull request is asked for
     wordless  nobody needs to say what is wanted: an existing branch is looked at, or a plan says it
     gate      before which of plan, pull_request a person decides
+    labels    of the pull request and of a shared budget, each as it was typed
     questions whether the agent may ask
     """
 
@@ -50,7 +51,8 @@ class Asked:
     fix: bool = True
     push: bool = False
     wordless: bool = False
-    gate: str | None = None
+    gate: list[str] | None = None
+    labels: tuple[str, ...] = ()
     questions: bool = True
     tokens: int | None = None
 
@@ -93,7 +95,8 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     phases = parse_phases(asked.phases) if asked.phases is not None else None
     if phases is not None and (problem := why_not(phases, asked.branch)):
         raise BadInput(problem, where="--phases", fix="--phases plan,build,test,review,ship does everything")
-    gates = parse_gates(asked.gate) if asked.gate is not None else ()
+    gates = parse_gates(",".join(asked.gate)) if asked.gate else ()
+    labels = parse_labels(asked.labels)
     check_id(asked.id)
     given = read_config(asked.config) if asked.config else None
 
@@ -127,7 +130,9 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
             file += ", not the one in your working tree" if mine is not None else ", which your working tree has not"
     if config is not None and phases is None and (problem := why_not(config.delivery.phases, asked.branch)):
         raise BadInput(problem, where=f"{file}: [delivery] phases", fix="--phases selects others")
-    ships = Phase.SHIP in (phases or (config.delivery.phases if config is not None else tuple(Phase)))
+    selected = phases or (config.delivery.phases if config is not None else tuple(Phase))
+    check_gates(gates, selected, push=asked.push)
+    ships = Phase.SHIP in selected
     if (ships or asked.push) and not elsewhere:
         check_token(target.url, forges, env)
     wanted = meant(named, text, target.url, forges, elsewhere=elsewhere)
@@ -139,6 +144,7 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
         "branch": asked.branch,
         "phases": phases,
         "gates": gates,
+        "labels": labels,
         "budget_usd": asked.budget,
         "tokens": asked.tokens,
         "questions": None if asked.questions else False,
@@ -182,6 +188,14 @@ def parse_phases(text: str) -> tuple[Phase, ...]:
     return tuple(phase for phase in Phase if phase in named)
 
 
+def check_gates(gates: Sequence[str], phases: Sequence[Phase], *, push: bool) -> None:
+    """Whoever asks to be asked must not wait for a question that never comes."""
+    for gate, phase in (("plan", Phase.PLAN), ("pull_request", Phase.SHIP)):
+        if gate in gates and phase not in phases and not (push and phase is Phase.SHIP):
+            what = f"nothing would wait at {gate}: phase {phase} is not selected"
+            raise BadInput(what, where="--gate", fix=f"select {phase} in --phases, or leave the gate out")
+
+
 def parse_gates(text: str) -> tuple[str, ...]:
     """`plan,pull_request`; `pull-request` and `pr` are understood too."""
     known, found = ["plan", "pull_request"], []
@@ -193,6 +207,18 @@ def parse_gates(text: str) -> tuple[str, ...]:
     if not found:
         raise BadInput("no gate was named", where="--gate", fix="--gate plan, pull_request, or both with a comma")
     return tuple(gate for gate in known if gate in found)
+
+
+def parse_labels(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Each once, in the order they were given; a comma is part of a name, as it is on a forge."""
+    found = tuple(dict.fromkeys(name.strip() for name in given))
+    for name in found:
+        if not 0 < len(name) <= LABEL_CHARS:
+            fix = f"give it 1 to {LABEL_CHARS} characters: --label team-a"
+            raise BadInput(f"{name[:60]!r} cannot be a label", where="--label", fix=fix)
+    if len(found) > LABELS_MOST:
+        raise BadInput(f"{len(found)} labels were given", where="--label", fix=f"at most {LABELS_MOST} go together")
+    return found
 
 
 def check_id(id: str | None) -> None:

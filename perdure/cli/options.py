@@ -16,8 +16,12 @@ ConfigFile = Annotated[
 ]
 AllowTestChanges = Annotated[bool, typer.Option("--allow-test-changes", help="The request itself is about tests.")]
 Gates = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--gate", metavar="LIST", help="Wait for you before these: plan, pull_request, or both."),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", help="Put on the pull request; budgets are shared by label. Repeatable."),
 ]
 NoQuestions = Annotated[
     bool, typer.Option("--no-questions", help="The agent asks nobody: it decides, and says what it assumed.")

@@ -68,7 +68,8 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
                 line = Teller().now(None, described.pending, at=0.0)
                 asks = waits_for_you(described.asked, delivery.id) if described.asked is not None else []
                 doing = [row(line, screen.width)] if line else []
-                screen.lines([f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, NO_WORKER])
+                sent = [f"! recorded, not yet read: {', '.join(unread)}"] if (unread := await delivery.unread()) else []
+                screen.lines([f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, *sent, NO_WORKER])
                 return
             if json:
                 screen.data(progress.model_dump_json(indent=2))
@@ -91,35 +92,37 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
 
 def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many, newest first.")] = 20,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", "-w", help="Only those that wait for you, and for what; the longest first.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """The newest deliveries."""
+    """The newest deliveries, or those that wait for you."""
     import asyncio
-    from dataclasses import asdict
 
     from perdure.cli.screen import Screen
     from perdure.cli.session import connected
-    from perdure.cli.table import delivery_rows
+    from perdure.cli.table import delivery_rows, listed_json, waiting_rows
+    from perdure.cli.words import count
 
     screen = Screen(json=json)
 
     async def work() -> list[Listed]:
         perdure = await connected(screen)
-        return await perdure.list(limit=limit)
+        return (await perdure.waiting())[:limit] if waiting else await perdure.list(limit=limit)
 
     found = asyncio.run(work())
     if json:
-        screen.data(
-            [
-                asdict(one)
-                | {"started": one.started.isoformat(), "closed": one.closed.isoformat() if one.closed else None}
-                for one in found
-            ]
-        )
+        screen.data([listed_json(one) for one in found])
+    elif found and waiting:
+        screen.lines(waiting_rows(found, screen.room))
+        screen.line("perdure show ID says what to type")
     elif found:
         screen.lines(delivery_rows(found, screen.room))
+        if waits := sum(one.waiting for one in found):
+            screen.line(f"{count(waits, 'waits', 'wait')} for you: perdure list --waiting")
     else:
-        screen.line('no delivery yet: perdure deliver "what you want"')
+        screen.line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
 
 
 def logs(id: DeliveryId = "@last") -> None:
@@ -194,5 +197,5 @@ def _facts(progress: Progress) -> list[str]:
     budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
     facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
     if progress.unread:
-        facts.append(f"  said          {count(progress.unread, 'word')} for the next turn")
+        facts.append(f"  said          {count(progress.unread, 'message')} for the next turn")
     return [*facts, ""]

@@ -14,6 +14,7 @@ from perdure.cli.options import (
     ConfigFile,
     Detach,
     Gates,
+    Labels,
     Model,
     NoQuestions,
     NoWait,
@@ -63,6 +64,7 @@ def run(
     config: ConfigFile = None,
     allow_test_changes: AllowTestChanges = False,
     gate: Gates = None,
+    label: Labels = None,
     no_questions: NoQuestions = False,
     detach: Detach = False,
     no_wait: NoWait = False,
@@ -84,6 +86,7 @@ def run(
     options = Options(
         *(request, issue, plan, fix, repo, base, branch, id, budget, model, config, allow_test_changes),
         gate=gate,
+        labels=tuple(label or ()),
         questions=not no_questions,
         tokens=tokens,
     )
@@ -130,7 +133,7 @@ async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: boo
     watcher = Watcher(delivery, screen)
     result = await watcher.watch(wait=wait)
     if result is None:
-        for line in coming_back(delivery.id, "It waits"):
+        for line in coming_back(delivery.id, "Left", "waits"):
             screen.say(line)
         return EXIT_WAITS
     found = await _found(delivery, result, screen)

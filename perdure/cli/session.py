@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -22,13 +24,31 @@ async def connected(screen: Screen) -> Perdure:
     return Perdure(await connect(Home.find(), start=False, say=screen.say))
 
 
-def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]]) -> T:
-    """Find a delivery by what a person typed and do something with it."""
+def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]], *, decision: str = "") -> T:
+    """Find a delivery by what a person typed and do something with it; `decision` is what @waiting waits for."""
 
     async def run() -> T:
         from perdure.cli.ids import resolve_id
 
         perdure = await connected(screen)
-        return await work(perdure.delivery(await resolve_id(perdure, id)))
+        return await work(perdure.delivery(await resolve_id(perdure, id, decision)))
 
     return asyncio.run(run())
+
+
+@contextmanager
+def person_at_work(*, interrupts: bool) -> Iterator[None]:
+    """While a person types inside a coroutine. asyncio would only note the first Ctrl-C, and drop what follows.
+
+    interrupts  Ctrl-C ends a question at once; in an editor it is the editor's, and nothing of ours may end by it
+    """
+
+    def heed(number: int, frame: object) -> None:
+        if interrupts:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, heed)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

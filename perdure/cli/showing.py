@@ -51,32 +51,41 @@ def plan_lines(written: str) -> list[str]:
 
 def budget_lines(progress: Progress) -> list[str]:
     """What is spent of what may be, one limit a line."""
-    spend, used = progress.spend, progress.usage.prompt_tokens + progress.usage.output_tokens
+    from perdure.models.allowance import used_tokens
+
+    spend = progress.spend
     limit = money(progress.budget_usd) if progress.budget_usd is not None else "no limit yet"
     risk = f", and up to {money(spend.at_risk_usd)} for replies cut off" if spend.at_risk_usd else ""
     most = f" of {tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
+    cut = f", up to {tokens(spend.at_risk_tokens)} of them for replies cut off" if spend.at_risk_tokens else ""
     lines = [
         progress.delivery_id,
         f"  dollars  {money(spend.usd)} of {limit}{risk}",
-        f"  tokens   {tokens(used)}{most}",
+        f"  tokens   {tokens(used_tokens(progress.usage, spend))}{most}{cut}",
     ]
     if progress.time_s is not None:
         spent = span(progress.used_s) if progress.used_s is not None else "unknown"
         lines.append(f"  time     {spent} of {span(progress.time_s)}")
     if progress.unread:
-        lines.append(f"  unread   {count(progress.unread, 'word')}: the next turn reads them")
+        lines.append(f"  unread   {count(progress.unread, 'message')} for the next turn")
     return lines
 
 
 def budget_json(progress: Progress) -> dict[str, Any]:
     """The same; usd None: a price is not known; a limit None: there is none."""
+    from perdure.models.allowance import used_tokens
+
     usage, spend = progress.usage, progress.spend
     return {
         "delivery_id": progress.delivery_id,
-        "usd": {"spent": spend.usd, "at_risk": spend.at_risk_usd, "limit": progress.budget_usd},
-        "tokens": {"used": usage.prompt_tokens + usage.output_tokens, "limit": progress.budget_tokens or None},
+        "usd": {"spent": spend.usd, "at_risk": spend.at_risk_usd, "limit": _rounded(progress.budget_usd)},
+        "tokens": {"used": used_tokens(usage, spend), "limit": progress.budget_tokens or None},
         "time_s": {"used": progress.used_s, "limit": progress.time_s},
     }
+
+
+def _rounded(usd: float | None) -> float | None:
+    return round(usd, 6) if usd is not None else None
 
 
 async def _change(delivery: Delivery) -> list[str]:

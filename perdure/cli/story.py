@@ -156,7 +156,8 @@ class Teller:
 def waiting(progress: Progress) -> list[str]:
     """What it waits for just now, and what to type where that ends it; empty when it waits for nothing."""
     if progress.asked is not None:
-        return waits_for_you(progress.asked, progress.delivery_id)
+        asks = waits_for_you(progress.asked, progress.delivery_id)
+        return asks + (held(progress.held, progress.delivery_id) if progress.held else [])
     if progress.held and progress.waiting == progress.held:
         return held(progress.held, progress.delivery_id)
     return [f"{STOPS} waiting    {one_line(progress.waiting)}"] if progress.waiting else []
@@ -282,7 +283,7 @@ def _unread(result: DeliveryResult) -> str:
     said = result.unread
     if not said:
         return ""
-    return f"{count(len(said), 'word')} {'was' if len(said) == 1 else 'were'} not read: {one_line(said[0], 100)}"
+    return f"{count(len(said), 'message')} {'was' if len(said) == 1 else 'were'} not read: {one_line(said[0], 100)}"
 
 
 def _receipt(result: DeliveryResult) -> str:

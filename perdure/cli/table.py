@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.words import money, one_line
 
@@ -18,7 +18,7 @@ def delivery_rows(found: Sequence[Listed], width: int | None, now: datetime | No
     rows = [
         (
             one.delivery_id,
-            one.status.replace("_", " ") + (f" ({one.phase})" if one.phase and one.closed is None else ""),
+            _status(one),
             ago((now - one.started).total_seconds()),
             money(one.cost_usd) if one.cost_usd is not None else "",
             one.pull_request or one.repository,
@@ -28,9 +28,45 @@ def delivery_rows(found: Sequence[Listed], width: int | None, now: datetime | No
     return columns([("delivery", "status", "started", "cost", "pull request or repository"), *rows], width)
 
 
+def waiting_rows(found: Sequence[Listed], width: int | None, now: datetime | None = None) -> list[str]:
+    """One line a delivery that waits: for what, since when, and what it is about."""
+    now = now or datetime.now(UTC)
+    rows = [
+        (
+            one.delivery_id,
+            one.waits_for or "held, or a host",
+            ago((now - (one.asked.since if one.asked is not None else one.started)).total_seconds()),
+            _about(one),
+        )
+        for one in found
+    ]
+    return columns([("delivery", "waits for", "since", "about"), *rows], width)
+
+
+def listed_json(one: Listed) -> dict[str, Any]:
+    """The same for programs: times in ISO 8601; `asked` null where no person is asked anything."""
+    fields = {name: value for name, value in vars(one).items() if name != "asked"}
+    times = {
+        name: time.isoformat() if time else None for name, time in (("started", one.started), ("closed", one.closed))
+    }
+    return fields | times | {"asked": one.asked.model_dump(mode="json") if one.asked is not None else None}
+
+
+def _status(one: Listed) -> str:
+    if one.asked is not None:
+        return f"waiting ({one.waits_for})"
+    return one.status.replace("_", " ") + (f" ({one.phase})" if one.phase and one.closed is None else "")
+
+
+def _about(one: Listed) -> str:
+    if one.asked is None:
+        return one.repository
+    return one.asked.question.text if one.asked.question is not None else one.asked.words
+
+
 def columns(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     """Left-aligned columns, two spaces apart; on a narrow screen the last one is cut, None cuts nothing."""
-    cells = [[one_line(cell, 400) for cell in row] for row in rows]
+    cells = [[one_line(cell, 400 if n == len(row) - 1 else 80) for n, cell in enumerate(row)] for row in rows]
     widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))]
     lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in cells]
     left = sum(widths[:-1]) + 2 * (len(widths) - 1)

@@ -41,7 +41,7 @@ async def follow(delivery: Delivery, screen: Screen, *, wait: bool = True) -> in
     watcher = Watcher(delivery, screen)
     result = await watcher.watch(wait=wait)
     if result is None:
-        for line in coming_back(delivery.id, "It waits"):
+        for line in coming_back(delivery.id, "Left", "waits"):
             screen.say(line)
         return EXIT_WAITS
     if screen.json:
@@ -58,9 +58,9 @@ def detached(screen: Screen, id: str) -> typer.Exit:
     return typer.Exit(EXIT_DETACHED)
 
 
-def coming_back(id: str, word: str) -> list[str]:
+def coming_back(id: str, word: str, stays: str = "goes on") -> list[str]:
     typed = shlex.quote(id)
-    return [f"{word}: {id} goes on", f"  come back  perdure watch {typed}", f"  cancel     perdure cancel {typed}"]
+    return [f"{word}: {id} {stays}", f"  come back  perdure watch {typed}", f"  cancel     perdure cancel {typed}"]
 
 
 class Watcher:
@@ -99,11 +99,17 @@ class Watcher:
                             self.elapsed_s = (described.closed - described.started).total_seconds()
                         if not described.running:
                             return await self._end()
-                        if not wait and self._progress is not None and self._progress.waiting:
+                        if not wait and self._waits(described):
                             return None
                     await asyncio.sleep(WATCH_EVERY_S)
         finally:
             asking.cancel()
+
+    def _waits(self, described: Described) -> bool:
+        """The workflow's own word; without any worker, what it asked last."""
+        if time.monotonic() - self._answered > WATCH_SILENCE_S:
+            return described.asked is not None
+        return self._progress is not None and bool(self._progress.waiting)
 
     def _tell(self, described: Described, live: Live | None) -> None:
         if self._screen.json or self._progress is None:

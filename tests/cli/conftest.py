@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Thread
 from typing import IO
 
 import pytest
@@ -65,6 +69,31 @@ class Cli:
                 raise AssertionError(f"perdure {args} did not end:\n{_all(out)}\n{_all(err)}") from None
             return Ran(code, _all(out), _all(err))
 
+    def on_a_terminal(self, *args: str, typed: str | None = None, **env: str) -> Ran:
+        """Likewise on a terminal of 200 columns, where a person types; nothing can be read from it without `typed`."""
+        ours, theirs = pty.openpty()
+        seen: list[bytes] = []
+        reading = Thread(target=_drain, args=(ours, seen))
+        with Path(os.devnull).open() as nothing:
+            files = (nothing.fileno() if typed is None else theirs, theirs, theirs)
+            process = fork("perdure.cli", *args, env=self.environment(COLUMNS="200", **env), cwd=self.cwd, files=files)
+        os.close(theirs)
+        os.write(ours, (typed or "").encode())
+        reading.start()
+        try:
+            code = process.wait(60)
+        finally:
+            process.kill()
+            reading.join(60)
+            os.close(ours)
+        return Ran(code, b"".join(seen).decode(errors="replace").replace("\r\n", "\n"), "")
+
+
+def _drain(terminal: int, seen: list[bytes]) -> None:
+    with suppress(OSError):  # EIO: the last process that had it open has ended
+        while chunk := os.read(terminal, 65536):
+            seen.append(chunk)
+
 
 def _all(file: IO[str]) -> str:
     file.seek(0)
@@ -77,11 +106,21 @@ def origin(tmp_path: Path) -> Path:
     return make_target(tmp_path / "calc.git")
 
 
+@pytest.fixture(scope="session")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An origin and a checkout of it, to be copied: a git clone takes longer than most commands."""
+    root = tmp_path_factory.mktemp("clone")
+    origin, checkout = make_target(root / "calc.git"), root / "checkout"
+    subprocess.run(["git", "clone", "-q", "--template=", str(origin), str(checkout)], check=True, timeout=60)
+    return origin, checkout
+
+
 @pytest.fixture
-def cli(tmp_path: Path, origin: Path) -> Cli:
+def cli(tmp_path: Path, origin: Path, clone: tuple[Path, Path]) -> Cli:
     """In a checkout of `origin`; with a key that is never used."""
-    checkout = tmp_path / "checkout"
-    subprocess.run(["git", "clone", "-q", str(origin), str(checkout)], check=True, timeout=60)
+    checkout = shutil.copytree(clone[1], tmp_path / "checkout")
+    config = checkout / ".git" / "config"
+    config.write_text(config.read_text().replace(str(clone[0]), str(origin)))
     return Cli(tmp_path / "home", checkout, {"ANTHROPIC_API_KEY": "not-a-key"})
 
 

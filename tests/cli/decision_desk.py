@@ -6,9 +6,6 @@ import asyncio
 import base64
 import hashlib
 import json
-import os
-import pty
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -156,37 +153,5 @@ async def desk(server: str, tmp_path: Path) -> Desk:
 
 async def on_a_terminal(cli: Cli, typed: str, *args: str, **env: str) -> str:
     """What a command writes to a terminal on which a person types."""
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", *args),
-        cwd=cli.cwd,
-        env=cli.environment(TERM="xterm", COLUMNS="200", NO_COLOR="1", **env),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    os.write(ours, typed.encode())
-    reading = asyncio.create_task(asyncio.to_thread(_drain, ours))
-    try:
-        async with asyncio.timeout(60):
-            await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        text = await reading
-        os.close(ours)
-    return text.replace("\r\n", "\n")
-
-
-def _drain(terminal: int) -> str:
-    seen = b""
-    while True:
-        try:
-            chunk = os.read(terminal, 65536)
-        except OSError:  # EIO: nobody has it open any more
-            return seen.decode(errors="replace")
-        if not chunk:
-            return seen.decode(errors="replace")
-        seen += chunk
+    ran: Ran = await asyncio.to_thread(cli.on_a_terminal, *args, typed=typed, TERM="xterm", NO_COLOR="1", **env)
+    return ran.out

@@ -94,7 +94,8 @@ def test_without_words_it_is_said_where_they_may_come_from(phase: Phase, words: 
 def test_testing_and_publishing_need_no_words(phase: Phase) -> None:
     assert asked_for(phase, Options(branch="b")).request is None
     assert asked_for(phase, Options(branch="b", request="  ")).request is None
-    assert asked_for(phase, Options(branch="b", request="Add sub")).request == "Add sub"
+    asked = asked_for(phase, Options(branch="b", request="Add sub", labels=("team-a",)))
+    assert (asked.request, asked.labels) == ("Add sub", ("team-a",))
 
 
 def test_a_plan_is_enough_to_build_and_to_review(plan: Path) -> None:

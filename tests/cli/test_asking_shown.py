@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.asking import chosen, commands, diffstat, waits_for_you
-from perdure.cli.story import REWOUND, Teller, closing
+from perdure.cli.asking import chosen, commands, diffstat, meant, none_of, waiting_words, waits_for_you
+from perdure.cli.story import REWOUND, Teller, closing, waiting
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 from perdure.models.result import DeliveryResult, Status, StepRecord
 from perdure.models.state import Progress
@@ -66,6 +66,49 @@ def test_a_choice_is_named_by_its_number_or_by_what_only_it_begins_with(typed: s
     assert chosen(WHICH, typed) == means
 
 
+COUNTS = Question(text="How many?", kind=QuestionKind.CHOICE, choices=("2", "4", "8"))
+WELL = Question(text="Well?", kind=QuestionKind.YES_NO)
+
+
+@pytest.mark.parametrize(
+    ("question", "typed", "means"),
+    [
+        (WHICH, "2", "right"),
+        (WHICH, " LEFT ", "left"),
+        (COUNTS, "2", "2"),
+        (COUNTS, "1", "2"),
+        (WELL, "Y", "yes"),
+        (WELL, "1", "1"),
+        (Question(text="Name?"), "2", "2"),
+    ],
+)
+def test_an_answer_in_words_means_the_choice_that_reads_so_before_its_number(
+    question: Question, typed: str, means: str
+) -> None:
+    assert meant(question, typed) == means
+
+
+def test_what_is_no_answer_is_refused_with_every_choice_and_its_number() -> None:
+    assert none_of(WHICH, "up", "d") == (
+        "'up' is none of the 3 choices",
+        "perdure answer d --choice 1 (left), 2 (right) or 3 (read)",
+    )
+    assert none_of(WELL, "perhaps", "d") == ("'perhaps' is neither yes nor no", "perdure answer d yes")
+    assert none_of(Question(text="Name?"), "perhaps", "d") == none_of(WHICH, "left", "d") == ("", "")
+
+
+def test_a_pull_request_is_told_with_what_shows_it_and_a_question_names_itself_once() -> None:
+    assert "             perdure diff d" in waits_for_you(asked(Gate.PULL_REQUEST), "d")
+    put = asked(Gate.QUESTION, of="plan-1-1", words="question: Which?", options=("answer",), question=WHICH)
+    assert waiting_words(put) == "question plan-1-1: Which?"
+
+
+def test_one_that_waits_and_is_held_says_both() -> None:
+    told = waiting(progress("plan", asked=asked(), waiting="approve the plan: Add sub", held="held: let me look"))
+    assert told[0].startswith("! waits for you")
+    assert told[-2:] == ["! held: let me look", "             perdure resume d"]
+
+
 def test_a_waiting_plan_is_told_whole_and_only_once_and_nothing_is_taken_back_after_the_decision() -> None:
     teller = Teller()
     told = teller.hear(progress("prepare", "classify", "plan", asked=asked(), waiting="approve the plan: Add sub"))
@@ -97,7 +140,7 @@ def test_a_held_delivery_says_how_it_goes_on() -> None:
 
 def test_words_that_came_too_late_are_named_at_the_end() -> None:
     result = DeliveryResult(delivery_id="d", run_id="r", status=Status.COMPLETED, repository="/r", unread=("a\nb",))
-    assert "  unread   1 word was not read: a b" in closing(result)
+    assert "  unread   1 message was not read: a b" in closing(result)
 
 
 def test_a_change_is_counted_file_by_file() -> None:

@@ -9,6 +9,7 @@ import pytest
 from temporalio import activity
 
 from perdure.cli.decide import who
+from perdure.models.deciding import NotCounted
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.report import Plan
 from perdure.models.turn import TurnInput, TurnResult
@@ -78,12 +79,18 @@ async def test_a_question_takes_one_of_its_choices_and_says_which_there_are(desk
         assert "it matters because: it is a fork" in shown
         assert "2  right" in shown
         told = await desk.refused("answer", "question-one", "straight on")
-        assert "'straight on' is none of left, right" in told
-        assert "perdure answer question-one --choice 1" in told
+        assert "'straight on' is none of the 2 choices" in told
+        assert "perdure answer question-one --choice 1 (left) or 2 (right)" in told
         assert "does not decide this" in await desk.refused("approve", "question-one")
         assert "twice" in await desk.refused("answer", "question-one", "left", "--choice", "1")
-        told = json.loads((await desk("answer", "question-one", "--choice", "2", "--json")).out)
-        assert (told["decided"], told["read"]) == ("answer", True)
+        assert "no delivery waits for that" in await desk.refused("edit-plan")
+        await desk("hold", "question-one", "--note", "let me look")
+        listed = json.loads((await desk("list", "--waiting", "--json")).out)
+        assert [(one["delivery_id"], one["asked"]["gate"]) for one in listed] == [("question-one", "question")]
+        told = (await desk("answer", "@waiting", "2")).out
+        assert told == "✓ answered: right\n! held: let me look\n  next     perdure resume question-one\n"
+        assert "held: let me look" in await desk.refused("approve", "question-one")
+        await desk("resume", "question-one")
         assert (await desk.result("question-one")).status == "completed"
         answers = [(said.about, said.text) for work in desk.scene.seen for said in work.said]
         assert answers == [("Which?", "right")]
@@ -114,17 +121,22 @@ async def test_what_is_decided_while_no_worker_runs_is_recorded_and_read_by_the_
     async with desk.worker():
         await desk.submit("nobody")
         asked = await desk.asked("nobody")
-    told = (await desk("approve", "nobody")).out
+    approving = asyncio.create_task(desk("approve", "nobody"))
+    with pytest.raises(NotCounted, match="does not decide this"):  # nobody could be told so later
+        await desk.perdure.delivery("nobody").answer("yes", asked.of)
+    told = (await approving).out
     assert told == "! recorded, not yet read: no worker is running (perdure up --detach)\n"
     assert await desk.signals("nobody") == [("decide", {"update": "approve", "said": {"of": asked.of, "by": who()}})]
-    assert "perdure approve nobody" in (await desk("show", "nobody")).out
     await desk("say", "nobody", "one")
     await desk("say", "nobody", "-", stdin="two")
+    shown = (await desk("show", "nobody")).out
+    assert "perdure approve nobody" in shown
+    assert "! recorded, not yet read: approve, say, say\n" in shown
     async with desk.worker():
         result = await desk.result("nobody")
     assert result.status == "completed"
     assert result.unread == ("one", "two")
-    assert "unread   2 words were not read: one" in (await desk("show", "nobody")).out
+    assert "unread   2 messages were not read: one" in (await desk("show", "nobody")).out
 
 
 @pytest.mark.timeout(120)
@@ -143,7 +155,8 @@ async def test_a_held_delivery_says_who_holds_it_and_goes_on_after_resume(desk: 
         assert "! held: wait for me\n" in shown
         assert "perdure resume held-one" in shown
         told = await desk.refused("approve", "held-one")
-        assert "nothing waits for a decision: held-one is at held: wait for me" in told
+        assert "nothing waits for a decision: held: wait for me" in told
+        assert "fix: perdure resume held-one" in told
         assert desk.scene.seen == []
         await desk("resume", "held-one")
         assert (await desk.result("held-one")).status == "completed"

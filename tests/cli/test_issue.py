@@ -241,7 +241,7 @@ async def test_the_header_names_the_issue_and_the_same_issue_comes_back_to_its_d
     assert "calc-issue-1 is already there: nothing new was started" in again.out + again.err
     client = await Client.connect(server, plugins=[perdure_plugin()])
     handle = client.get_workflow_handle("calc-issue-1")
-    assert await (await handle.describe()).static_summary() == "#1"
+    assert await (await handle.describe()).static_summary() == r"\#1"
     await handle.terminate()
 
 

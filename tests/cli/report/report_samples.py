@@ -6,6 +6,7 @@ import hashlib
 import struct
 import zlib
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from perdure.cli.report.facts import Death, Report, Turn, Waited
@@ -50,6 +51,7 @@ def stamp(seconds: float) -> str:
     return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@cache  # a quarter of a second for the two of a sample
 def png(width: int = 640, height: int = 400, shade: int = 90) -> bytes:
     """A real picture: a gradient with a lighter band, as small as it can be."""
     rows = b"".join(

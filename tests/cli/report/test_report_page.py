@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 from report_poison import poisoned
 from report_samples import at, sample
@@ -22,8 +23,12 @@ from perdure.models.result import PullRequest, StepRecord
 CHROMIUM = shutil.which("chromium")
 
 
-@pytest.fixture
+browsed = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
+    """One for all pages, each in a context of its own."""
     if CHROMIUM is None:
         pytest.skip("NO CHROMIUM: install it, the page of a report is not looked at by a browser")
     async with async_playwright() as playwright:
@@ -60,6 +65,7 @@ async def opened(browser: Browser, tmp_path: Path, html: str, width: int = 1100,
     return seen
 
 
+@browsed
 async def test_the_page_needs_nothing_else_and_has_every_part(browser: Browser, tmp_path: Path) -> None:
     seen = await opened(browser, tmp_path, page_of(sample()))
     assert [url for url in seen.asked if not url.startswith(("file:", "data:"))] == []
@@ -86,6 +92,7 @@ async def test_the_page_needs_nothing_else_and_has_every_part(browser: Browser, 
     assert await pull.get_attribute("href") == "https://github.com/me/durations/pull/12"
 
 
+@browsed
 async def test_who_does_not_see_it_hears_it(browser: Browser, tmp_path: Path) -> None:
     seen = await opened(browser, tmp_path, page_of(sample()))
     evaluate = seen.page.evaluate
@@ -110,6 +117,7 @@ async def test_who_does_not_see_it_hears_it(browser: Browser, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@browsed
 async def test_letters_can_be_told_from_their_ground_in_light_and_dark(
     browser: Browser, tmp_path: Path, scheme: str
 ) -> None:
@@ -121,6 +129,7 @@ async def test_letters_can_be_told_from_their_ground_in_light_and_dark(
     assert poor == [], "below 4.5 to 1"
 
 
+@browsed
 async def test_on_paper_it_is_dark_on_white_whatever_the_screen_prefers(browser: Browser, tmp_path: Path) -> None:
     seen = await opened(browser, tmp_path, page_of(sample()), width=720, scheme="dark")
     await seen.page.emulate_media(media="print", color_scheme="dark")
@@ -130,6 +139,7 @@ async def test_on_paper_it_is_dark_on_white_whatever_the_screen_prefers(browser:
     assert (await seen.page.pdf(format="A4")).startswith(b"%PDF")
 
 
+@browsed
 async def test_nothing_is_wider_than_a_telephone_even_with_words_that_cannot_be_broken(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -152,6 +162,7 @@ async def test_nothing_is_wider_than_a_telephone_even_with_words_that_cannot_be_
         assert width[0] <= width[1] == 390
 
 
+@browsed
 async def test_words_of_strangers_stay_words(browser: Browser, tmp_path: Path) -> None:
     html = page_of(poisoned())
     seen = await opened(browser, tmp_path, html)
