@@ -7,9 +7,7 @@ twice. Key: the delivery.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from temporalio import activity
 
@@ -32,12 +30,12 @@ from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
 from perdure.adapters.project.terms import branch_of, check_branch, title_of
 from perdure.adapters.turn.adopt import turn_of
-from perdure.models.config import RepositoryConfig, seconds
+from perdure.models.config import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
-from perdure.models.decisions import Gate
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.phases import AGENTIC, Phase, Step, why_not
+from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
 from perdure.models.work import Prepared, PrepareInput, TestVerdict
@@ -91,7 +89,7 @@ class Preparation:
             "budget_tokens": _tokens(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
             "inspects": True,
             "notifies": bool(self._host.listeners.addresses),
-            **_people(config, previous.phases, work.request),
+            **decided_by_people(config, previous.phases, work.request),
             "treasury": shared,
             "document": config.delivery.document,
             "app": bool(config.app.start),
@@ -217,27 +215,12 @@ class Preparation:
             inspects=True,
             notifies=bool(self._host.listeners.addresses),
             budget_tokens=config.limits.tokens or 0,
-            **_people(config, config.delivery.phases, request),
+            **decided_by_people(config, config.delivery.phases, request),
             treasury=shared_by(self._host.config, contract, request),
             document=config.delivery.document,
             app=bool(config.app.start),
             summary=_summary(contract, baseline, base.known),
         )
-
-
-def _people(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:
-    """Where people decide, and how long they have; a gate before something that is not done is none."""
-    wanted = {*config.gates.before, *request.gates}
-    gates = [Gate.PLAN] if Phase.PLAN in phases and Gate.PLAN in wanted else []
-    gates += [Gate.TESTS] if config.delivery.questions else []
-    publishes = Phase.SHIP in phases or request.push
-    gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted else []
-    return {
-        "asks": True,
-        "checks_plans": True,
-        "gates": tuple(str(gate) for gate in gates),
-        "gate_expiry_s": seconds(config.gates.expire) if config.gates.expire else 0.0,
-    }
 
 
 def _tokens(asked: int, most: int | None) -> int:

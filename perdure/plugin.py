@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import temporalio.client
 import temporalio.worker
-from temporalio.contrib.pydantic import pydantic_data_converter
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from perdure.models.unreadable import Unreadable
 
 Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interceptor]
 
@@ -32,9 +37,32 @@ def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
 
 def _converter(converter: DataConverter | None) -> DataConverter:
     """Pydantic's converter; a codec or failure converter that somebody has configured stays."""
-    if converter is None:
-        return pydantic_data_converter
-    return dataclasses.replace(converter, payload_converter_class=pydantic_data_converter.payload_converter_class)
+    return dataclasses.replace(converter or pydantic_data_converter, payload_converter_class=Understanding)
+
+
+class Understanding(PydanticPayloadConverter):
+    """Pydantic's, except that what strangers send, for which no type is expected, is never an error.
+
+    An argument that cannot be decoded fails a task of the workflow, which is tried for ever while whoever
+    sent it waits. JavaScript sends such a thing when it cuts a text in the middle of a character.
+    """
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        hints: list[Any] = [*(type_hints or ()), *[None] * len(payloads)]
+        return [self._one(payload, hint) for payload, hint in zip(payloads, hints, strict=False)]
+
+    def _one(self, payload: Payload, hint: Any) -> Any:
+        try:
+            return super().from_payloads([payload], [hint])[0]
+        except Exception as error:
+            if hint is not None and hint is not Any:
+                raise
+            return Unreadable(_said(error))
+
+
+def _said(error: Exception) -> str:
+    words = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).strip("'")
+    return " ".join(words.split())[:200]
 
 
 def _runner(runner: WorkflowRunner | None) -> WorkflowRunner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from contextlib import suppress
 from datetime import timedelta
@@ -20,10 +21,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
+from perdure.models.markdown import cell
 from perdure.models.policy import TASK_QUEUE
 
 WORKFLOW = "Delivery"
 ATTACH = "attach"
+
+_CAPTION_CHARS, _CAPTION_BYTES, _DETAIL_CHARS = 100, 360, 4000
+"""A server refuses to start what has a summary above 400 bytes or details above 20,000, counted as JSON with its
+encoding's name (`limit.userMetadataSummarySize`); the embedded one takes any. Characters have up to four bytes."""
 
 
 async def start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy) -> None:
@@ -36,7 +42,7 @@ async def start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDR
         task_queue=TASK_QUEUE,
         id_reuse_policy=reuse,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        static_summary=caption[:100],
+        static_summary=caption,
         static_details=details,
     )
 
@@ -56,7 +62,7 @@ async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: t
         task_queue=TASK_QUEUE,
         id_reuse_policy=reuse,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        static_summary=caption[:100],
+        static_summary=caption,
         static_details=details,
     )
     try:
@@ -105,12 +111,19 @@ async def _heard(begin: WithStartWorkflowOperation[Any, Any]) -> None:
 
 
 def told(raw: dict[str, Any]) -> tuple[str, str]:
-    """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid."""
+    """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid.
+
+    Whoever's words they are, they stay words: the Web UI would render their markup, links and pictures included.
+    """
     words, issue = str(raw.get("request") or ""), raw.get("issue")
     try:
         number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
     except ValueError:
         number = ""
-    parts = [f"**Issue** {number}"] if number else []
-    parts += [f"**Request**\n\n{words[:4000]}"] if words.strip() else []
-    return " ".join([*([number] if number else []), *words.split()]), "\n\n".join(parts)
+    parts = [f"**Issue** {cell(number, 20)}"] if number else []
+    lines = [cell(line, _DETAIL_CHARS) for line in words[:_DETAIL_CHARS].splitlines()]
+    parts += ["\n".join(["**Request**", "", *(f"{line}  " for line in lines)])] if words.strip() else []
+    caption, limit = " ".join([*([number] if number else []), *words.split()]), _CAPTION_CHARS
+    while len(json.dumps(cell(caption, limit), ensure_ascii=False).encode()) > _CAPTION_BYTES:
+        limit -= 5
+    return cell(caption, limit), "\n\n".join(parts)

@@ -1,7 +1,8 @@
 """The business process, deterministic: what happens, in which order, and who decides."""
 
 from workflows.delivery import Delivery
+from workflows.misspelt import Misspelt
 from workflows.notification import Notification
 from workflows.treasury import Treasury
 
-WORKFLOWS = [Delivery, Notification, Treasury]
+WORKFLOWS = [Delivery, Notification, Treasury, Misspelt]

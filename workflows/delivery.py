@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.decisions import Gate
+from perdure.models.details import refused
 from perdure.models.errors import InvalidRequest
 from perdure.models.fixing import given_up, hopeless
 from perdure.models.ids import delivery_key
@@ -31,12 +32,12 @@ class Delivery(TakesMessages):
     """Takes a DeliveryRequest as JSON, returns a DeliveryResult; see docs/phases.md."""
 
     @workflow.init
-    def __init__(self, raw: Any = None) -> None:
+    def __init__(self, raw: Any = None, *more: Any) -> None:
         """Before any message is taken: what people send at once, or before a worker runs, is meant for this state."""
         self.request, self.state = DeliveryRequest.model_construct(repository="", request=""), DeliveryState()
         self._refused: ApplicationError | None = None
         try:
-            self.request, self.state = self._accept(raw)
+            self.request, self.state = self._accept(raw, more)
         except ApplicationError as error:
             self._refused = error
         self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
@@ -45,9 +46,10 @@ class Delivery(TakesMessages):
         self.steps = Steps(self.stage, self.forge)
 
     @workflow.run
-    async def run(self, raw: Any = None) -> DeliveryResult:
+    async def run(self, raw: Any = None, *more: Any) -> DeliveryResult:
         """Accept the request, deliver it, and end in one of the ways a delivery can end."""
         if self._refused is not None:
+            workflow.set_current_details(refused(self._refused.message))
             raise self._refused
         try:
             await self.deliver()
@@ -55,8 +57,9 @@ class Delivery(TakesMessages):
             self.state.status, self.state.reason, self.state.message = stop.status, stop.reason, stop.message
         except asyncio.CancelledError:
             self.state.status = Status.CANCELLED
-        except ApplicationError:
+        except ApplicationError as error:
             await self.stage.close(keep=False)  # the request was wrong after all: nothing is left behind
+            workflow.set_current_details(refused(error.message))
             raise
         return await self._end()
 
@@ -214,9 +217,11 @@ class Delivery(TakesMessages):
             raise Stopped(Status.DRAFT, reason, message)
         raise not_delivered(reason, message)
 
-    def _accept(self, raw: Any) -> tuple[DeliveryRequest, DeliveryState]:
+    def _accept(self, raw: Any, more: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
         """The request and the state it begins from; a bad one fails the workflow at once and names the field."""
         try:
+            if more:
+                raise InvalidRequest(f"expected one JSON object, got {1 + len(more)} arguments")
             request = parse_request(raw)
             state = parse_resume(request.resume) if request.resume else DeliveryState()
         except InvalidRequest as error:

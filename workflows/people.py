@@ -23,6 +23,7 @@ class People:
     """What one delivery asks of people, and its limits, which only they can raise.
 
     show    brings what is seen from outside up to date
+    waited  how long it has waited, in this run
     tell    says to those who want to hear of it that something waits: waiting, reminder
     """
 
@@ -30,6 +31,7 @@ class People:
         self.state, self._show, self._tell = state, show, tell
         state.started = state.started or workflow.now()
         self._started = state.started
+        self.waited = timedelta(0)
 
     async def ready(self, *, paying: bool = False) -> None:
         """Before anything else begins: nobody cancelled or holds it, and no limit is reached, or somebody raised it.
@@ -59,7 +61,7 @@ class People:
             raise not_delivered(Reason.LIMITS if limit is Limit.TIME else Reason.BUDGET, words)
         state.breaches += 1
         options = ("approve", "reject") if limit is Limit.PRICE else ("add_budget", "reject")
-        decided = await self.ask(Gate.BUDGET, str(state.breaches), words, options)
+        decided = await self.ask(Gate.BUDGET, str(state.breaches), words, options, limit=str(limit))
         if decided.verdict is Verdict.REJECTED:
             raise not_delivered(Reason.BUDGET, f"{words}; rejected: {decided.note}")
         state.unpriced = state.unpriced or limit is Limit.PRICE
@@ -83,6 +85,7 @@ class People:
         options: tuple[str, ...],
         *,
         question: Question | None = None,
+        limit: str = "",
         expires_after: timedelta | None = None,
     ) -> Decided:
         """The decision, waited for as long as it takes. `of` is new for whatever has not been decided."""
@@ -95,6 +98,7 @@ class People:
             expires=since + expires_after if expires_after else None,
             question=question,
             options=options,
+            limit=limit,
         )
         if asked.key not in state.decided:
             state.asked = asked
@@ -165,7 +169,8 @@ class People:
         return max(left, timedelta(seconds=1))
 
     def give_back(self, waited: timedelta) -> None:
-        """Waiting is not the delivery's time."""
+        """Waiting is not the delivery's time, nor that of the step in which it waits."""
+        self.waited += waited
         self._started += waited
         self.state.started = self._started
 

@@ -255,11 +255,11 @@ class Stage:
     def _begin(self, step: str, attempt: int) -> None:
         started = workflow.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         self.state.steps.append(StepRecord(step=step, attempt=attempt, started_at=started))
-        self._since = workflow.now()
+        self._since = workflow.now() - self.people.waited
         self.refresh()
 
     def _end(self, status: str, *, summary: str = "") -> None:
-        seconds = round((workflow.now() - self._since).total_seconds(), 1)
+        seconds = round((workflow.now() - self.people.waited - self._since).total_seconds(), 1)
         self._record(status=status, duration_s=seconds, summary=summary)
 
     def _record(self, **changes: Any) -> None:

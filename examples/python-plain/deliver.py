@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from temporalio.client import (
@@ -52,9 +53,15 @@ async def submit(client: Client, id: str, request: dict[str, Any]) -> dict[str, 
     try:
         there = await asyncio.wait_for(update, NO_WORKER_S)
     except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
-        return None
+        return None  # also when its type or task queue is misspelt: then no worker ever looks at it
     except (WorkflowUpdateFailedError, WorkflowAlreadyStartedError) as error:
         raise refusal(error) from None
+    finally:
+        with suppress(
+            Exception, asyncio.CancelledError
+        ):  # the SDK keeps a failure here as well, and logs it unless read
+            async with asyncio.timeout(0):
+                await start.workflow_handle()
     if there["repository"] != request["repository"]:
         raise Refused(f"InvalidRequest: {id} is taken by another repository, {there['repository']}")
     return there

@@ -1,7 +1,7 @@
 // What a delivery takes and gives, as in docs/schema. Made by `make schema`: do not edit.
 // A field that may be left out has a question mark; null is null.
 
-/** One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required. */
+/** One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required; null counts as left out. */
 export interface DeliveryRequest {
   /** path, file://, https://, ssh:// or scp-like address of the target */
   repository: string;
@@ -19,6 +19,7 @@ export interface DeliveryRequest {
   tokens?: number | null;
   /** false: agents ask nobody, decide, and list in the pull request what they assumed */
   questions?: boolean | null;
+  /** put on the pull request, beside those of the settings; a budget may be shared by label */
   labels?: string[];
   /** an open issue of the repository that says what is wanted: 12, "#12" or its address */
   issue?: number | string | null;
@@ -32,6 +33,7 @@ export interface DeliveryRequest {
   fix?: boolean;
   /** push the branch's new commits although no pull request is asked for */
   push?: boolean;
+  /** of this shape: 1 */
   spec_version?: number;
   /** one model for every step, overriding configuration */
   model?: string | null;
@@ -67,8 +69,8 @@ export interface Approve {
   note?: string;
 }
 
-/** Where a person decides. */
-export type Gate = "plan" | "pull_request" | "budget" | "question";
+/** Where a person decides; `tests`: whether what fails was there before, where nothing else can tell. */
+export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question";
 
 /** `note` says why: it is what planning or fixing goes back with. */
 export interface Reject {
@@ -235,6 +237,8 @@ export interface TestsResult {
   flaky: number;
   /** places where the change makes the tests say less than they did on the base */
   tampered: number;
+  /** a person's word that red tests were red before, where nothing else can tell; else empty */
+  accepted: string;
   report: string | null;
 }
 
@@ -309,6 +313,8 @@ export interface Asked {
   question?: Question | null;
   /** which verdicts are open: the names of the updates to send */
   options?: string[];
+  /** which one is reached, at gate budget: usd, tokens or time; that is what add_budget has to raise */
+  limit?: string;
 }
 
 /** What an agent asked. `why`: what depends on the answer. */
@@ -323,12 +329,14 @@ export type QuestionKind = "text" | "choice" | "yes_no";
 
 /**
  * What a delivery has spent so far, over all its runs, as its spend log has it.
- * `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in).
+ * `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in). `tokens` and `at_risk_tokens` are the same in tokens, read and written; 0 where nobody wrote them down.
  */
 export interface Spend {
   usd?: number | null;
   at_risk_usd?: number;
   known_usd?: number;
+  tokens?: number;
+  at_risk_tokens?: number;
 }
 
 /** Tokens of one or more replies, and their price in US dollars; null when a model's price is not known. */
@@ -346,8 +354,8 @@ export interface Message {
   text: string;
   /** of this shape: fields are added within it, none changes its meaning */
   version: 1;
-  /** waiting (for approval: of a plan or a pull request), question, budget, reminder (of one of these), ended */
-  event: "waiting" | "question" | "budget" | "reminder" | "ended";
+  /** waiting (for approval: of a plan or a pull request; with gate null, for a budget of the day), question, budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant */
+  event: "waiting" | "question" | "budget" | "reminder" | "ended" | "test";
   /** the same when it is sent again: keep it to tell twice-sent from new; header webhook-id says it, too */
   id: string;
   /** when it happened, RFC 3339 */

@@ -5,7 +5,8 @@ from __future__ import annotations
 from perdure.models.phases import Step
 from perdure.models.state import DeliveryState
 
-_LONGEST = 100
+_LONGEST = 66
+"""The timeline writes it beside the bar, in the half that is left: of more, a small screen cuts off the beginning."""
 
 
 def of_step(step: str, attempt: int, state: DeliveryState, subject: str = "") -> str:

@@ -173,7 +173,7 @@ class Inbox:
         if question.kind is QuestionKind.YES_NO and given not in ("yes", "no"):
             raise NotCounted(f"answer: {said.answer[:60]!r} is neither yes nor no")
         if question.kind is QuestionKind.CHOICE and given not in [choice.lower() for choice in question.choices]:
-            raise NotCounted(f"answer: {said.answer[:60]!r} is none of {', '.join(question.choices)}")
+            raise NotCounted(f"answer: {said.answer[:60]!r} is none of {' / '.join(question.choices)}")
 
     def _add(self, said: AddBudget) -> str:
         state, decided = self.state, Decided(verdict=Verdict.APPROVED, by=said.by)

@@ -14,6 +14,7 @@ from perdure.models.config import Duration
 from perdure.models.errors import InvalidRequest
 from perdure.models.policy import SAID_BYTES
 from perdure.models.request import explain
+from perdure.models.unreadable import kind_of
 
 
 class Gate(StrEnum):
@@ -49,6 +50,10 @@ class Question(Recorded):
     why: str = ""
 
 
+_MORE: dict[str, dict[str, Any]] = {"tokens": {"tokens": 500_000}, "time": {"time": "1h"}}
+"""Dollars do not help where tokens or time have run out."""
+
+
 class Asked(Recorded):
     """What a delivery waits for.
 
@@ -57,6 +62,7 @@ class Asked(Recorded):
     words   what is asked, in one line
     since   when it began to wait; `expires`: when it ends by itself, None: never
     options which verdicts are open: the names of the updates to send
+    limit   which one is reached, at gate budget: usd, tokens or time; that is what add_budget has to raise
     """
 
     gate: Gate
@@ -66,6 +72,7 @@ class Asked(Recorded):
     expires: datetime | None = None
     question: Question | None = None
     options: tuple[str, ...] = ("approve", "reject")
+    limit: str = ""
 
     @property
     def key(self) -> str:
@@ -78,7 +85,7 @@ class Asked(Recorded):
             "reject": {"note": "why, and what instead"},
             "edit_plan": {"plan": "sha256 of the edited plan"},
             "answer": {"answer": self._answer()},
-            "add_budget": {"usd": 5},
+            "add_budget": _MORE.get(self.limit, {"usd": 5}),
         }
         return [(name, json.dumps({"of": self.of, **said[name]})) for name in self.options]
 
@@ -163,8 +170,22 @@ class AddBudget(Deciding):
 
     id: str = Field(default="", max_length=100)
     usd: float = Field(default=0, ge=0, le=100_000, allow_inf_nan=False)
-    tokens: int = Field(default=0, ge=0)
+    tokens: int = Field(default=0, ge=0, le=10**12)
     time: Duration | None = None
+
+    @field_validator("usd", "tokens", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, bool | str):
+            raise ValueError(f"is {kind_of(value)}: write a number")
+        return value
+
+    @field_validator("usd")
+    @classmethod
+    def _payable(cls, usd: float) -> float:
+        if 0 < usd < 0.01:
+            raise ValueError(f"is {usd:g}, the least is 0.01")
+        return usd
 
 
 class Say(Written):
@@ -226,7 +247,7 @@ def understood(shape: type[T], raw: Any) -> T:
     """What somebody sent, or InvalidRequest with one line that names the field."""
     given = {} if raw is None else raw
     if not isinstance(given, dict):
-        raise InvalidRequest(f"expected one JSON object, got {type(given).__name__}")
+        raise InvalidRequest(f"expected one JSON object, got {kind_of(given)}")
     try:
         return shape.model_validate(given)
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.models.decisions import Decided
 from perdure.models.markdown import cell, code
 from perdure.models.policy import DETAILS_BYTES
 from perdure.models.request import DeliveryRequest
@@ -16,7 +17,7 @@ _MARKS = {"done": "✓", "failed": "✗", "running": "…", "cancelled": "–"}
 _STEPS = 12
 """The newest, in the table: what a screen shows. The timeline has them all."""
 _NOTES = 3
-"""The newest of what people wrote or agents assumed."""
+"""The newest of what people wrote or decided, or agents assumed."""
 _GAP = "\u00a0\u00a0"
 """The Web UI puts no space between the columns of a table."""
 
@@ -30,6 +31,11 @@ def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "") 
     below = waiting_for_you(state, delivery)
     room = DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200  # the table's head, and lines between
     return "\n".join([*above, *_table(state.steps, room), *([""] if below else []), *below])
+
+
+def refused(words: str) -> str:
+    """Of a request that is not delivered because it is wrong."""
+    return f"### Refused\n\n**Message:** {cell(words, 400)}\n\nSend it again, corrected, under another id."
 
 
 def _headline(state: DeliveryState) -> str:
@@ -60,6 +66,7 @@ def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
         )
         lines.append(f"- branch {code(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
     lines.append(f"- spent {_spent(state)}")
+    lines += [f"- {_decision(key, made)}" for key, made in list(state.decided.items())[-_NOTES:]]
     lines += [f"- assumed: {cell(words, 200)}" for words in state.assumptions[-_NOTES:]]
     if state.said:
         lines.append(f"- words that no turn has read yet: {len(state.said)}")
@@ -69,6 +76,13 @@ def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
     if state.pull_request:
         lines.append(_pull_request(state.pull_request))
     return lines
+
+
+def _decision(key: str, made: Decided) -> str:
+    """`plan 1a2b3c4d: approved by Ada: as we said`."""
+    words = made.verdict + (f" by {cell(made.by, 60)}" if made.by else "")
+    said = cell(made.note, 160)
+    return f"{cell(key.replace('_', ' ').replace(':', ' ', 1), 80)}: {words}" + (f": {said}" if said else "")
 
 
 def _spent(state: DeliveryState) -> str:

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.models.config import RepositoryConfig, seconds
 from perdure.models.decisions import Decided, Gate, Verdict
 from perdure.models.phases import Phase
+from perdure.models.request import DeliveryRequest
 from perdure.models.state import DeliveryState
 
 CANNOT_TELL = "new and old failures cannot be told apart"
 
 Put = tuple[str, str, tuple[str, ...]]
 """What names it, what is asked in words, and the updates that decide it."""
+
+
+def decided_by_people(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:
+    """Where people decide, and how long they have, as fields of Prepared; a gate before what is not done is none."""
+    wanted = {*config.gates.before, *request.gates}
+    publishes = Phase.SHIP in phases or request.push
+    gates = [Gate.PLAN] if Phase.PLAN in phases and Gate.PLAN in wanted else []
+    gates += [Gate.TESTS] if config.delivery.questions else []
+    gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted else []
+    return {
+        "asks": True,
+        "checks_plans": True,
+        "gates": tuple(str(gate) for gate in gates),
+        "gate_expiry_s": seconds(config.gates.expire) if config.gates.expire else 0.0,
+    }
 
 
 def put(gate: Gate, state: DeliveryState) -> Put:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -11,9 +12,16 @@ from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
 from perdure.models.phases import Phase, speaks_for_itself
+from perdure.models.unreadable import kind_of
 
 REQUEST_BYTES = 64 * 1024
 """A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
+
+LABEL_CHARS, LABELS_MOST = 100, 100
+"""Forges take 50 to 255 characters a label and about 100 labels; what one of them refuses is noted there."""
+
+NAME_CHARS, PLACE_CHARS = 255, 2048
+"""Of a branch or a model, as many as a file system takes for one; of an address or a path."""
 
 
 class ResumePoint(Recorded):
@@ -29,8 +37,17 @@ class ResumePoint(Recorded):
     continued: bool = False
 
 
+_PYTHON_WORDS = re.compile(r"\ba valid (tuple|dictionary)(?: or instance of \w+)?$")
+_JSON_FOR = {"tuple": "a list", "dictionary": "an object"}
+"""What people sent is JSON, and is spoken of in its words."""
+
+Label = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
+
+
 class DeliveryRequest(Written):
-    """One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required.
+    """One request that shall become one pull request. Only `repository` and `request` (or `issue`) are required; null
+    counts as left out.
 
     repository          path, file://, https://, ssh:// or scp-like address of the target
     request             what is wanted, in words; at most 64 KiB; may be left out when an issue says it all, and where
@@ -41,9 +58,11 @@ class DeliveryRequest(Written):
     budget_usd          may lower the configured budget, and raise it up to the host's limit
     tokens              the same for tokens, read and written together; there is no limit unless one is configured
     questions           false: agents ask nobody, decide, and list in the pull request what they assumed
+    labels              put on the pull request, beside those of the settings; a budget may be shared by label
     issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
     branch              an existing branch to work on instead of starting from the base
     plan                a plan in Markdown, used instead of making one
+    spec_version        of this shape: 1
     allow_test_changes  the request itself is about tests
     fix                 whether red tests and blockers are mended (default), or only reported
     push                push the branch's new commits although no pull request is asked for
@@ -53,25 +72,25 @@ class DeliveryRequest(Written):
     resume              set by `perdure retry`: go on where another run ended
     """
 
-    repository: str = Field(min_length=1, max_length=2048)
+    repository: str = Field(min_length=1, max_length=PLACE_CHARS)
     request: str = ""
-    base: str | None = None
+    base: Name | None = None
     phases: tuple[Phase, ...] | None = None
     gates: tuple[Literal["plan", "pull_request"], ...] = ()
-    budget_usd: float | None = Field(default=None, gt=0, le=100_000)
+    budget_usd: float | None = Field(default=None, gt=0, le=100_000, allow_inf_nan=False)
     tokens: int | None = Field(default=None, ge=1)
     questions: bool | None = None
-    labels: tuple[str, ...] = ()
+    labels: tuple[Label, ...] = Field(default=(), max_length=LABELS_MOST)
     issue: int | str | None = None
-    branch: str | None = None
+    branch: Name | None = None
     plan: str | None = None
     allow_test_changes: bool = False
     fix: bool = True
     push: bool = False
     spec_version: int = Field(default=1, ge=1, le=1)
-    model: str | None = None
+    model: Name | None = None
     config: str | None = None
-    source: str | None = None
+    source: str | None = Field(default=None, max_length=PLACE_CHARS)
     resume: ResumePoint | None = None
 
     @property
@@ -84,10 +103,28 @@ class DeliveryRequest(Written):
         number = self.issue_number
         return " ".join([*([f"#{number}"] if number else []), *self.request.split()])
 
-    @field_validator("request", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _left_out(cls, text: Any) -> Any:
-        return "" if text is None else text
+    def _left_out(cls, raw: Any) -> Any:
+        """Null is what programs in Go and Java write for a field that they have and nobody set."""
+        if not isinstance(raw, dict):
+            return raw
+        kept = {name: value for name, value in raw.items() if value is not None or name == "repository"}
+        return kept | ({"request": ""} if "request" in raw and "request" not in kept else {})
+
+    @field_validator("budget_usd", "tokens", "spec_version", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, bool | str):
+            raise ValueError(f"is {kind_of(value)}: write a number")
+        return value
+
+    @field_validator("questions", "allow_test_changes", "fix", "push", mode="before")
+    @classmethod
+    def _yes_or_no(cls, value: Any) -> Any:
+        if not isinstance(value, bool):
+            raise ValueError("is neither true nor false")
+        return value
 
     @field_validator("request")
     @classmethod
@@ -108,7 +145,9 @@ class DeliveryRequest(Written):
     def _issue_named(cls, issue: Any) -> Any:
         if issue is not None:
             if isinstance(issue, bool) or not isinstance(issue, int | str):
-                raise ValueError(f"is {type(issue).__name__}: write 12, #12 or https://…/issues/12")
+                raise ValueError(f"is {kind_of(issue)}: write 12, #12 or https://…/issues/12")
+            if len(str(issue)) > PLACE_CHARS:
+                raise ValueError(f"is {len(str(issue))} characters long, at most {PLACE_CHARS} fit")
             IssueName.parse(issue)
         return issue
 
@@ -131,7 +170,8 @@ def parse_request(raw: Any) -> DeliveryRequest:
     """The request a client sent, or InvalidRequest with one line that names the field and the nearest name."""
     if not isinstance(raw, dict):
         raise InvalidRequest(
-            f"expected one JSON object, got {type(raw).__name__}", fix='send {"repository": …, "request": …}'
+            f"expected one JSON object, got {kind_of(raw)}",
+            fix='send {"repository": …, "request": …}',
         )
     try:
         return DeliveryRequest.model_validate(raw)
@@ -148,5 +188,5 @@ def explain(error: ValidationError, names: tuple[str, ...]) -> str:
         return f"{path}: unknown field" + (f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(names)})")
     if problem["type"] == "missing":
         return f"{path}: required field is missing"
-    message = problem["msg"].removeprefix("Value error, ")
+    message = _PYTHON_WORDS.sub(lambda found: _JSON_FOR[found[1]], problem["msg"].removeprefix("Value error, "))
     return f"{path}: {message}" if path else message

@@ -12,7 +12,7 @@ from pydantic_core import core_schema
 
 from perdure.models.base import Recorded, Written
 from perdure.models.policy import SAID_BYTES
-from perdure.models.request import REQUEST_BYTES
+from perdure.models.request import PLACE_CHARS, REQUEST_BYTES
 from perdure.schemas.catalogue import SHAPES, Shape
 from perdure.schemas.describe import described
 from perdure.schemas.guide import guide
@@ -20,11 +20,14 @@ from perdure.schemas.typescript import declarations
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
+_ISSUE = r"^\s*(#?[1-9][0-9]{0,9}|[hH][tT][tT][pP][sS]?://[^/\s]+/[^/\s]+/[^/\s]+/[iI][sS][sS][uU][eE][sS]/[1-9][0-9]{0,9}([/?#].*)?)\s*$"
+
 # What a validator checks and an annotation does not say. A limit in bytes holds at most that many characters.
 STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("DeliveryRequest", "request"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "plan"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "config"): {"maxLength": REQUEST_BYTES},
+    ("DeliveryRequest", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
     ("AddBudget", "time"): {"pattern": r"^ *([0-9]+(\.[0-9]+)?[smh] *)+$"},
     ("Approve", "note"): {"maxLength": SAID_BYTES},
     ("Reject", "note"): {"maxLength": SAID_BYTES},
@@ -36,7 +39,14 @@ STRICTER: dict[tuple[str, str], dict[str, Any]] = {
 # What no field alone can tell.
 WHOLE: dict[str, dict[str, Any]] = {
     "DeliveryRequest": {
-        "anyOf": [{"required": ["request"]}, {"required": ["issue"]}, {"required": ["branch", "phases"]}]
+        "anyOf": [
+            {"required": ["request"], "properties": {"request": {"pattern": r"\S"}}},
+            {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
+            {
+                "required": ["branch", "phases"],
+                "properties": {"branch": {"type": "string"}, "phases": {"type": "array", "minItems": 1}},
+            },
+        ]
     },
     "AddBudget": {"anyOf": [{"required": ["usd"]}, {"required": ["tokens"]}, {"required": ["time"]}]},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.models.deciding import SHAPES, Inbox, NotCounted, count
-from perdure.models.decisions import Asked, Decided, Gate, Question, QuestionKind, Verdict
+from perdure.models.decisions import AddBudget, Asked, Decided, Gate, Question, QuestionKind, Verdict, understood
+from perdure.models.errors import InvalidRequest
 from perdure.models.policy import DECIDED_KEPT, HEARD_KEPT, NOTES_KEPT, SAID_BYTES_KEPT
 from perdure.models.result import Status, StepRecord
 from perdure.models.state import DeliveryState
@@ -145,7 +147,7 @@ def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> N
         (PLAN, "answer", {"answer": "x"}, 'answer does not decide this (approve the plan): approve {"of": "abcd1234"}'),
         (PLAN, "reject", {}, "note: required field is missing"),
         (PLAN, "approve", {"nte": "x"}, "nte: unknown field (did you mean note?)"),
-        (PLAN, "approve", [1], "expected one JSON object, got list"),
+        (PLAN, "approve", [1], "expected one JSON object, got a list"),
         (PLAN, "approve", {"note": "x" * 9000}, "note: is 9000 bytes, at most 8192 fit"),
         (BUDGET, "approve", {}, "approve does not decide this ($5 spent): add_budget"),
         (BUDGET, "add_budget", {"usd": -5}, "usd: "),
@@ -154,7 +156,7 @@ def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> N
         (BUDGET, "add_budget", {"time": "soon"}, "time: "),
         (PRICE, "add_budget", {"usd": 5, "of": "1"}, "add_budget does not decide this"),
         (question(QuestionKind.YES_NO), "answer", {"answer": "maybe"}, "'maybe' is neither yes nor no"),
-        (question(QuestionKind.CHOICE, "A", "B"), "answer", {"answer": "C"}, "'C' is none of A, B"),
+        (question(QuestionKind.CHOICE, "A", "B"), "answer", {"answer": "C"}, "'C' is none of A / B"),
     ],
 )
 def test_what_cannot_count_is_refused_in_words_its_sender_can_use(
@@ -233,3 +235,15 @@ def test_whoever_wants_it_held_gets_that_however_it_was_said(said: Any) -> None:
     inbox.resume()
     inbox.resume()
     assert inbox.state.held == ""
+
+
+@pytest.mark.parametrize(("limit", "more"), [("usd", "usd"), ("tokens", "tokens"), ("time", "time"), ("", "usd")])
+def test_what_is_offered_to_be_added_is_what_has_run_out(limit: str, more: str) -> None:
+    asked = Asked(gate=Gate.BUDGET, of="1", words="w", since=SINCE, options=("add_budget",), limit=limit)
+    assert more in json.loads(asked.examples()[0][1])
+
+
+@pytest.mark.parametrize("amount", [{"usd": True}, {"usd": "5"}, {"tokens": "5"}, {"usd": 1e-7}])
+def test_an_amount_is_a_number_and_a_cent_at_least(amount: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=r"write a number|the least is 0\.01"):
+        understood(AddBudget, amount)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models import captions
+from perdure.models.decisions import Decided, Verdict
 from perdure.models.details import cell, details, dollars
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step
@@ -36,7 +37,7 @@ def test_a_cell_is_one_line_without_markup_or_control_characters(text: str, limi
     safe = cell(text, limit)
     assert all(c.isprintable() for c in safe)
     bare = safe.replace("&#47;", "/")
-    assert not re.search(r"[`*_\[\]<>|{}()#~^$&:!]|--|^-", re.sub(r"\\.", "", bare))
+    assert not re.search(r"[`*_\[\]<>|{}()#~^$&:!]|--|^-", re.sub(r"\\.", "x", bare))
     assert len(re.sub(r"\\(.)", r"\1", bare)) <= limit + 1
     said = "".join(c for c in " ".join(text.split()) if c.isprintable())
     assert re.sub(r"\\(.)", r"\1", bare).removesuffix("…") == said[:limit].removesuffix("…")
@@ -91,6 +92,16 @@ def test_details_say_where_it_stands_and_what_it_cost() -> None:
     assert dollars(0.434) == "$0.43"
 
 
+def test_details_say_who_decided_what_in_which_words_the_newest_ones() -> None:
+    made = Decided(verdict=Verdict.APPROVED, by="Ada", note="as *we* said")
+    rest = {f"budget:{number}": Decided(verdict=Verdict.REJECTED) for number in range(2)}
+    state = DeliveryState(decided={"plan:old": made, "pull_request:1a2b3c4d": made, **rest})
+    lines = details(state, REQUEST).splitlines()
+    assert "- pull request 1a2b3c4d: approved by Ada: as \\*we\\* said" in lines
+    assert "- budget 1: rejected" in lines
+    assert not any("plan old" in line for line in lines)
+
+
 def test_a_pull_request_in_a_directory_is_named_and_not_linked() -> None:
     pull = PullRequest(number=3, url="/srv/my `repos/calc.git#pull/3", title="t")
     state = DeliveryState(prepared=PREPARED, pull_request=pull, status=Status.DELIVERED)
@@ -109,7 +120,7 @@ def test_the_timeline_says_what_an_activity_is_about() -> None:
     assert captions.of_step(Step.OPEN_PULL_REQUEST, 1, state) == "perdure/d → main"
     assert captions.of_turn(1, 1, "", "claude") == "turn 1 · claude"
     assert captions.of_turn(2, 3, "turn 2 · pytest -q · twice", "claude") == "round 2 · turn 3, after pytest -q · twice"
-    assert len(captions.of_turn(1, 2, "turn 1 · " + "x" * 200, "claude")) == 100
+    assert len(captions.of_turn(1, 2, "turn 1 · " + "x" * 200, "claude")) == 66
     assert captions.of_wait("approve the plan:\nAdd sub") == "waiting for you: approve the plan: Add sub"
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from perdure.models.config import RepositoryConfig
 from perdure.models.decisions import Decided, Gate, Said, Verdict
 from perdure.models.phases import Phase
 from perdure.models.policy import SAID_BYTES_AGAIN
-from perdure.models.putting import accepted, let_through, put
+from perdure.models.putting import accepted, decided_by_people, let_through, put
+from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus as Status
 from perdure.models.state import DeliveryState
 from perdure.models.work import Prepared
@@ -43,6 +47,22 @@ def test_what_is_made_anew_bears_another_name_though_it_be_the_same(
     gate: Gate, counted: dict[str, int], of: str
 ) -> None:
     assert put(gate, state(**counted))[0] == of
+
+
+def test_a_gate_stands_where_it_was_asked_for_and_there_is_something_behind_it() -> None:
+    def gates(phases: tuple[str, ...], *, questions: bool = True, **asked: Any) -> tuple[str, ...]:
+        config = RepositoryConfig.model_validate(
+            {"version": 1, "gates": {"before": ["plan"]}, "delivery": {"questions": questions}}
+        )
+        request = DeliveryRequest.model_validate({"repository": "/r", "request": "Add sub", **asked})
+        found: tuple[str, ...] = decided_by_people(config, phases, request)["gates"]
+        return found
+
+    both = ["pull_request"]
+    assert gates(("plan", "build", "ship"), gates=both) == ("plan", "tests", "pull_request")
+    assert gates(("build",), gates=both) == ("tests",)
+    assert gates(("review",), gates=both, push=True, branch="mine") == ("tests", "pull_request")
+    assert gates(("plan", "ship"), questions=False) == ("plan",)
 
 
 def test_only_an_approval_of_this_very_tree_lets_red_tests_through() -> None:

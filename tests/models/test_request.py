@@ -56,8 +56,8 @@ def test_any_json_is_a_request_or_an_invalid_one(raw: Any) -> None:
         ({**GOOD, "request": None}, "request: is empty: say what you want"),
         ({"repository": "/r", "issue": 0}, "issue: '0' names no issue: write 12, #12 or https://"),
         ({"repository": "/r", "issue": -3}, "issue: '-3' names no issue"),
-        ({"repository": "/r", "issue": True}, "issue: is bool: write 12"),
-        ({"repository": "/r", "issue": 1.5}, "issue: is float: write 12"),
+        ({"repository": "/r", "issue": True}, "issue: is true or false: write 12"),
+        ({"repository": "/r", "issue": 1.5}, "issue: is a number: write 12"),
         ({"repository": "/r", "issue": "next"}, "issue: 'next' names no issue"),
         (
             {"repository": "/r", "issue": "https://github.com/me/calc/pull/12"},
@@ -68,8 +68,22 @@ def test_any_json_is_a_request_or_an_invalid_one(raw: Any) -> None:
             "issue: https://github.com/me/calc/issues/12 is not an issue of git@github.com:you/calc",
         ),
         ({**GOOD, "phases": ["ship", "it"]}, "phases.1: "),
-        ([], "expected one JSON object, got list"),
-        (None, "expected one JSON object, got NoneType"),
+        ({**GOOD, "phases": "plan"}, "phases: Input should be a list"),
+        ({**GOOD, "resume": "yesterday"}, "resume: Input should be an object"),
+        ({**GOOD, "budget_usd": "5"}, "budget_usd: is a string: write a number"),
+        ({**GOOD, "budget_usd": True}, "budget_usd: is true or false: write a number"),
+        ({**GOOD, "tokens": True}, "tokens: is true or false: write a number"),
+        ({**GOOD, "fix": "no"}, "fix: is neither true nor false"),
+        ({**GOOD, "push": 1}, "push: is neither true nor false"),
+        ({**GOOD, "base": "x" * 256}, "base: String should have at most 255 characters"),
+        ({**GOOD, "branch": ""}, "branch: String should have at least 1 character"),
+        ({**GOOD, "model": ""}, "model: String should have at least 1 character"),
+        ({**GOOD, "source": "/" * 2049}, "source: String should have at most 2048 characters"),
+        ({**GOOD, "issue": "https://h/me/calc/issues/12?" + "x" * 2048}, "issue: is 2076 characters long"),
+        ({**GOOD, "labels": [""]}, "labels.0: String should have at least 1 character"),
+        ({"repository": None, "request": "x"}, "repository: Input should be a valid string"),
+        ([], "expected one JSON object, got a list"),
+        (None, "expected one JSON object, got null"),
     ],
 )
 def test_the_field_that_is_wrong_is_named(raw: Any, words: str) -> None:
@@ -117,6 +131,12 @@ def test_an_existing_branch_speaks_for_itself_where_nothing_is_made_of_words(ask
 def test_what_was_sent_before_there_were_issues_is_sent_the_same_way() -> None:
     assert parse_request(GOOD).model_dump(mode="json", exclude_defaults=True) == GOOD
     assert parse_request(GOOD).caption == "Add sub"
+
+
+def test_null_is_left_out_as_programs_that_write_every_field_mean_it() -> None:
+    every = {**dict.fromkeys(DeliveryRequest.model_fields), **GOOD}
+    assert parse_request(every) == parse_request(GOOD)
+    assert parse_request({**every, "request": None, "issue": 12}) == parse_request({"repository": "/r", "issue": 12})
 
 
 def test_a_field_of_any_length_is_named_in_a_line() -> None:

@@ -1,4 +1,7 @@
-"""A worker in a process of its own, of whatever release PYTHONPATH names first: `month_worker.py ADDRESS`."""
+"""A worker in a process of its own, of whatever release PYTHONPATH names first: `month_worker.py ADDRESS [CACHED]`.
+
+CACHED  how many workflows it keeps in memory; 0 for a server that would ask a dead worker for ever
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,21 @@ from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS, delivery
 
 
-async def main(address: str) -> None:
+async def main(address: str, cached: int) -> None:
     company = Company()
     company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
     client = await Client.connect(address, plugins=[perdure_plugin()])
-    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=company.activities()):
+    worker = Worker(
+        client,
+        task_queue=TASK_QUEUE,
+        workflows=WORKFLOWS,
+        activities=company.activities(),
+        max_cached_workflows=cached,
+    )
+    async with worker:
         print(delivery.__file__, flush=True)
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 100))

@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from temporalio.worker import Worker
 from workflow_cast import Cast, playing
@@ -180,7 +180,7 @@ def test_a_converter_that_somebody_configured_keeps_its_codec_and_its_failures()
     )
     config = perdure_plugin().configure_client({"data_converter": encoded})  # type: ignore[typeddict-item]
     converter = config["data_converter"]
-    assert converter.payload_converter_class is pydantic_data_converter.payload_converter_class
+    assert issubclass(converter.payload_converter_class, PydanticPayloadConverter)
     assert converter.failure_converter_class is DefaultFailureConverterWithEncodedAttributes
 
 

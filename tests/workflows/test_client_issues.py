@@ -76,11 +76,25 @@ async def test_an_id_of_another_request_is_refused_for_an_issue(perdure: Perdure
         await perdure.submit({"repository": repository, "issue": 4}, id=f"{name}-3")
 
 
+async def test_an_id_that_another_repository_has_is_refused_and_other_words_for_the_same_are_not(
+    perdure: Perdure, name: str
+) -> None:
+    mine = {"repository": f"https://github.com/me/{name}", "request": "Add sub"}
+    await perdure.submit(mine, id=name)
+    assert (await perdure.submit({**mine, "request": "Add sub, please"}, id=name)).attached
+    with pytest.raises(BadInput, match=f"the id {name} is taken by another repository, https://github.com/me/"):
+        await perdure.submit({**mine, "repository": f"https://github.com/you/{name}"}, id=name)
+
+
 async def test_the_web_ui_names_the_issue(client: Client, perdure: Perdure, name: str) -> None:
     repository = f"https://github.com/me/{name}"
     for request, summary, details in (
-        ({"issue": 12}, "#12", "**Issue** #12"),
-        ({"issue": "13", "request": "only\nthe parser"}, "#13 only the parser", "**Issue** #13\n\n**Request**\n\nonly"),
+        ({"issue": 12}, r"\#12", r"**Issue** \#12"),
+        (
+            {"issue": "13", "request": "only\nthe parser"},
+            r"\#13 only the parser",
+            "**Issue** \\#13\n\n**Request**\n\nonly",
+        ),
     ):
         submitted = await perdure.submit({"repository": repository, **request})
         described = await client.get_workflow_handle(submitted.delivery.id).describe()

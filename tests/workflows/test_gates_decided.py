@@ -214,7 +214,7 @@ async def test_a_question_waits_and_its_answer_reaches_the_next_turn_also_that_o
         assert (first.gate, first.words, first.options) == ("question", "question: Which one, 1?", ("answer",))
         with pytest.raises(WorkflowUpdateFailedError) as wrong:
             await handle.execute_update("answer", {"of": first.of, "answer": "C"})
-        assert "'C' is none of A, B" in str(wrong.value.cause)
+        assert "'C' is none of A / B" in str(wrong.value.cause)
         await handle.execute_update("answer", {"of": first.of, "answer": "a"})
         second = await waiting(handle, behind=first.of)
         await submitted.delivery.cancel()

