@@ -15,7 +15,7 @@ from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.granting import Granting
 from perdure.models.ledger import Spend
-from perdure.models.policy import LAST_TABLE_TIME, SPENT_TIME, TREASURY_TICK
+from perdure.models.policy import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY, SPENT_TIME, TREASURY_TICK
 from perdure.models.treasury import Add, Granted, LastTable, LastTableInput, Lease, Reserve, Rules, SpentInput, Table
 
 
@@ -94,6 +94,7 @@ class Treasury:
                 LastTableInput(run_id=run_id),
                 result_type=LastTable,
                 schedule_to_close_timeout=LAST_TABLE_TIME,
+                start_to_close_timeout=LAST_TABLE_RUNS * LAST_TABLE_TRY,  # a worker can die in the middle of it
                 summary="what the run before this one knew",
             )
             table = last.table
