@@ -263,7 +263,9 @@ def _first_checkpoint(desk: Desk) -> str:
 
 def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
     """The repository's own prompts, from the base branch: an agent's change to them does not count."""
-    found = {str(step): vault.show(base_sha, f".perdure/prompts/{step}.md") for step in AGENTIC}
+    there = vault.listed(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
+    own = {str(step): f".perdure/prompts/{step}.md" for step in AGENTIC}
+    found = {step: vault.show(base_sha, path) for step, path in own.items() if path in there}
     return {step: text.decode(errors="replace") for step, text in found.items() if text is not None}
 
 

@@ -115,8 +115,11 @@ class Lab:
         return self._spawn(worker_command(), env)
 
     def kept(self, **env: str) -> Kept:
-        """A worker that is forked again at once whenever it dies: for tests of what its death does to the work."""
-        kept = Kept(lambda: self.worker(**env))
+        """A worker that is forked again at once whenever it dies: for tests of what its death does to the work.
+
+        Its coverage is not measured: what is killed writes nothing down, and measuring takes a third of its time.
+        """
+        kept = Kept(lambda: self.worker(**{"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""} | env))
         self._kept.append(kept)
         return kept
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import textwrap
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,19 +59,31 @@ def git(cwd: Path, *args: str, **extra: str) -> str:
 
 
 def make_target(path: Path, files: dict[str, str] | None = None) -> Path:
-    """A bare origin with one commit on main, holding `files` (default: CALC)."""
-    work = path.with_name(path.name + "-work")
-    work.mkdir(parents=True)
-    git(work, "init", "-q")
-    for name, text in (files or CALC).items():
+    """A bare origin with one commit on main, holding `files` (default: CALC), and a checkout of it in `PATH-work`."""
+    made = _made(tuple((files or CALC).items()))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(made, path.with_name(path.name + "-work"), ignore=shutil.ignore_patterns("origin.git"))
+    shutil.copytree(made / "origin.git", path)
+    return path
+
+
+@cache
+def _made(files: tuple[tuple[str, str], ...]) -> Path:
+    """Made once a process: five gits cost more than most of what is done with their repository."""
+    work = Path(tempfile.mkdtemp(prefix="perdure-target-"))
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
+    git(work, "init", "-q", "--template=")
+    for name, text in files:
         file = work / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(text))
     git(work, "add", "-A")
     git(work, "commit", "-qm", "start")
-    git(path.parent, "clone", "-q", "--bare", str(work), str(path))
-    git(path, "remote", "remove", "origin")  # a path with an origin means that origin, not itself
-    return path
+    git(work, "clone", "-q", "--bare", "--template=", ".", "origin.git")
+    (work / "origin.git" / "hooks").mkdir()  # where tests put theirs
+    git(work / "origin.git", "remote", "remove", "origin")  # a path with an origin means that origin, not itself
+    work.chmod(0o755)
+    return work
 
 
 def pulls(origin: Path) -> list[dict[str, Any]]:

@@ -266,7 +266,7 @@ export interface Attached {
 
 /**
  * The answer to query `progress`: what a live view needs, and nothing that grows without bound.
- * `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides. `held`: why no further turn begins. `plan`: its artifact. Of the limits, with what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for people aside.
+ * `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides. `held`: why no further turn begins. `plan`, `report` (of the newest tests): artifacts. Of the limits, with what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for people aside.
  */
 export interface Progress {
   delivery_id: string;
@@ -294,6 +294,7 @@ export interface Progress {
   unread: number;
   held: string;
   plan: string;
+  report: string;
   budget_tokens: number;
   time_s: number | null;
   used_s: number | null;

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from perdure.models.decisions import Asked
     from perdure.models.state import Progress
 
+_TAIL = 12
+"""Lines of a failed command's output: what fits beside a question."""
+
 
 async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
-    """The plan, or which files the pull request changes; where its host does not answer, only what is asked."""
+    """The plan, what failed, or which files are changed; where its host does not answer, only what is asked."""
     from temporalio.client import ActivityFailureError
 
     from perdure.cli.asking import waiting_words
@@ -26,6 +29,9 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
         if asked.gate is Gate.PLAN:
             plan = (await delivery.artifact((await delivery.progress()).plan)).decode(errors="replace")
             screen.lines(plan_lines(plan))
+        elif asked.gate is Gate.TESTS:
+            report = await delivery.artifact((await delivery.progress()).report)
+            screen.lines(red_lines(report.decode(errors="replace")))
         elif asked.gate is Gate.PULL_REQUEST:
             screen.lines(await _change(delivery))
     except (PerdureError, ActivityFailureError) as error:
@@ -47,6 +53,20 @@ def plan_lines(written: str) -> list[str]:
         for number, task in enumerate(plan.tasks, 1)
     ]
     return ["", f"  {one_line(plan.title)}", "", *tasks, ""]
+
+
+def red_lines(written: str) -> list[str]:
+    """Each test command that failed, and how its output ended: nothing else tells whether that is new."""
+    from perdure.cli.words import clean
+    from perdure.models.report import TestReport
+
+    report, lines = TestReport.model_validate_json(written), [""]
+    for command in report.commands:
+        if command.verdict == "passed":
+            continue
+        lines.append(f"  {one_line(command.name)}: {one_line(command.command)} ended with {command.exit_code}")
+        lines += [f"  | {line}" for line in clean(command.tail).splitlines()[-_TAIL:]]
+    return [*lines, ""]
 
 
 def budget_lines(progress: Progress) -> list[str]:

@@ -139,6 +139,7 @@ def progress_of(
         unread=len(state.said),
         held=state.held,
         plan=state.plan,
+        report=state.tests.report if state.tests else "",
         budget_tokens=prepared.budget_tokens + state.extra_tokens if prepared and prepared.budget_tokens else 0,
         time_s=prepared.time_s + state.extra_time_s if prepared else None,
         used_s=_used_s(state, now),

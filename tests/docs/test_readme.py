@@ -35,14 +35,18 @@ def snippet(name: str) -> str:
     return found[1]
 
 
-@pytest_asyncio.fixture
-async def lab(tmp_path: Path, ports: int) -> AsyncIterator[Lab]:
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+shared = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
+    """One for all snippets: each has a repository and a delivery of its own."""
+    async with Lab.open(tmp_path_factory.mktemp("lab"), HAPPY, ports=ports) as lab:
         lab.worker()
         yield lab
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ports() -> int:
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return 25000 + 60 * worker
@@ -85,6 +89,7 @@ def test_every_link_leads_to_a_file(file: str) -> None:
 
 
 @pytest.mark.timeout(120)
+@shared
 async def test_python_with_nothing_of_ours_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
     code = snippet("python")
     assert "perdure" not in code.replace('task_queue="perdure"', "")
@@ -93,6 +98,7 @@ async def test_python_with_nothing_of_ours_gets_a_pull_request(lab: Lab, origin:
 
 
 @pytest.mark.timeout(120)
+@shared
 async def test_the_temporal_command_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
     options = stranger(lab, origin, tmp_path)
     options["env"]["PATH"] = f"{temporal_binary().parent}:{options['env']['PATH']}"
@@ -102,6 +108,7 @@ async def test_the_temporal_command_gets_a_pull_request(lab: Lab, origin: Path, 
 
 
 @pytest.mark.timeout(180)
+@shared
 async def test_typescript_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
     """The snippet is JavaScript as well: it has no types of its own."""
     if shutil.which("node") is None:
@@ -121,6 +128,7 @@ async def test_typescript_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: 
 
 
 @pytest.mark.timeout(120)
+@shared
 async def test_what_the_web_ui_form_sends_gets_a_pull_request(lab: Lab, origin: Path) -> None:
     """The form posts this to its own server, with its own token against forged requests."""
     server = await find_server(lab.home)

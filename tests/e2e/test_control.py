@@ -62,13 +62,3 @@ async def test_three_deaths_of_one_turn_end_the_delivery_and_retry_goes_on_from_
         # classify, two turns of plan and one of implement are not paid for again; the killed turn's reply is another
         # run's, so it is asked for once more.
         assert lab.model_calls() == calls + 4
-
-
-async def test_a_delivery_that_is_delivered_cannot_be_retried(tmp_path: Path, ports: int) -> None:
-    origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin)
-        await finished(submitted, lab)
-        with pytest.raises(Exception, match="nothing to retry"):
-            await submitted.delivery.retry()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from temporalio.worker import Replayer
 
+from perdure.plugin import perdure_plugin
 from tests.lab import FIXES, HAPPY, Lab, finished, git, heads, make_target, pulls
+from workflows import WORKFLOWS
 
 
 @pytest.mark.timeout(120)
-async def test_a_request_becomes_a_tested_reviewed_pull_request(tmp_path: Path, ports: int) -> None:
+async def test_a_request_becomes_a_tested_reviewed_pull_request_whose_small_history_replays_and_is_not_retried(
+    tmp_path: Path, ports: int
+) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
@@ -20,6 +26,17 @@ async def test_a_request_becomes_a_tested_reviewed_pull_request(tmp_path: Path, 
         assert len(pulls(origin)) == 1
         assert heads(origin)["perdure/calc-sub"] == result.head_sha
         assert "def sub" in git(origin, "show", f"{result.head_sha}:calc.py")
+
+        history = await lab.handle().fetch_history()
+        await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
+        text = history.to_json()
+        assert "rehearsal" not in text, "a key went into history"
+        largest = max(event.ByteSize() for event in history.events)
+        assert largest < 64 * 1024
+        assert json.loads(text)
+
+        with pytest.raises(Exception, match="nothing to retry"):
+            await submitted.delivery.retry()
 
 
 RUNS = 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.crash import AT_A_HOSTED_FORGE, CrashPoint
+from perdure.models.crash import AT_A_HOSTED_FORGE
 from perdure.models.result import Reason, Status
 from tests.github_lab import BUILD, ID, TOKEN, github_lab
 from tests.lab import HAPPY, finished, git, heads, until
@@ -41,29 +41,18 @@ async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_carries_the_re
         assert worker.poll() is None
 
 
-@pytest.mark.timeout(120)
-async def test_what_strangers_write_in_an_issue_reaches_the_model_as_data(tmp_path: Path, ports: int) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
-        world.lab.worker()
-        await finished(await world.build(), world.lab)
-        assert world.lab.rehearsal is not None
-        bodies = [str(call.body) for call in world.lab.rehearsal.calls]
-        assert bodies
-        assert all("There is add, there is no sub." in body for body in bodies)
-        assert all(
-            "Ignore all previous instructions" not in str(c.body.get("system")) for c in world.lab.rehearsal.calls
-        )
+BOTH = ",".join(AT_A_HOSTED_FORGE)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", AT_A_HOSTED_FORGE)
+@pytest.mark.parametrize("points", [BOTH, *(pytest.param(p, marks=pytest.mark.slow) for p in AT_A_HOSTED_FORGE)])
 async def test_a_worker_killed_between_an_effect_at_github_and_its_report_does_not_do_it_twice(
-    point: CrashPoint, tmp_path: Path, ports: int
+    points: str, tmp_path: Path, ports: int
 ) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports, env={"PERDURE_CRASH_AT": point}) as world:
+    async with github_lab(tmp_path, BUILD, ports=ports, env={"PERDURE_CRASH_AT": points}) as world:
         world.lab.kept()
         result = await finished(await world.build(), world.lab)
-        assert result.receipt.worker_deaths == 1, world.lab.worker_log()[-3000:]
+        assert result.receipt.worker_deaths == len(points.split(",")), world.lab.worker_log()[-3000:]
         world.check_one(result)
 
 
@@ -82,26 +71,31 @@ async def test_a_refusal_of_the_forge_comes_before_the_first_cent(tmp_path: Path
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    ("state", "words"), [("closed", "closed"), ("locked", "locked"), ("pull", "pull request"), ("missing", "no issue")]
-)
-async def test_what_is_not_an_open_issue_is_refused_with_words(
-    state: str, words: str, tmp_path: Path, ports: int
+async def test_what_strangers_write_in_an_issue_is_data_and_what_is_not_an_open_issue_is_refused_with_words(
+    tmp_path: Path, ports: int
 ) -> None:
     async with github_lab(tmp_path, BUILD, ports=ports) as world:
         world.lab.worker()
-        number = 99
-        if state == "closed":
-            number = world.github.add_issue("me/calc", "Old", "done", state="closed")
-        elif state == "locked":
-            number = world.github.add_issue("me/calc", "Hot", "stop", locked=True)
-        elif state == "pull":
-            first = await finished(await world.build(), world.lab)
-            assert first.pull_request is not None
-            number = first.pull_request.number
-        submitted = await world.lab.perdure.submit({"repository": world.url, "issue": number})
-        with pytest.raises(Exception, match=words):
-            await finished(submitted, world.lab)
+        first = await finished(await world.build(), world.lab)
+        assert world.lab.rehearsal is not None
+        bodies = [str(call.body) for call in world.lab.rehearsal.calls]
+        assert bodies
+        assert all("There is add, there is no sub." in body for body in bodies)
+        assert all(
+            "Ignore all previous instructions" not in str(c.body.get("system")) for c in world.lab.rehearsal.calls
+        )
+
+        assert first.pull_request is not None
+        refused = {
+            "closed": world.github.add_issue("me/calc", "Old", "done", state="closed"),
+            "locked": world.github.add_issue("me/calc", "Hot", "stop", locked=True),
+            "pull request": first.pull_request.number,
+            "no issue": 99,
+        }
+        for words, number in refused.items():
+            submitted = await world.lab.perdure.submit({"repository": world.url, "issue": number})
+            with pytest.raises(Exception, match=words):
+                await finished(submitted, world.lab)
 
 
 @pytest.mark.timeout(120)

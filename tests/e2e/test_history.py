@@ -1,16 +1,12 @@
-"""What a delivery leaves in Temporal's history: little, and enough to replay."""
+"""What a delivery leaves in Temporal's history: little. That it replays: test_delivery.py."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from temporalio.worker import Replayer
 
-from perdure.plugin import perdure_plugin
-from tests.lab import HAPPY, Lab, finished, make_target
-from workflows import WORKFLOWS
+from tests.lab import Lab, finished, make_target
 
 
 def _many(turns: int) -> str:
@@ -33,7 +29,7 @@ use = [{{ tool = "write", input = {{ path = "f{turn}.txt", content = "call {turn
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("turns", [25, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns", [12, pytest.param(100, marks=pytest.mark.slow)])
 async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_of_history(
     turns: int, tmp_path: Path, ports: int
 ) -> None:
@@ -62,17 +58,3 @@ async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_of_history(
         assert (last - first) / (turns - 1) <= 7, kinds[first : first + 14]
         assert spent / (turns - 1) <= 1300
         assert size < 50_000 + 1500 * turns
-
-
-async def test_a_finished_history_replays(tmp_path: Path, ports: int) -> None:
-    origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        await finished(await lab.submit(origin), lab)
-        history = await lab.handle().fetch_history()
-        await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
-        text = history.to_json()
-        assert "rehearsal" not in text, "a key went into history"
-        largest = max(event.ByteSize() for event in history.events)
-        assert largest < 64 * 1024
-        assert json.loads(text)

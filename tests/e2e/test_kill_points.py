@@ -1,9 +1,13 @@
-"""SIGKILL of the worker at every named point: one branch, one pull request, nothing twice."""
+"""SIGKILL of the worker at every named point: one branch, one pull request, nothing twice.
+
+Several points in one delivery; each in a delivery of its own with `make test-slow`.
+"""
 
 from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,21 +26,50 @@ PAID_AGAIN = {CrashPoint.WAITING_FOR_MODEL}
 ELSEWHERE = {*AT_A_HOSTED_FORGE, *WHERE_SOMEBODY_IS_TOLD}
 """Points that this delivery does not come by."""
 
+TOGETHER = (
+    (
+        CrashPoint.DURING_PREPARE,
+        CrashPoint.WAITING_FOR_MODEL,
+        CrashPoint.INSIDE_REF_UPDATE,
+        CrashPoint.INSIDE_COMMIT,
+        CrashPoint.AFTER_PUSH,
+    ),
+    (
+        CrashPoint.AFTER_REPLY,
+        CrashPoint.AFTER_SNAPSHOT,
+        CrashPoint.DURING_TOOL,
+        CrashPoint.DURING_TESTS,
+        CrashPoint.AFTER_PULL_REQUEST,
+    ),
+)
+"""Points that one delivery survives, all of them, each time with a worker of its own; no turn dies a third time."""
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("point", [point for point in CrashPoint if point not in ELSEWHERE])
+
+def _points() -> list[Any]:
+    alone = [point for point in CrashPoint if point not in ELSEWHERE]
+    assert sorted(point for points in TOGETHER for point in points) == sorted(alone), "every point is somewhere"
+    return [
+        *(pytest.param(points, id="+".join(points)) for points in TOGETHER),
+        *(pytest.param((point,), id=f"only-{point}", marks=pytest.mark.slow) for point in alone),
+    ]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("points", _points())
 async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_request(
-    point: CrashPoint, tmp_path: Path, ports: int
+    points: tuple[CrashPoint, ...], tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": point}) as lab:
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as lab:
         lab.kept()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin), lab, timeout=180)
         check_shipped(origin, lab, result, SHIPPED)
-        assert sandboxes(lab) == [], "a tool of the killed worker lives on"
-        assert result.receipt.worker_deaths == 1
-        assert result.receipt.turns_redone == (1 if point in REDONE else 0)
-        assert result.receipt.replies_cut == (1 if point in PAID_AGAIN else 0)
+        assert sorted(path.stem for path in lab.home.crashes.iterdir()) == sorted(points), "each point was come by"
+        assert sandboxes(lab) == [], "a tool of a killed worker lives on"
+        again = len(PAID_AGAIN.intersection(points))
+        assert result.receipt.worker_deaths == len(points)
+        assert result.receipt.turns_redone == len(REDONE.intersection(points))
+        assert result.receipt.replies_cut == again
         report = await lab.report()
-        assert report["repeated"] <= len(PAID_AGAIN & {point}), "a reply that was written down was asked for again"
-        assert report["calls"] == 8 + len(PAID_AGAIN & {point})
+        assert report["repeated"] <= again, "a reply that was written down was asked for again"
+        assert report["calls"] == 8 + again

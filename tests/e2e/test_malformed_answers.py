@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from perdure.models.result import DeliveryResult
+from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, pulls
 
 SLOPPY = "Sloppy the first time"
@@ -63,8 +62,7 @@ def _asked_again(lab: Lab, case: str, step: str) -> int:
 
 def _exit_code(lab: Lab, result: DeliveryResult) -> int:
     """Of the command that a person or a build server waits with."""
-    command = [sys.executable, "-m", "perdure.cli", "watch", result.delivery_id]
-    return subprocess.run(command, env=lab.environment(), capture_output=True, timeout=60, check=False).returncode
+    return Cli(lab.home.root, lab.root, lab.env)("watch", result.delivery_id).code
 
 
 @pytest.mark.timeout(180)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,20 +12,15 @@ import pytest
 from perdure.cli.report.facts import Report
 from perdure.models.report import Plan
 from perdure.models.result import DeliveryResult
+from tests.cli.conftest import Cli
 from tests.lab import FIXES, Lab, finished, git, make_target
 
 
 async def perdure(lab: Lab, *args: str, code: int = 0) -> tuple[str, str]:
     """Standard output and error of the real command; in a thread, for the rehearsal answers from this one."""
-
-    def run() -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, **lab.env, "TEMPORAL_CONFIG_FILE": os.devnull}
-        command = [sys.executable, "-m", "perdure.cli", *args]
-        return subprocess.run(command, cwd=lab.root, env=env, capture_output=True, text=True, timeout=90)
-
-    done = await asyncio.to_thread(run)
-    assert done.returncode == code, (done.stdout, done.stderr)
-    return done.stdout, done.stderr
+    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), *args)
+    assert ran.code == code, ran
+    return ran.out, ran.err
 
 
 @pytest.mark.long

@@ -35,8 +35,8 @@ async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_
             "large": ({"repository": "/x", "request": "x" * 65537}, "at most 65536 (64 KiB)"),
             "phase": ({"repository": "/x", "request": "y", "phases": ["plan", "shp"]}, "phases.1"),
             "alone": ({"repository": "/x", "request": "y", "phases": ["ship"]}, "ship needs something to work on"),
-            "text": ("just words", "expected one JSON object, got str"),
-            "nothing": (None, "expected one JSON object, got NoneType"),
+            "text": ("just words", "expected one JSON object, got a string"),
+            "nothing": (None, "expected one JSON object, got null"),
         }
         await _fails(stranger, {}, "warm-up")
         started = time.monotonic()

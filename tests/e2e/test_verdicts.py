@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from perdure.client import Submitted
 from perdure.models.report import TestReport
@@ -23,7 +25,7 @@ version = 1
 commands = []
 [[test]]
 name = "unit"
-command = "{sys.executable} -m pytest -q"
+command = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q"
 """
 
 OLD = """\
@@ -61,10 +63,28 @@ STUCK = HAPPY.replace(
 )
 
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
+    """A laboratory with a worker for several tests: each has its own target and deliveries, none with the same words.
+
+    The rehearsal takes what begins with the same words for one conversation, and counts when it does not only grow.
+    """
+    async with Lab.open(tmp_path_factory.mktemp("happy"), HAPPY, ports=ports, env=HERE) as lab:
+        lab.worker()
+        yield lab
+
+
 def report_of(lab: Lab, result: DeliveryResult) -> TestReport:
-    (vault,) = lab.home.vaults.glob("*.git")
+    (vault,) = (found for found in lab.home.vaults.glob("*.git") if git(found, "for-each-ref", artifacts_of(result)))
     sha = str(result.tests.report).removeprefix("artifact:sha256:")
-    return TestReport.model_validate_json(git(vault, "cat-file", "blob", f"refs/artifacts/{result.delivery_id}/{sha}"))
+    return TestReport.model_validate_json(git(vault, "cat-file", "blob", f"{artifacts_of(result)}/{sha}"))
+
+
+def artifacts_of(result: DeliveryResult) -> str:
+    return f"refs/artifacts/{result.delivery_id}"
 
 
 def steps_of(result: DeliveryResult) -> list[str]:
@@ -90,27 +110,27 @@ def evidence(origin: Path) -> str:
     ids=["pytest", "node"],
 )
 async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for_its_old_failures(
-    tmp_path: Path, ports: int, files: dict[str, str], counts: tuple[int, ...], words: str
+    tmp_path: Path, happy: Lab, files: dict[str, str], counts: tuple[int, ...], words: str
 ) -> None:
+    name, again = f"red-{len(files)}", f"red-{len(files)}-again"
     origin = make_target(tmp_path / "calc.git", files)
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
-        check_shipped(origin, lab, result, {})
-        assert "fix_tests" not in steps_of(result)
-        tests = result.tests
-        assert (tests.passed, tests.failed, tests.new_failures, tests.known_failures) == counts
-        assert tests.status == "green"
-        assert words in evidence(origin)
-        assert result.steps[0].summary == f"already red on main: {words_before(words)}"
-        calls = lab.model_calls()
+    before = happy.model_calls()
+    result = await finished(await happy.submit(origin, f"Add sub: {name}", id=name), happy, timeout=100)
+    check_shipped(origin, happy, result, {})
+    assert "fix_tests" not in steps_of(result)
+    tests = result.tests
+    assert (tests.passed, tests.failed, tests.new_failures, tests.known_failures) == counts
+    assert tests.status == "green"
+    assert words in evidence(origin)
+    assert result.steps[0].summary == f"already red on main: {words_before(words)}"
+    calls = happy.model_calls() - before
 
-        second = await finished(await lab.submit(origin, id="calc-again"), lab, timeout=100)
-        assert second.status == "delivered", second.message
-        assert lab.model_calls() - calls == calls
-        assert second.steps[0].summary.endswith("(known)")
-        assert not (lab.home.workspace("calc-again") / "logs" / "preflight").exists(), "the base was tested again"
-        assert second.tests.known_failures == tests.known_failures
+    second = await finished(await happy.submit(origin, f"Add sub: {again}", id=again), happy, timeout=100)
+    assert second.status == "delivered", second.message
+    assert happy.model_calls() - before == 2 * calls
+    assert second.steps[0].summary.endswith("(known)")
+    assert not (happy.home.workspace(again) / "logs" / "preflight").exists(), "the base was tested again"
+    assert second.tests.known_failures == tests.known_failures
 
 
 def words_before(words: str) -> str:
@@ -136,48 +156,47 @@ async def test_a_new_failure_beside_old_ones_is_mended_and_the_fix_is_told_which
 
 
 async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_not_a_bill(
-    tmp_path: Path, ports: int
+    tmp_path: Path, happy: Lab
 ) -> None:
     origin = make_target(tmp_path / "calc.git", EXIT_CODE_ONLY)
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, questions=False), lab, timeout=100)
-        assert (result.status, result.tests.status) == ("draft", "red")
-        assert "fix_tests" not in steps_of(result)
-        first = evidence(origin).splitlines()[0]
-        assert (
-            "new and old failures cannot be told apart: unit: exit code 1; main was red before and only exit codes"
-            in first
-        )
-        assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
+    result = await finished(
+        await happy.submit(origin, "Add sub: draft", id="draft", questions=False), happy, timeout=100
+    )
+    assert (result.status, result.tests.status) == ("draft", "red")
+    assert "fix_tests" not in steps_of(result)
+    first = evidence(origin).splitlines()[0]
+    assert (
+        "new and old failures cannot be told apart: unit: exit code 1; main was red before and only exit codes" in first
+    )
+    assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
 
-        asked = await lab.submit(origin, id="calc-asked")
-        of = await until(lambda: asked_for(asked), timeout=100)
-        assert (await asked.delivery.approve(of, by="Ada", note="the old one")).read
-        taken = await finished(asked, lab, timeout=100)
-        assert (taken.status, taken.tests.status) == ("delivered", "red")
-        assert taken.tests.accepted == "approved by Ada: the old one"
-        body = git(origin, "show", "refs/pull/2/record:body.md")
-        assert "red tests let through by a person who looked, approved by Ada: the old one" in body
+    asked = await happy.submit(origin, "Add sub: asked", id="calc-asked")
+    of = await until(lambda: asked_for(asked), timeout=100)
+    assert (await asked.delivery.approve(of, by="Ada", note="the old one")).read
+    taken = await finished(asked, happy, timeout=100)
+    assert (taken.status, taken.tests.status) == ("delivered", "red")
+    assert taken.tests.accepted == "approved by Ada: the old one"
+    body = git(origin, "show", "refs/pull/2/record:body.md")
+    assert "red tests let through by a person who looked, approved by Ada: the old one" in body
 
-        built = await finished(await lab.submit(origin, id="unshipped", phases=["build", "test"]), lab, timeout=100)
-        assert (built.status, built.reason) == ("not_delivered", "tests_red"), "no pull request could say so"
-        assert built.message.startswith("new and old failures cannot be told apart")
+    built = await finished(
+        await happy.submit(origin, "Add sub: kept", id="unshipped", phases=["build", "test"]), happy, timeout=100
+    )
+    assert (built.status, built.reason) == ("not_delivered", "tests_red"), "no pull request could say so"
+    assert built.message.startswith("new and old failures cannot be told apart")
 
 
-async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, ports: int) -> None:
+async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, happy: Lab) -> None:
     order = "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(1)\n\n\n"
     order += "def test_depends():\n    assert not (SEEN and hasattr(calc, 'sub')), 'something ran before'\n"
     origin = make_target(tmp_path / "calc.git", {**RED_BEFORE, "tests/test_old.py": order})
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
-        check_shipped(origin, lab, result, {})
-        assert "fix_tests" not in steps_of(result)
-        assert (result.tests.flaky, result.tests.new_failures, result.tests.passed) == (1, 0, 2)
-        assert "2 green, 1 flaky: test_depends" in evidence(origin)
-        (case,) = [case for case in report_of(lab, result).commands[0].cases if case.flaky]
-        assert "something ran before" in case.message
+    result = await finished(await happy.submit(origin, "Add sub: flaky", id="flaky"), happy, timeout=100)
+    check_shipped(origin, happy, result, {})
+    assert "fix_tests" not in steps_of(result)
+    assert (result.tests.flaky, result.tests.new_failures, result.tests.passed) == (1, 0, 2)
+    assert "2 green, 1 flaky: test_depends" in evidence(origin)
+    (case,) = [case for case in report_of(happy, result).commands[0].cases if case.flaky]
+    assert "something ran before" in case.message
 
 
 @pytest.mark.parametrize(
@@ -218,55 +237,54 @@ say = "Tried"
         assert pulls(origin) == []
 
 
-async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(tmp_path: Path, ports: int) -> None:
+async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(tmp_path: Path, happy: Lab) -> None:
     lint = '[[test]]\nname = "lint"\ncommand = "! grep -n sub calc.py"\nrequired = false\n'
     origin = make_target(tmp_path / "calc.git", {**CALC, "perdure.toml": CALC["perdure.toml"] + lint})
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
-        check_shipped(origin, lab, result, {})
-        assert "fix_tests" not in steps_of(result)
-        linted, unit = report_of(lab, result).commands  # failed first
-        assert (unit.name, unit.verdict) == ("unit", "passed")
-        assert (linted.name, linted.verdict, linted.since) == ("lint", "failed", "new")
-        assert "def sub" in linted.tail
+    result = await finished(await happy.submit(origin, "Add sub: lint", id="lint"), happy, timeout=100)
+    check_shipped(origin, happy, result, {})
+    assert "fix_tests" not in steps_of(result)
+    linted, unit = report_of(happy, result).commands  # failed first
+    assert (unit.name, unit.verdict) == ("unit", "passed")
+    assert (linted.name, linted.verdict, linted.since) == ("lint", "failed", "new")
+    assert "def sub" in linted.tail
 
 
 async def test_what_a_branch_broke_before_this_delivery_is_not_excused_by_its_own_tip(
-    tmp_path: Path, ports: int
+    tmp_path: Path, happy: Lab
 ) -> None:
     origin = make_target(tmp_path / "calc.git", RED_BEFORE)
     work = origin.with_name("calc.git-work")
     (work / "calc.py").write_text("def add(a, b):\n    return a * b\n")
     git(work, "commit", "-qam", "break add")
     git(work, "push", "-q", str(origin), "HEAD:refs/heads/feature")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
-        lab.worker()
-        limits = PYTEST + "[limits]\ntest_fixes = 0\n"
-        result = await finished(
-            await lab.submit(origin, branch="feature", phases=["test"], config=limits), lab, timeout=100
-        )
-        assert (result.status, result.reason) == ("not_delivered", "tests_red")
-        assert (result.tests.new_failures, result.tests.known_failures) == (1, 2)
-        assert (
-            result.steps[-1].summary == "1 of 3 fail: test_adds; 2 failed before on main too: test_words, test_nothing"
-        )
-        assert lab.model_calls() == 0
+    asked = happy.model_calls()
+    limits = PYTEST + "[limits]\ntest_fixes = 0\n"
+    result = await finished(
+        await happy.submit(origin, id="branch", branch="feature", phases=["test"], config=limits), happy, timeout=100
+    )
+    assert (result.status, result.reason) == ("not_delivered", "tests_red")
+    assert (result.tests.new_failures, result.tests.known_failures) == (1, 2)
+    assert result.steps[-1].summary == "1 of 3 fail: test_adds; 2 failed before on main too: test_words, test_nothing"
+    assert happy.model_calls() == asked
 
 
-async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_path: Path, ports: int) -> None:
+async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_path: Path, happy: Lab) -> None:
     origin = make_target(tmp_path / "calc.git")
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "-q", str(origin), str(checkout))
     config = 'version = 1\n[setup]\ncommands = []\ncopy = [".env.test"]\n'
     config += '[[test]]\nname = "env"\ncommand = "grep -q 42 .env.test"\n'
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
-        lab.worker()
-        told = []
-        for number, answer in enumerate(("42", "42", "41")):
-            (checkout / ".env.test").write_text(answer)
-            asked: dict[str, Any] = {"config": config, "source": str(checkout), "phases": ["plan"]}
-            told.append(
-                (await finished(await lab.submit(origin, id=f"d-{number}", **asked), lab, timeout=100)).steps[0].summary
+    told = []
+    for number, answer in enumerate(("42", "42", "41")):
+        (checkout / ".env.test").write_text(answer)
+        asked: dict[str, Any] = {"config": config, "source": str(checkout), "phases": ["plan"]}
+        told.append(
+            (
+                await finished(
+                    await happy.submit(origin, f"Add sub: {number}", id=f"d-{number}", **asked), happy, timeout=100
+                )
             )
-        assert told == ["env green on main", "env green on main (known)", "already red on main: env: exit code 1"]
+            .steps[0]
+            .summary
+        )
+    assert told == ["env green on main", "env green on main (known)", "already red on main: env: exit code 1"]

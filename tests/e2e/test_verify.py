@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +13,9 @@ import pytest
 
 from perdure.cli.ids import resolve_id
 from perdure.cli.verifying import verified
-from perdure.local.application import worker_environment
 from perdure.models.errors import BadInput
 from perdure.models.result import DeliveryResult
+from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
 
 CLAIMS = [
@@ -41,21 +39,10 @@ class Said:
 
 
 async def ask(lab: Lab, *options: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", "verify", "calc-sub", *options),
-        env=worker_environment(lab.home, {**os.environ, **lab.env}),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(120):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode in (0, 1), err.decode()
-    return process.returncode, out.decode()
+    """In a thread, for the rehearsal answers from this one."""
+    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", *options)
+    assert ran.code in (0, 1), ran.err
+    return ran.code, ran.out
 
 
 async def verify(lab: Lab, *options: str) -> Said:

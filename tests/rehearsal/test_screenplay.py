@@ -15,7 +15,7 @@ WRONG = [
     ('[[line]]\nsay = "x"\nstep = "implemet"', "step", "play.toml:3"),
     ('[[line]]\nsay = "x"\nstep = "commit"', "no model is asked in step commit", "play.toml:3"),
     ('[[line]]\nsay = "x"\nlast = "(["', "not a regular expression", "play.toml:3"),
-    ('[[line]]\nsay = "x"\nturn = 0', "turn is 0, allowed is 1", "play.toml:3"),
+    ('[[line]]\nsay = "x"\nturn = 0', "turn is 0, allowed is 1 or more", "play.toml:3"),
     ('[[line]]\nsay = "x"\n[[line]]\nstep = "plan"', "the line says nothing", "play.toml:3"),
     ('[[line]]\nsay = "x"\nanswer = { a = 1 }', "write one of them", "play.toml:1"),
     ('[[line]]\nsay = "x"\ntimes = 2', "belong to a fault", "play.toml:1"),

@@ -165,6 +165,11 @@ class Git:
             raise GitError(args, process.returncode, stderr)
         return Output(process.returncode, out, stderr)
 
+    def start(self, *args: str, settings: Sequence[str] = ()) -> Any:
+        """A command that goes on, and answers on its pipes, for as long as what is returned is held or until somebody
+        ends it: its `proc` is a Popen with pipes as stdin, stdout and stderr."""
+        return self._start(args, settings, {}, (), fed=True)
+
     def _start(
         self, args: Sequence[str], extra: Sequence[str], env: Mapping[str, str], inherit: Sequence[int], fed: bool
     ) -> Any:

@@ -140,6 +140,10 @@ class Repository:
         found = self.git.run("cat-file", "blob", f"{commit}:{path}", ok=(0, 128))
         return found.stdout if found.returncode == 0 else None
 
+    def listed(self, commit: str, folder: str) -> list[str]:
+        """Paths of what lies in a folder as `commit` has it; none where it has no such folder."""
+        return self.git.run("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/").names
+
     def broken(self, tip: str) -> str:
         """What is missing below a commit, in git's words; empty when everything it needs is here (H13).
 

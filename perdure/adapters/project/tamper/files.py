@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
+from perdure.adapters.git.contents import Contents
 from perdure.adapters.git.repository import Repository
 from perdure.models.policy import TAMPER_DEPTH, TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
@@ -100,13 +101,17 @@ class Files:
         found = map(self._entry, paths)
         self._store.load(entry[1] for entry in found if entry and entry[0] != _MODULE)
 
+    def close(self) -> None:
+        """End what reads, of the other commit as well; who reads on begins it anew."""
+        self._store.close()
+
     def _entry(self, path: str) -> Entry | None:
         return self._here.get(path) if path in self.changed else self._store.tree.get(path)
 
 
 class _Store:
     """Objects of a repository, each read once; paths of one commit, which the other has too where they do not differ.
-    However many are asked for at once: two processes."""
+    However many are asked for, and however often: one process."""
 
     def __init__(self, repository: Repository, commit: str) -> None:
         self._git, self._commit = repository.git, commit
@@ -114,6 +119,7 @@ class _Store:
         self.made: dict[tuple[Callable[..., Any], str, str], Any] = {}
         self._texts: dict[str, str | None] = {}
         self._left = TAMPER_TOTAL_BYTES
+        self._contents = Contents(repository.git)
 
     def run(self, *words: str) -> bytes:
         return self._git.run(*words, ok=(0, 1)).stdout
@@ -134,30 +140,13 @@ class _Store:
     def load(self, oids: Iterable[str]) -> None:
         wanted = sorted({oid for oid in oids if oid not in self._texts})
         self._texts |= dict.fromkeys(wanted)
-        fits = self._fitting(wanted)
-        if not fits:
-            return
-        out = self._git.run("cat-file", "--batch", stdin="\n".join(fits).encode() + b"\n").stdout
-        at = 0
-        for oid in fits:
-            end = out.index(b"\n", at)
-            length = int(out[at:end].rsplit(b" ", 1)[1])
-            self._texts[oid] = _decoded(out[end + 1 : end + 1 + length])
-            at = end + length + 2
+        for oid, data in self._contents.read(wanted, TAMPER_FILE_BYTES, self._left):
+            if data is not None:
+                self._left -= len(data)
+                self._texts[oid] = _decoded(data)
 
-    def _fitting(self, oids: list[str]) -> list[str]:
-        """Those that are not too large, nor too much together."""
-        if not oids:
-            return []
-        asked = "\n".join(oids).encode() + b"\n"
-        sizes = self._git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).text
-        fits = []
-        for line in sizes.splitlines():
-            oid, _, size = line.partition(" ")
-            if size.isdigit() and int(size) <= min(TAMPER_FILE_BYTES, self._left):
-                fits.append(oid)
-                self._left -= int(size)
-        return fits
+    def close(self) -> None:
+        self._contents.close()
 
 
 def _decoded(data: bytes) -> str | None:

@@ -50,6 +50,8 @@ def tampering(
     ) as error:  # a retry would end so too
         title = "a file that differs cannot be judged"
         return Tampered((hit(Tampering.CONFIGURATION, title, "", None, f"{type(error).__name__}: {error}"),))
+    finally:
+        before.close()
 
 
 def _tampering(
