@@ -1,139 +1,89 @@
 """Record the histories that every later version must replay: `python -m tests.replay.record VERSION`.
 
-One for each shape a released version can have in the world. Machine names are taken out; nothing else is changed.
+One for each shape a released version can have in the world (tests/replay/shapes.py): ended, and waiting wherever it can
+wait. `--only NAME …` records some, `--into DIR` elsewhere; those of the version that are there are replaced at the end,
+when all have been recorded. Machine names are taken out; nothing else is changed.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import gzip
 import json
 import os
+import shutil
 import sys
 import tempfile
+import time
+import traceback
 from pathlib import Path
 from typing import Any
 
-from perdure import treasury
-from tests.github_lab import BUILD, ID, github_lab
-from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
-
-ASKING = """
-title = "asks, and mends what a person sends back"
-[[line]]
-step = "implement"
-turn = 1
-use = [{ tool = "ask", input = { text = "Shall sub take floats?", kind = "yes_no", why = "Callers pass them." } }]
-[[line]]
-step = "fix_review"
-turn = 1
-use = [{ tool = "bash", input = { command = "printf '\\n# subtracts\\n' >> calc.py" } }]
-[[line]]
-step = "fix_review"
-say = "Say what sub is for"
-""" + HAPPY.partition('title = "add sub"')[2]
+from temporalio.client import WorkflowHandle, WorkflowHistory
 
 HISTORIES = Path(__file__).parent / "histories"
+ENDING = ".json.gz"
 
 
-async def main(version: str) -> None:
+class Keeper:
+    """Writes histories of one version to a directory: `VERSION-NAME.json.gz`, the same bytes for the same history."""
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.version, self.directory = version, directory
+
+    async def __call__(self, handle: WorkflowHandle[Any, Any], name: str) -> None:
+        history = json.loads((await handle.fetch_history()).to_json())
+        _anonymous(history)
+        text = json.dumps(history, separators=(",", ":"), sort_keys=True)
+        path = self.directory / f"{self.version}-{name}{ENDING}"
+        assert not path.exists(), f"two histories are called {name}"
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+        print(f"  {name}: {len(history['events'])} events, {path.stat().st_size:,} bytes", flush=True)
+
+
+def read(path: Path) -> WorkflowHistory:
+    """A kept history, with the id it had: the notices of a delivery are named by it."""
+    text = gzip.decompress(path.read_bytes()).decode() if path.name.endswith(".gz") else path.read_text()
+    begun = json.loads(text)["events"][0]["workflowExecutionStartedEventAttributes"]
+    return WorkflowHistory.from_json(begun["workflowId"], text)
+
+
+def name_of(path: Path) -> str:
+    """The shape that a file shows, without its version."""
+    return path.name.partition(".json")[0].split("-", 1)[1]
+
+
+async def record(version: str, into: Path, only: list[str]) -> list[str]:
+    """Into this directory; which shapes could not be recorded."""
+    from tests.replay.shapes import SHAPES
+
+    unknown = set(only) - {shape.__name__ for shape in SHAPES}
+    assert not unknown, f"{unknown}: there are {', '.join(shape.__name__ for shape in SHAPES)}"
     with tempfile.TemporaryDirectory(prefix="perdure-record-") as scratch:
-        root = Path(scratch)
-        origin = make_target(root / "calc.git")
-        config = (root / "calc.git-work" / "perdure.toml").read_text() + "[limits]\ntest_fixes = 0\n"
-        async with Lab.open(root / "fixes", FIXES, ports=23000) as lab:
-            lab.worker()
-            for name, more in (
-                ("delivered-with-fixes", {}),
-                ("tests-red", {"config": config}),
-                ("draft", {"phases": ["build", "ship"]}),
-                ("planned", {"phases": ["plan"]}),
-            ):
-                await finished(await lab.submit(origin, id=name, **more), lab)
-                await keep(lab, name, version)
-        async with Lab.open(root / "killed", HAPPY, ports=23000, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
-            lab.supervised()
-            submitted = await lab.submit(origin, id="killed-and-retried")
-            await finished(submitted, lab)
-            await keep(lab, "killed-and-retried", version, "three-deaths")
-            await submitted.delivery.retry()
-            await finished(submitted, lab)
-            await keep(lab, "killed-and-retried", version)
-        async with Lab.open(root / "gates", ASKING, ports=23000) as lab:
-            lab.worker()
-            await at_each_gate(lab, origin, version)
-        budgets = root / "budgets.toml"
-        budgets.write_text('[[treasury]]\nlabel = "team-a"\nusd_per_day = 0.000001\n')
-        shared = {"PERDURE_TREASURY": str(budgets)}
-        async with Lab.open(root / "shared", HAPPY, ports=23000, env=shared) as lab:
-            lab.worker()
-            submitted = await lab.submit(make_target(root / "shared.git"), id="shared-budget", labels=["team-a"])
-            await until(lambda: progress(lab, "shared-budget"))
-            await keep(lab, "shared-budget", version, "waiting-for-the-treasury")
-            await treasury.add(lab.client, "label:team-a", 5)
-            await finished(submitted, lab)
-            await keep(lab, "shared-budget", version)
-            await keep(lab, treasury.TREASURY, version, "treasury")
-        async with github_lab(root / "github", FIXES, ports=23000) as world:
-            world.lab.worker()
-            await finished(await world.submit(), world.lab)
-            await keep(world.lab, ID, version, "github-issue")
-        async with github_lab(root / "away", BUILD, ports=23000) as world:
-            world.lab.worker()
-            submitted = await world.build()
-            await until(lambda: world.lab.model_calls() >= 2)
-            world.github.down = True
-            await until(lambda: progress(world.lab))
-            await keep(world.lab, ID, version, "waiting-for-the-forge")
-            await submitted.delivery.cancel()
-            await finished(submitted, world.lab, timeout=120)
-
-
-async def at_each_gate(lab: Lab, origin: Path, version: str) -> None:
-    """One delivery that waits for people wherever it can, with words and a hold; as it waits each time, and ended."""
-    gates = ["plan", "pull_request"]
-    submitted = await lab.submit(origin, id="decided", gates=gates, budget_usd=0.004)
-    handle, of, kept = lab.handle("decided"), "", set[str]()
-
-    async def asked() -> Any:
-        found = (await handle.query("progress"))["asked"]
-        return found if found and found["of"] != of else None
-
-    while "pull_request-2" not in kept:
-        gate, of = (found := await until(asked))["gate"], found["of"]
-        name = f"{gate}-2" if gate in kept else gate
-        kept.add(name)
-        await keep(lab, "decided", version, f"waiting-at-{name}".replace("_", "-"))
-        match name:
-            case "plan" | "pull_request":
-                await handle.execute_update("reject", {"of": of, "note": "with types"})
-            case "plan-2":
-                await handle.signal("say", {"text": "Keep it short.", "id": "short"})
-                await handle.signal("hold", {"note": "tomorrow"})
-                await handle.execute_update("approve", {"of": of})
-                await until(lambda: progress(lab, "decided"))
-                await keep(lab, "decided", version, "held")
-                await handle.signal("resume", {})
-            case "question":
-                await handle.signal("decide", {"update": "answer", "said": {"of": of, "answer": "yes"}})
-            case "budget" | "budget-2":
-                await handle.execute_update("add_budget", {"of": of, "usd": 5})
-            case _:
-                await handle.execute_update("approve", {"of": of})
-    await finished(submitted, lab)
-    await keep(lab, "decided", version)
-
-
-async def progress(lab: Lab, id: str = ID) -> str:
-    """What the delivery waits for."""
-    return str((await lab.handle(id).query("progress"))["waiting"])
-
-
-async def keep(lab: Lab, id: str, version: str, name: str = "") -> None:
-    history = json.loads((await lab.handle(id).fetch_history()).to_json())
-    _anonymous(history)
-    path = HISTORIES / f"{version}-{name or id}.json"
-    path.write_text(json.dumps(history, indent=1, sort_keys=True) + "\n")
-    print(path.name, len(history["events"]), "events")
+        kept = Path(scratch) / "kept"
+        kept.mkdir()
+        failed = []
+        for shape in SHAPES:
+            if only and shape.__name__ not in only:
+                continue
+            print(shape.__name__, flush=True)
+            began = time.monotonic()
+            root = Path(scratch) / shape.__name__
+            root.mkdir()
+            try:
+                await shape(root, Keeper(version, kept))
+            except Exception:  # noqa: BLE001 - the others are recorded all the same
+                traceback.print_exc()
+                failed.append(shape.__name__)
+            print(f"  {time.monotonic() - began:.0f} s", flush=True)
+        into.mkdir(parents=True, exist_ok=True)
+        for old in into.glob(f"{version}-*.json*"):
+            if not (only or failed) or (kept / f"{version}-{name_of(old)}{ENDING}").exists():
+                old.unlink()
+        for new in sorted(kept.iterdir()):
+            shutil.move(new, into / new.name)
+    return failed
 
 
 def _anonymous(value: Any) -> None:
@@ -148,6 +98,18 @@ def _anonymous(value: Any) -> None:
             _anonymous(inner)
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("version", help="such as 0.3")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--into", type=Path, default=HISTORIES, metavar="DIR")
+    given = parser.parse_args()
+    failed = asyncio.run(record(given.version, given.into, given.only))
+    if failed:
+        print(f"not recorded; again with --only {' '.join(failed)}", file=sys.stderr)
+    sys.stdout.flush()
+    os._exit(bool(failed))  # the Temporal SDK was seen to crash in an ordinary exit
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
-    os._exit(0)  # the Temporal SDK was seen to crash in an ordinary exit
+    main()

@@ -7,33 +7,34 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
-from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
+from tests.replay.record import HISTORIES, name_of, read
 from workflows import WORKFLOWS, Delivery
 
-KEPT = sorted((Path(__file__).parent / "histories").glob("*.json"))
-
-
-def _history(path: Path) -> WorkflowHistory:
-    return WorkflowHistory.from_json(path.stem, path.read_text())
+KEPT = sorted(HISTORIES.glob("*.json*"))
 
 
 def test_histories_are_kept() -> None:
-    assert {path.stem.split("-", 1)[1] for path in KEPT} >= {
+    assert {name_of(path) for path in KEPT} >= {
         *("delivered-with-fixes", "tests-red", "draft", "planned", "three-deaths", "killed-and-retried"),
         *("github-issue", "waiting-for-the-forge"),
-        *("waiting-at-plan", "waiting-at-question", "waiting-at-budget", "waiting-at-pull-request", "held", "decided"),
+        *("waiting-at-plan", "waiting-at-question", "waiting-at-budget", "waiting-at-tests", "waiting-at-pull-request"),
+        *("decided", "answered", "edited", "waiting-at-an-edited-plan", "rejected-and-mended", "told-apart"),
+        *("held", "held-and-resumed", "cancelled-at-a-gate", "expired", "notifying", "notification", "not-told"),
+        *("tampered", "before-it-continued", "continued-and-waiting", "continued"),
+        *("waiting-for-the-treasury", "shared-budget", "treasury", "treasury-ended"),
+        *("treasury-before-it-continued", "treasury-continued"),
     }
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name.partition(".json")[0])
 async def test_a_kept_history_replays(path: Path) -> None:
     replayer = Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()])
-    result = await replayer.replay_workflow(_history(path), raise_on_replay_failure=True)
+    result = await replayer.replay_workflow(read(path), raise_on_replay_failure=True)
     assert result.replay_failure is None
 
 
@@ -42,8 +43,8 @@ class Reordered(Delivery):
     """As Delivery, but planning before classifying."""
 
     @workflow.run
-    async def run(self, raw: Any = None) -> DeliveryResult:
-        return await super().run(raw)
+    async def run(self, raw: Any = None, *more: Any) -> DeliveryResult:
+        return await super().run(raw, *more)
 
     async def plan(self) -> None:
         self.enter(Phase.PLAN)
@@ -52,7 +53,7 @@ class Reordered(Delivery):
 
 
 async def test_two_activities_in_another_order_fail_the_replay() -> None:
-    path = next(path for path in KEPT if path.stem.endswith("planned"))
+    path = next(path for path in KEPT if name_of(path) == "planned")
     replayer = Replayer(workflows=[Reordered], plugins=[perdure_plugin()])
     with pytest.raises(workflow.NondeterminismError):
-        await replayer.replay_workflow(_history(path), raise_on_replay_failure=True)
+        await replayer.replay_workflow(read(path), raise_on_replay_failure=True)

@@ -1,0 +1,199 @@
+"""The shapes a history can have: deliveries, notifications and treasuries that end, or wait, in every way they can."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+
+from perdure import treasury
+from perdure.local.binary import temporal_binary
+from perdure.plugin import perdure_plugin
+from tests.e2e.test_tamper import FILES, IN_VAIN, TAKES_AWAY, line
+from tests.e2e.test_verdicts import HERE, PYTEST
+from tests.github_lab import BUILD, ID, github_lab
+from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
+from tests.receiver import SECRET, Receiver
+from tests.replay.shapes_of_people import (
+    PORTS,
+    Keep,
+    answered,
+    decided,
+    edited,
+    mended,
+    progress,
+    steered,
+    told_apart,
+    waits_for,
+)
+
+BUDGET = '[[treasury]]\nlabel = "team-a"\nusd_per_day = {usd}\n'
+NEW_RUN_AT = 30
+"""Events after which a new run is suggested: a delivery begins two or three, a treasury some."""
+
+
+async def fixes(root: Path, keep: Keep) -> None:
+    origin = make_target(root / "calc.git")
+    config = (root / "calc.git-work" / "perdure.toml").read_text() + "[limits]\ntest_fixes = 0\n"
+    async with Lab.open(root, FIXES, ports=PORTS) as lab:
+        lab.worker()
+        for name, more in (
+            ("delivered-with-fixes", {}),
+            ("tests-red", {"config": config}),
+            ("draft", {"phases": ["build", "ship"]}),
+            ("planned", {"phases": ["plan"]}),
+        ):
+            await finished(await lab.submit(origin, id=name, **more), lab)
+            await keep(lab.handle(name), name)
+
+
+async def killed(root: Path, keep: Keep) -> None:
+    origin = make_target(root / "calc.git")
+    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
+        lab.kept()
+        submitted = await lab.submit(origin, id="killed-and-retried")
+        await finished(submitted, lab)
+        await keep(lab.handle("killed-and-retried"), "three-deaths")
+        await submitted.delivery.retry()
+        await finished(submitted, lab)
+        await keep(lab.handle("killed-and-retried"), "killed-and-retried")
+
+
+async def tampered(root: Path, keep: Keep) -> None:
+    """A test is taken away, and stays away."""
+    origin = make_target(root / "calc.git", FILES)
+    vain = line("@@").replace("'@@'", f'"{IN_VAIN}"')
+    async with Lab.open(root, TAKES_AWAY + vain, ports=PORTS, env=HERE) as lab:
+        lab.worker()
+        config = PYTEST + "[limits]\ntest_fixes = 1\n"
+        result = await finished(await lab.submit(origin, phases=["build", "test"], config=config), lab)
+        assert result.reason == "tampered", result
+        await keep(lab.handle(), "tampered")
+
+
+async def told(root: Path, keep: Keep) -> None:
+    """A delivery whose gate and end are told; the end to somebody who does not want to hear of it."""
+    origin = make_target(root / "calc.git")
+    async with Receiver.open() as receiver:
+        env = {"PERDURE_WEBHOOK_URL": receiver.url, "PERDURE_WEBHOOK_SECRET": SECRET}
+        async with Lab.open(root, HAPPY, ports=PORTS, env=env) as lab:
+            lab.worker()
+            submitted = await lab.submit(origin, phases=["plan"], gates=["plan"])
+            asked = await waits_for(lab.handle())
+            await until(lambda: receiver.of("waiting"))
+            receiver.answers = [(503, {}), (404, {})]
+            await lab.handle().execute_update("approve", {"of": asked["of"]})
+            await finished(submitted, lab)
+            await keep(lab.handle(), "notifying")
+            ended = await until(lambda: _ended(lab, "Notification", 2))
+            names = {WorkflowExecutionStatus.COMPLETED: "notification", WorkflowExecutionStatus.FAILED: "not-told"}
+            for run in ended:
+                await keep(lab.client.get_workflow_handle(run.id), names.pop(run.status))
+            assert not names, "one was told, one was not"
+
+
+async def shared(root: Path, keep: Keep) -> None:
+    """A budget of the day that is spent; its treasury is ended by somebody, and started again."""
+    origin = make_target(root / "calc.git")
+    (root / "budgets.toml").write_text(BUDGET.format(usd=0.000001))
+    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_TREASURY": str(root / "budgets.toml")}) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, labels=["team-a"])
+        handle, keeper = lab.handle(), lab.handle(treasury.TREASURY)
+        await until(lambda: progress(handle, "waiting"))
+        await keep(handle, "waiting-for-the-treasury")
+        lab.kill_workers()
+        first = (await keeper.describe()).run_id
+        await keeper.terminate()
+        await keep(lab.client.get_workflow_handle(treasury.TREASURY, run_id=first), "treasury-ended")
+        lab.worker()
+        await until(lambda: _another(keeper, first))
+        await treasury.add(lab.client, "label:team-a", 5)
+        await finished(submitted, lab)
+        await keep(handle, "shared-budget")
+        await keep(keeper, "treasury")
+
+
+async def long(root: Path, keep: Keep) -> None:
+    """What goes on in new runs, and what went before them: a delivery with decisions behind it, and a treasury."""
+    origin = make_target(root / "calc.git")
+    (root / "budgets.toml").write_text(BUDGET.format(usd=100))
+    async with _short_runs(root, HAPPY, {"PERDURE_TREASURY": str(root / "budgets.toml")}) as lab:
+        handle, keeper = lab.handle(), lab.handle(treasury.TREASURY)
+        submitted = await lab.submit(origin, gates=["plan", "pull_request"], labels=["team-a"])
+        first, keepers_first = [(await one.describe()).run_id for one in (handle, keeper)]
+        asked = await waits_for(handle)
+        await handle.signal("say", {"text": "Keep it short.", "id": "short"})
+        await handle.execute_update("add_budget", {"usd": 1, "id": "one"})
+        await handle.execute_update("approve", {"of": asked["of"]})
+        asked = await waits_for(handle, behind=asked["of"])
+        assert (await handle.describe()).run_id != first, "no run was continued: this shows nothing"
+        await keep(handle, "continued-and-waiting")
+        await handle.execute_update("approve", {"of": asked["of"]})
+        await finished(submitted, lab)
+        await keep(handle, "continued")
+        await keep(lab.client.get_workflow_handle(handle.id, run_id=first), "before-it-continued")
+        begun, more = 0, 0  # deliveries, and those that the next run has heard of
+        while more < 1:
+            more += await _another(keeper, keepers_first)
+            begun += 1
+            await finished(await lab.submit(origin, id=f"more-{begun}", phases=["plan"], labels=["team-a"]), lab)
+        before = lab.client.get_workflow_handle(keeper.id, run_id=keepers_first)
+        await keep(before, "treasury-before-it-continued")
+        await keep(keeper, "treasury-continued")
+
+
+async def github(root: Path, keep: Keep) -> None:
+    async with github_lab(root, FIXES, ports=PORTS) as world:
+        world.lab.worker()
+        await finished(await world.submit(), world.lab)
+        await keep(world.lab.handle(ID), "github-issue")
+
+
+async def away(root: Path, keep: Keep) -> None:
+    """The forge does not answer."""
+    async with github_lab(root, BUILD, ports=PORTS) as world:
+        world.lab.worker()
+        submitted = await world.build()
+        await until(lambda: world.lab.model_calls() >= 2)
+        world.github.down = True
+        await until(lambda: progress(world.lab.handle(ID), "waiting"))
+        await keep(world.lab.handle(ID), "waiting-for-the-forge")
+        await submitted.delivery.cancel()
+        await finished(submitted, world.lab, timeout=120)
+
+
+SHAPES = (
+    *(fixes, killed, decided, answered, steered, edited, mended, told_apart, tampered),
+    *(told, shared, long, github, away),
+)
+
+
+async def _ended(lab: Lab, kind: str, count: int) -> list[Any]:
+    query = f"WorkflowType = '{kind}' AND ExecutionStatus != 'Running'"
+    found = [run async for run in lab.client.list_workflows(query)]
+    return found if len(found) >= count else []
+
+
+async def _another(handle: WorkflowHandle[Any, Any], run_id: str) -> bool:
+    return (await handle.describe()).run_id != run_id
+
+
+@asynccontextmanager
+async def _short_runs(root: Path, screenplay: str, env: dict[str, str]) -> AsyncIterator[Lab]:
+    """A laboratory with one worker, at a server that soon suggests a new run."""
+    suggested = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={NEW_RUN_AT}"]
+    server = await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=suggested, ui=False
+    )
+    async with server, Lab.open(root, screenplay, ports=PORTS, env=env) as lab:
+        address = server.client.service_client.config.target_host
+        lab.client = await Client.connect(address, plugins=[perdure_plugin()])
+        lab.perdure = type(lab.perdure)(lab.client)
+        lab.worker(TEMPORAL_ADDRESS=address)
+        await until(lambda: "working on perdure" in lab.worker_log())
+        yield lab
