@@ -93,7 +93,7 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
             third = await person.asked(third.of)
         assert third.gate == "pull_request"
         assert not pulls(origin)
-        assert told(lab, "mind the sign") == [("implement", 1)]
+        assert told(lab, "mind the sign") == [("implement", 1), ("review", 1)], "read once, and known to the reviewer"
         assert told(lab, "Add sub as edited")[0] == ("implement", 1)
         await person("reject", "calc-sub", "--note", "say what it is for")
         fourth = await person.asked(third.of)
