@@ -84,5 +84,5 @@ async def github_lab(
             comments=(("bob", "Yes please. @ada fixes #2"),),
         )
         given = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN, **(env or {})}
-        async with Lab.open(root, screenplay, ports=ports, env=given) as lab:
+        async with Lab.open(root, screenplay, ports=ports, env=given, measured=True) as lab:
             yield GitHubLab(lab, github, root / "github" / "me" / "calc.git", issue)

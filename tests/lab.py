@@ -53,12 +53,21 @@ HAPPY = (SCREENPLAYS / "add_sub.toml").read_text()
 FIXES = (SCREENPLAYS / "add_sub_with_fixes.toml").read_text()
 
 
-class Lab:
-    """One home. `env` is what its workers get on top of the tester's environment."""
+_UNMEASURED = {"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""}
 
-    def __init__(self, root: Path, *, ports: int = 21000, env: dict[str, str] | None = None) -> None:
+
+class Lab:
+    """One home. `env` is what its workers get on top of the tester's environment.
+
+    measured  Their coverage is: it takes a third of their time, and most laboratories go the same ways through them.
+    """
+
+    def __init__(
+        self, root: Path, *, ports: int = 21000, env: dict[str, str] | None = None, measured: bool = False
+    ) -> None:
         self.root, self.home = root, Home(root / "home")
         self.env = {
+            **({} if measured else _UNMEASURED),
             "PERDURE_HOME": str(self.home.root),
             "PERDURE_SQLITE_SYNCHRONOUS": "1",
             "PERDURE_PORTS_BACKEND": f"{ports}-{ports + 29}",
@@ -75,10 +84,16 @@ class Lab:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, root: Path, screenplay: str | Path, *, ports: int = 21000, env: dict[str, str] | None = None
+        cls,
+        root: Path,
+        screenplay: str | Path,
+        *,
+        ports: int = 21000,
+        env: dict[str, str] | None = None,
+        measured: bool = False,
     ) -> AsyncIterator[Lab]:
         """A home with server and rehearsal, no worker yet; on the way out nothing is left running."""
-        lab = cls(root, ports=ports, env=env)
+        lab = cls(root, ports=ports, env=env, measured=measured)
         os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
         text = screenplay.read_text() if isinstance(screenplay, Path) else textwrap.dedent(screenplay)
         async with Rehearsal(Screenplay.parse(text)) as rehearsal:
@@ -115,11 +130,8 @@ class Lab:
         return self._spawn(worker_command(), env)
 
     def kept(self, **env: str) -> Kept:
-        """A worker that is forked again at once whenever it dies: for tests of what its death does to the work.
-
-        Its coverage is not measured: what is killed writes nothing down, and measuring takes a third of its time.
-        """
-        kept = Kept(lambda: self.worker(**{"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""} | env))
+        """A worker that is forked again at once whenever it dies: for tests of what its death does to the work."""
+        kept = Kept(lambda: self.worker(**env))
         self._kept.append(kept)
         return kept
 

@@ -180,13 +180,6 @@ class AddBudget(Deciding):
             raise ValueError(f"is {kind_of(value)}: write a number")
         return value
 
-    @field_validator("usd")
-    @classmethod
-    def _payable(cls, usd: float) -> float:
-        if 0 < usd < 0.01:
-            raise ValueError(f"is {usd:g}, the least is 0.01")
-        return usd
-
 
 class Say(Written):
     """Words for the next turn. The same `id` twice is heard once; without one every signal counts."""

@@ -49,6 +49,7 @@ def test_an_issue_becomes_one_pull_request_and_its_pages_can_be_opened(show: Sho
     show.check_nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_for_a_program_the_answer_is_the_result_and_the_story_is_told_besides(show: Show) -> None:
     show.start("--fast", "--github", "--no-kill", "--json", apart=True)

@@ -40,7 +40,7 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
     """Killed while it waits for a reply, which may have been billed, and again as soon as one has arrived."""
     origin = make_target(tmp_path / "calc.git")
     crashes = {"PERDURE_CRASH_AT": "waiting-for-model,after-reply"}
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env=crashes) as lab:
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env=crashes, measured=True) as lab:
         lab.kept()
         submitted = await lab.submit(origin, budget_usd=CENT)
         asked = await until(lambda: _asked(lab))
@@ -94,7 +94,7 @@ async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_
     config = (tmp_path / "calc.git-work" / "perdure.toml").read_text() + '[limits]\ntime = "10s"\n'
     until_then = f"{{ test $(date +%s) -ge {int(time.time()) + 18} || sleep 100; }}"
     assert "sleep 0.5" in HAPPY
-    async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", until_then), ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", until_then), ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, config=config)
         asked = await until(lambda: _asked(lab))

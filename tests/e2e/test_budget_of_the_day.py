@@ -22,7 +22,7 @@ async def test_a_delivery_over_the_days_budget_waits_through_a_dead_worker_until
     origin = make_target(tmp_path / "calc.git")
     (tmp_path / "budgets.toml").write_text(BUDGET)
     env = {"PERDURE_TREASURY": str(tmp_path / "budgets.toml")}
-    async with Lab.open(tmp_path / "lab", HAPPY, env=env) as lab:
+    async with Lab.open(tmp_path / "lab", HAPPY, env=env, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, labels=["team-a"])
         words = await until(lambda: waiting(lab))

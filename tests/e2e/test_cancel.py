@@ -44,7 +44,7 @@ def ports_leased(lab: Lab) -> list[Path]:
 @pytest.mark.timeout(120)
 async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, TURNS, ports=ports) as lab:
+    async with Lab.open(tmp_path, TURNS, ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=["build"], config=CONFIG)
         for calls in (3, 6):
@@ -62,7 +62,9 @@ async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp
 @pytest.mark.timeout(120)
 async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_one(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", "touch started && sleep 100"), ports=ports) as lab:
+    async with Lab.open(
+        tmp_path, HAPPY.replace("sleep 0.5", "touch started && sleep 100"), ports=ports, measured=True
+    ) as lab:
         lab.worker()
         submitted = await lab.submit(origin)
         await until((lab.home.tree("calc-sub") / "started").exists)
@@ -79,7 +81,7 @@ async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_on
 @pytest.mark.timeout(120)
 async def test_a_cancel_during_setup_gives_ports_and_worktree_back(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
         lab.worker()
         config = 'version = 1\n[setup]\ncommands = ["touch preparing && sleep 100"]\n'
         submitted = await lab.submit(origin, config=config)
@@ -94,7 +96,7 @@ async def test_a_cancel_during_setup_gives_ports_and_worktree_back(tmp_path: Pat
 @pytest.mark.timeout(120)
 async def test_a_pull_request_that_was_opened_while_a_cancel_came_is_reported(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
         lab.worker()
         with holding(origin / "perdure-pulls.lock"):
             submitted = await lab.submit(origin)
@@ -117,7 +119,7 @@ async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin)
         await until(lambda: lab.model_calls() >= 1)

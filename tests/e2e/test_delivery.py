@@ -18,7 +18,7 @@ async def test_a_request_becomes_a_tested_reviewed_pull_request_whose_small_hist
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin)
         result = await finished(submitted, lab)
@@ -50,7 +50,7 @@ async def test_no_callback_holds_the_event_loop_for_more_than_100_ms(tmp_path: P
         root = tmp_path / str(run)
         root.mkdir()
         origin = make_target(root / "calc.git")
-        async with Lab.open(root, FIXES, ports=ports) as lab:
+        async with Lab.open(root, FIXES, ports=ports, measured=True) as lab:
             # Measuring coverage slows every line down: not in this worker, whose event loop is watched.
             lab.program(PYTHONASYNCIODEBUG="1", COVERAGE_PROCESS_CONFIG="", COVERAGE_PROCESS_START="")
             result = await finished(await lab.submit(origin), lab)

@@ -45,7 +45,7 @@ def _fill(disk: Path) -> Path:
 @pytest.mark.timeout(120)
 async def test_a_full_disk_is_waited_for_without_paying_and_named(small_disk: Path, tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
+    async with Lab.open(tmp_path, SLOW, ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin)
         await until((lab.home.tree("calc-sub") / "started").exists)

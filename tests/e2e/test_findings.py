@@ -32,7 +32,7 @@ async def test_a_secret_is_taken_out_before_anything_is_pushed_and_the_history_t
     origin = make_target(tmp_path / "calc.git")
     leaks = HAPPY.replace(r"return a - b\\n'", r"return a - b\\nTOKEN = \"" + TOKEN + r"\"\\n'")
     assert leaks != HAPPY
-    async with Lab.open(tmp_path, leaks + FIX, ports=27400) as lab:
+    async with Lab.open(tmp_path, leaks + FIX, ports=27400, measured=True) as lab:
         lab.worker()
         result = await finished(await lab.submit(origin), lab, timeout=110)
         assert result.status == "delivered", result.message

@@ -73,7 +73,7 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, GATES, ports=ports) as lab:
+    async with Lab.open(tmp_path, GATES, ports=ports, measured=True) as lab:
         lab.worker()
         person = Person(lab, tmp_path)
         submitted = await lab.submit(origin, gates=["plan", "pull_request"])
@@ -119,7 +119,7 @@ async def test_a_hold_stops_between_two_turns_and_cancel_now_ends_a_running_tool
     screenplay = HAPPY.replace("sleep 0.5", "touch started && sleep 2").replace(
         "python3 -m unittest -q", "touch again && sleep 100"
     )
-    async with Lab.open(tmp_path, screenplay, ports=ports) as lab:
+    async with Lab.open(tmp_path, screenplay, ports=ports, measured=True) as lab:
         worker = lab.worker()
         person = Person(lab, tmp_path)
         submitted = await lab.submit(origin)

@@ -35,7 +35,9 @@ use = [{ tool = "bash", input = { command = "echo tried >> notes.txt" } }]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
     """A laboratory with a worker for several tests: each has its own target and delivery, and its own words for it."""
-    async with Lab.open(tmp_path_factory.mktemp("happy"), HAPPY.replace("[[line]]", ODD, 1), ports=ports) as lab:
+    async with Lab.open(
+        tmp_path_factory.mktemp("happy"), HAPPY.replace("[[line]]", ODD, 1), ports=ports, measured=True
+    ) as lab:
         lab.worker()
         yield lab
 
@@ -43,7 +45,9 @@ async def happy(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIt
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fixes(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
     """Likewise, where the first try is red and the review finds a blocker."""
-    async with Lab.open(tmp_path_factory.mktemp("fixes"), FIXES.replace("[[line]]", ODD, 1), ports=ports) as lab:
+    async with Lab.open(
+        tmp_path_factory.mktemp("fixes"), FIXES.replace("[[line]]", ODD, 1), ports=ports, measured=True
+    ) as lab:
         lab.worker()
         yield lab
 

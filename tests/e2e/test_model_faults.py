@@ -55,7 +55,7 @@ CONFIG = "version = 1\n[setup]\ncommands = []\n"
 @pytest.mark.timeout(180)
 async def test_every_class_of_model_fault_ends_well_or_with_a_reason(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SCREENPLAY, ports=ports, env={"PERDURE_MODEL_SILENCE_S": "2"}) as lab:
+    async with Lab.open(tmp_path, SCREENPLAY, ports=ports, env={"PERDURE_MODEL_SILENCE_S": "2"}, measured=True) as lab:
         lab.worker()
         names = [*PASSING, *FINAL]
         submitted = [

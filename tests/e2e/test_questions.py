@@ -45,7 +45,7 @@ async def test_an_answer_and_words_sent_while_no_worker_runs_reach_the_next_turn
 ) -> None:
     assert BUILT in HAPPY
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY.replace(BUILT, ASKS), ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY.replace(BUILT, ASKS), ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin)
         asked = await until(lambda: _asked(lab))
@@ -75,7 +75,7 @@ async def test_without_questions_an_agent_decides_and_the_pull_request_lists_wha
 ) -> None:
     assert PLANNED in HAPPY
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY.replace(PLANNED, ASSUMES), ports=ports) as lab:
+    async with Lab.open(tmp_path, HAPPY.replace(PLANNED, ASSUMES), ports=ports, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, questions=False)
         result = await finished(submitted, lab)

@@ -48,7 +48,7 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
     origin = make_target(tmp_path / "calc.git")
     began = push_commit(origin, "topic", "Break add")
     main = heads(origin)["main"]
-    async with Lab.open(tmp_path, FIXES, ports=ports) as lab:
+    async with Lab.open(tmp_path, FIXES, ports=ports, measured=True) as lab:
         lab.supervised(PERDURE_CRASH_AT="after-push")
         red = await ended(lab, origin, "red", branch="topic", phases=["test"], fix=False)
         assert (red.status, red.reason, red.message) == (
@@ -90,7 +90,7 @@ async def test_a_branch_that_moves_is_not_touched_and_what_is_built_gets_its_own
     origin = make_target(tmp_path / "calc.git")
     began = push_commit(origin, "topic", "Break add")
     git(origin, "branch", "empty", "main")
-    async with Lab.open(tmp_path, FIXES + DOCUMENTS, ports=ports) as lab:
+    async with Lab.open(tmp_path, FIXES + DOCUMENTS, ports=ports, measured=True) as lab:
         lab.worker()
         config = "version = 1\n[delivery]\ndocument = true\n[setup]\ncommands = []\n[[test]]\nname = 'unit'\n"
         config += "command = 'python3 -m unittest -q'\n"

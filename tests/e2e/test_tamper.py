@@ -53,7 +53,7 @@ def restores() -> str:
 
 async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_delivered(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git", FILES)
-    async with Lab.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE) as lab:
+    async with Lab.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE, measured=True) as lab:
         lab.worker()
         result = await finished(await lab.submit(origin), lab, timeout=100)
         check_shipped(origin, lab, result, {})
@@ -70,7 +70,7 @@ async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_deliver
 async def test_a_test_that_stays_away_ends_the_delivery_as_tampered(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git", FILES)
     vain = line("@@").replace("'@@'", f'"{IN_VAIN}"')
-    async with Lab.open(tmp_path, TAKES_AWAY + vain, ports=ports, env=HERE) as lab:
+    async with Lab.open(tmp_path, TAKES_AWAY + vain, ports=ports, env=HERE, measured=True) as lab:
         lab.worker()
         limits = PYTEST + "[limits]\ntest_fixes = 1\n"
         result = await finished(await lab.submit(origin, config=limits), lab, timeout=100)

@@ -243,7 +243,7 @@ def test_what_is_offered_to_be_added_is_what_has_run_out(limit: str, more: str) 
     assert more in json.loads(asked.examples()[0][1])
 
 
-@pytest.mark.parametrize("amount", [{"usd": True}, {"usd": "5"}, {"tokens": "5"}, {"usd": 1e-7}])
-def test_an_amount_is_a_number_and_a_cent_at_least(amount: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match=r"write a number|the least is 0\.01"):
+@pytest.mark.parametrize("amount", [{"usd": True}, {"usd": "5"}, {"tokens": "5"}])
+def test_an_amount_is_a_number(amount: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="write a number"):
         understood(AddBudget, amount)

@@ -80,6 +80,7 @@ async def test_every_page_gets_its_picture_or_a_note_that_says_why_not(bench: Be
     assert not list(bench.logs.glob("pages-*")), "pictures are left behind outside of the vault"
 
 
+@pytest.mark.slow
 async def test_pages_that_hang_spin_or_eat_memory_cost_their_own_picture_only(bench: Bench) -> None:
     shown = await bench.of_python(PAGES, "/slow", "/spin", "/greedy", "/", patience=quick(page_s=5.0))
     pages = by_name(shown)
