@@ -17,7 +17,7 @@ export interface DeliveryRequest {
   budget_usd?: number | null;
   /** the same for tokens, read and written together; there is no limit unless one is configured */
   tokens?: number | null;
-  /** false: agents ask nobody, decide, and list in the pull request what they assumed */
+  /** false: nobody is asked. Agents decide, and list in the pull request what they assumed; tests that cannot be told from those that failed on the base make a draft */
   questions?: boolean | null;
   /** put on the pull request, beside those of the settings; a budget may be shared by label */
   labels?: string[];

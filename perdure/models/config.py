@@ -45,7 +45,8 @@ class SandboxGrade(StrEnum):
 
 
 class DeliverySettings(Written):
-    """`questions`: agents may ask a person; without, they decide and write down what they assumed."""
+    """`questions`: people are asked, by agents and about tests that nothing else can tell apart; without, agents decide
+    and write down what they assumed, and such tests make a draft."""
 
     phases: tuple[Phase, ...] = ALL_PHASES
     document: bool = False

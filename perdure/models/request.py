@@ -57,7 +57,8 @@ class DeliveryRequest(Written):
     gates               before which of plan, pull_request a person decides; beside those of the repository's settings
     budget_usd          may lower the configured budget, and raise it up to the host's limit
     tokens              the same for tokens, read and written together; there is no limit unless one is configured
-    questions           false: agents ask nobody, decide, and list in the pull request what they assumed
+    questions           false: nobody is asked. Agents decide, and list in the pull request what they assumed; tests
+                        that cannot be told from those that failed on the base make a draft
     labels              put on the pull request, beside those of the settings; a budget may be shared by label
     issue               an open issue of the repository that says what is wanted: 12, "#12" or its address
     branch              an existing branch to work on instead of starting from the base
