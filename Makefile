@@ -7,7 +7,7 @@ UV     := $(or $(shell command -v uv 2>/dev/null),$(wildcard $(BIN)/uv))
 PYTEST := $(BIN)/python -m pytest
 
 TESTS  ?=
-JOBS   ?= 4
+JOBS   ?= 5
 ARGS   ?=
 AGAIN  := $(if $(CI),|| $(BIN)/python -m tests.again)
 
@@ -34,7 +34,7 @@ demo: $(READY) ## one request becomes one pull request while you kill the worker
 # On a build server (CI=true) up to five failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them. Worker processes are measured too (tool.coverage.run, patch).
-test: $(READY) ## the tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=4)
+test: $(READY) ## the tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=5)
 ifeq ($(strip $(TESTS)),)
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m coverage run -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS) $(AGAIN)

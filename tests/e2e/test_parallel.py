@@ -31,7 +31,7 @@ async def test_three_deliveries_at_once_are_three_pull_requests_with_three_port_
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("many", [8, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [5, pytest.param(20, marks=pytest.mark.slow)])
 async def test_many_started_at_once_get_a_workspace_each_without_a_git_error(
     many: int, tmp_path: Path, ports: int
 ) -> None:

@@ -83,7 +83,7 @@ async def test_no_workflow_task_waits_for_the_queue_of_a_dead_worker(tmp_path: P
         await finished(submitted, lab)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(150)
 async def test_a_worker_that_slept_while_it_made_the_worktree_does_not_disturb_the_next_one(
     tmp_path: Path, ports: int

@@ -105,7 +105,7 @@ def evidence(origin: Path) -> str:
     ("files", "counts", "words"),
     [
         (RED_BEFORE, (1, 2, 0, 2), "1 green, 2 failed before on main too: test_words, test_nothing"),
-        (NODE, (1, 1, 0, 1), "1 green, 1 failed before on main too: has types"),
+        pytest.param(NODE, (1, 1, 0, 1), "1 green, 1 failed before on main too: has types", marks=pytest.mark.slow),
     ],
     ids=["pytest", "node"],
 )
