@@ -25,6 +25,7 @@ def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
     assert world["PATH"].startswith("/usr/bin")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(show: Show) -> None:
     show.start("--fast")

@@ -19,6 +19,7 @@ def opened(page: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_an_issue_becomes_one_pull_request_and_its_pages_can_be_opened(show: Show, visitor: int) -> None:
     show.start("--fast", "--github", terminal=visitor)

@@ -48,6 +48,7 @@ async def test_server_and_worker_both_killed_and_restarted_on_the_same_home_go_o
         assert result.receipt.worker_deaths == 1
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_a_server_put_back_behind_the_vault_adopts_the_turns_it_has_forgotten(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")

@@ -14,6 +14,7 @@ from tests.lab import finished, until
 QUEUE = {"PERDURE_PUBLISHER_QUEUE": "publish"}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 async def test_only_the_publisher_needs_the_token(tmp_path: Path, ports: int) -> None:
     async with github_lab(tmp_path, BUILD, ports=ports) as world:

@@ -41,6 +41,7 @@ async def ended(lab: Lab, origin: Path, id: str, **asked: Any) -> Any:
     return await finished(submitted, lab, timeout=100)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_the_push(
     tmp_path: Path, ports: int

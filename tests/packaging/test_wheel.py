@@ -119,6 +119,7 @@ def test_the_worker_of_the_wheel_imports_its_own_workflows(usable: Path, tmp_pat
     assert Path(place.strip()).is_relative_to(application)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_wheel_runs_the_demo_where_nothing_else_is_installed(usable: Path, tmp_path: Path) -> None:
     """The temporal program, a dependency's, is lent like the others: by PATH."""
