@@ -12,15 +12,12 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.policy import TASK_QUEUE, TREASURY_SEEN
+from perdure.models.policy import TAKES_UP_PAUSE_S, TAKES_UP_TRIES, TASK_QUEUE, TREASURY_SEEN
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
 
 WORKFLOW = "Treasury"
 TABLE_TIMEOUT = timedelta(seconds=15)
 """A query needs a worker; after this long there is none. The server asks a worker that has just died for 10 s."""
-
-TAKES_UP_TRIES, TAKES_UP_PAUSE_S = 50, 0.1
-"""To read what the run before it knew takes one a second where a worker lives."""
 
 ENDED = "it was ended: nobody is given anything until a worker has started it again, within a minute"
 

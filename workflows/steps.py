@@ -8,6 +8,7 @@ from temporalio import workflow
 
 from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate, Said, Verdict
 from perdure.models.phases import Phase, Step
+from perdure.models.policy import NOTES_KEPT
 from perdure.models.publishing import PushInput, ShipInput
 from perdure.models.putting import accepted, put
 from perdure.models.report import Severity
@@ -114,7 +115,8 @@ class Steps:
             work = CheckPlanInput(delivery=self._stage.delivery, plan=edited.artifact)
             checked = await self._stage.aside("check_plan", work, CheckedPlan, "the edited plan")
         if checked.problem:
-            state.notes += (f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300],)
+            note = f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300]
+            state.notes = (*state.notes, note)[-NOTES_KEPT:]
         else:
             state.plan, state.title = edited.artifact, edited.note or checked.title or state.title
         state.edits += 1

@@ -355,7 +355,7 @@ export interface Message {
   text: string;
   /** of this shape: fields are added within it, none changes its meaning */
   version: 1;
-  /** waiting (for approval: of a plan or a pull request; with gate null, for a budget of the day), question, budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant */
+  /** waiting (for approval: of a plan, of tests or of a pull request; with gate null, for a day's budget), question, budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant */
   event: "waiting" | "question" | "budget" | "reminder" | "ended" | "test";
   /** the same when it is sent again: keep it to tell twice-sent from new; header webhook-id says it, too */
   id: string;

@@ -9,8 +9,8 @@ from pathlib import Path
 from perdure.cli.intake import Asked, nearest
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
+from perdure.models.policy import REQUEST_BYTES
 from perdure.models.report import Plan
-from perdure.models.request import REQUEST_BYTES
 
 _MENDS = (Phase.TEST, Phase.REVIEW)
 """What these find can be mended; the other phases find nothing."""

@@ -129,8 +129,9 @@ def budget(
     from perdure.cli.session import with_delivery
     from perdure.cli.showing import budget_json, budget_lines
     from perdure.models.errors import BadInput
+    from perdure.models.policy import TOKENS_MOST, USD_LEAST, USD_MOST
 
-    for option, amount, least, most in (("--add", add, 0.01, 100_000), ("--tokens", tokens, 1, 10**12)):
+    for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
         fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
         if amount is not None and not 0 < amount < float("inf"):
             raise BadInput(f"{amount:g} is nothing more: a budget is only ever raised", where=option, fix=fix)

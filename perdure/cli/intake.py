@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from perdure.models.errors import BadInput
 from perdure.models.ids import issue_delivery_id
 from perdure.models.phases import Phase, why_not
-from perdure.models.request import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES, DeliveryRequest, parse_request
+from perdure.models.policy import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
+from perdure.models.request import DeliveryRequest, parse_request
 
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target

@@ -66,8 +66,8 @@ def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         words = explain(error, (*Plan.model_fields, *Task.model_fields))
         raise BadInput(f"line {_line(node, first['loc'])}: {words}") from None
-    if empty := [name for name in ("title", "solution") if not getattr(plan, name).strip()]:
-        raise BadInput(f"line {_line(node, (empty[0],))}: {empty[0]}: is empty")
+    if empty := plan.empty():
+        raise BadInput(f"line {_line(node, (empty,))}: {empty}: is empty")
     return plan.model_dump_json(), plan.title
 
 

@@ -71,7 +71,7 @@ def add(
     from perdure.cli.decide import UNREAD
     from perdure.cli.screen import Screen
     from perdure.models.errors import BadInput, PerdureError
-    from perdure.models.treasury import ADDED_MOST_USD
+    from perdure.models.policy import ADDED_MOST_USD
     from perdure.treasury import add as add_to
     from perdure.treasury import read_table
 

@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError, field_validator
 from perdure.models.base import Recorded, Written
 from perdure.models.config import Duration
 from perdure.models.errors import InvalidRequest
-from perdure.models.policy import SAID_BYTES
+from perdure.models.policy import SAID_BYTES, TOKENS_MOST, USD_MOST
 from perdure.models.request import explain
-from perdure.models.unreadable import kind_of
+from perdure.models.unreadable import a_number, kind_of
 
 
 class Gate(StrEnum):
@@ -169,16 +169,11 @@ class AddBudget(Deciding):
     """More to spend, at any time: dollars, tokens, wall time. The same `id` twice is counted once."""
 
     id: str = Field(default="", max_length=100)
-    usd: float = Field(default=0, ge=0, le=100_000, allow_inf_nan=False)
-    tokens: int = Field(default=0, ge=0, le=10**12)
+    usd: float = Field(default=0, ge=0, le=USD_MOST, allow_inf_nan=False)
+    tokens: int = Field(default=0, ge=0, le=TOKENS_MOST)
     time: Duration | None = None
 
-    @field_validator("usd", "tokens", mode="before")
-    @classmethod
-    def _number(cls, value: Any) -> Any:
-        if isinstance(value, bool | str):
-            raise ValueError(f"is {kind_of(value)}: write a number")
-        return value
+    _numbers = field_validator("usd", "tokens", mode="before")(a_number)
 
 
 class Say(Written):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
-
-
-def needs_a_fix(verdict: TestVerdict) -> bool:
-    """Red through something new. What cannot be told from old failures is not paid for: a person has to look."""
-    return verdict.status is TestsStatus.RED and not verdict.undecidable
 
 
 def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:

@@ -97,8 +97,8 @@ class Message(Published):
 
     text        everything for a person, in the markup of Slack's incoming webhooks, which Mattermost understands
     version     of this shape: fields are added within it, none changes its meaning
-    event       waiting (for approval: of a plan or a pull request; with gate null, for a budget of the day), question,
-                budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant
+    event       waiting (for approval: of a plan, of tests or of a pull request; with gate null, for a day's budget),
+                question, budget, reminder (of one of these), ended; test: whether this arrives, no delivery is meant
     id          the same when it is sent again: keep it to tell twice-sent from new; header webhook-id says it, too
     at          when it happened, RFC 3339
     delivery_id, run_id   the Temporal workflow's

@@ -152,6 +152,10 @@ class Plan(Written):
     tasks: list[Task]
     validation: list[str] = Field(description="how a person can check the result, one item each")
 
+    def empty(self) -> str:
+        """The first field without which nobody could work by it that says nothing; empty when there is none."""
+        return next((name for name in ("title", "solution") if not getattr(self, name).strip()), "")
+
 
 class Severity(StrEnum):
     BLOCKER = "blocker"

@@ -12,16 +12,8 @@ from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
 from perdure.models.phases import Phase, speaks_for_itself
-from perdure.models.unreadable import kind_of
-
-REQUEST_BYTES = 64 * 1024
-"""A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
-
-LABEL_CHARS, LABELS_MOST = 100, 100
-"""Forges take 50 to 255 characters a label and about 100 labels; what one of them refuses is noted there."""
-
-NAME_CHARS, PLACE_CHARS = 255, 2048
-"""Of a branch or a model, as many as a file system takes for one; of an address or a path."""
+from perdure.models.policy import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, REQUEST_BYTES, USD_MOST
+from perdure.models.unreadable import a_number, kind_of
 
 
 class ResumePoint(Recorded):
@@ -78,7 +70,7 @@ class DeliveryRequest(Written):
     base: Name | None = None
     phases: tuple[Phase, ...] | None = None
     gates: tuple[Literal["plan", "pull_request"], ...] = ()
-    budget_usd: float | None = Field(default=None, gt=0, le=100_000, allow_inf_nan=False)
+    budget_usd: float | None = Field(default=None, gt=0, le=USD_MOST, allow_inf_nan=False)
     tokens: int | None = Field(default=None, ge=1)
     questions: bool | None = None
     labels: tuple[Label, ...] = Field(default=(), max_length=LABELS_MOST)
@@ -113,12 +105,7 @@ class DeliveryRequest(Written):
         kept = {name: value for name, value in raw.items() if value is not None or name == "repository"}
         return kept | ({"request": ""} if "request" in raw and "request" not in kept else {})
 
-    @field_validator("budget_usd", "tokens", "spec_version", mode="before")
-    @classmethod
-    def _number(cls, value: Any) -> Any:
-        if isinstance(value, bool | str):
-            raise ValueError(f"is {kind_of(value)}: write a number")
-        return value
+    _numbers = field_validator("budget_usd", "tokens", "spec_version", mode="before")(a_number)
 
     @field_validator("questions", "allow_test_changes", "fix", "push", mode="before")
     @classmethod

@@ -12,14 +12,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from perdure.models.base import Recorded, Written
 from perdure.models.issue import address, same_repository
+from perdure.models.policy import ADDED_MOST_USD
 
 _SHORT = re.compile(r"[\w.*?-]+/[\w.*?-]+")
 
 TREASURY = "perdure-treasury"
 """The workflow's id: one in a namespace."""
-
-ADDED_MOST_USD = 1_000_000
-"""At once, to a day's budget: as much as one may be."""
 
 
 class BudgetRule(Written):

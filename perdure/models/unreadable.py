@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,3 +30,10 @@ def kind_of(value: object) -> str:
     if isinstance(value, Unreadable):
         return f"what cannot be read: {value.why}"
     return _WORDS.get(type(value), type(value).__name__)
+
+
+def a_number(value: Any) -> Any:
+    """Itself, before pydantic would take a string or a switch for a number. ValueError for these."""
+    if isinstance(value, bool | str):
+        raise ValueError(f"is {kind_of(value)}: write a number")
+    return value

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from perdure.models.fixing import hopeless, needs_a_fix, not_converging
+from perdure.models.fixing import hopeless, not_converging
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 
 
 def red(fingerprint: str = "f", tree: str = "t") -> TestVerdict:
     return TestVerdict(status=TestsStatus.RED, tree=tree, fingerprint=fingerprint, summary="1 of 2 fail: test_a")
-
-
-def test_only_new_failures_are_worth_a_fix() -> None:
-    assert needs_a_fix(red())
-    assert not needs_a_fix(red().model_copy(update={"undecidable": True}))
-    assert not needs_a_fix(TestVerdict(status=TestsStatus.GREEN, tree="t"))
 
 
 def test_two_attempts_that_leave_the_same_failures_are_enough() -> None:

@@ -77,6 +77,8 @@ def test_only_an_approval_of_this_very_tree_lets_red_tests_through() -> None:
     ):
         assert let_through(state(decided=decided)) is None
     assert accepted(state(decided={"tests:ffffffff": yes}, asked_fixes=1)) == ""
+    told = Red(status=Status.RED, tree=TREE, summary="1 of 3 fail: test_sub")
+    assert accepted(state(decided={"tests:ffffffff": yes}, tests=told)) == "", "run again, it is known to be new"
 
 
 def test_a_push_and_a_pull_request_are_asked_for_in_their_own_words() -> None:

@@ -33,8 +33,7 @@ def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
         plan = Plan.model_validate_json(text)
     except ValidationError as error:
         return CheckedPlan(problem=explain(error, (*Plan.model_fields, *Task.model_fields)))
-    empty = next((name for name in ("title", "solution") if not getattr(plan, name).strip()), "")
-    return CheckedPlan(title=plan.title[:200], problem=f"{empty}: is empty" if empty else "")
+    return CheckedPlan(title=plan.title[:200], problem=f"{empty}: is empty" if (empty := plan.empty()) else "")
 
 
 def read_review(vault: Vault, delivery: str, artifact: str) -> Review | None:

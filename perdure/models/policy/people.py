@@ -7,6 +7,21 @@ from datetime import timedelta
 SAID_BYTES = 8 * 1024
 """Of one word, note or answer from a person: it is kept in history and read in every turn that follows."""
 
+REQUEST_BYTES = 64 * 1024
+"""A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
+
+LABEL_CHARS, LABELS_MOST = 100, 100
+"""Forges take 50 to 255 characters a label and about 100 labels; what one of them refuses is noted there."""
+
+NAME_CHARS, PLACE_CHARS = 255, 2048
+"""Of a branch or a model, as many as a file system takes for one; of an address or a path."""
+
+USD_LEAST, USD_MOST, TOKENS_MOST = 0.01, 100_000, 10**12
+"""Of a delivery's budget, and of what is added to it at once: more is a slip of the finger."""
+
+ADDED_MOST_USD = 1_000_000
+"""At once, to a day's budget: as much as one may be."""
+
 SAID_BYTES_A_TURN = 32 * 1024
 """Of all the words that one turn reads: what is more waits for the next one."""
 
@@ -93,6 +108,9 @@ TREASURY_SEEN = timedelta(minutes=1)
 
 LAST_TABLE_TIME, LAST_TABLE_TRY = timedelta(minutes=10), timedelta(seconds=30)
 """To read the table of a run that was ended: a worker replays it, in a second or two. Deliveries wait that long."""
+
+TAKES_UP_TRIES, TAKES_UP_PAUSE_S = 50, 0.1
+"""Until it has read that table, for whoever wants to see it: one a second where a worker lives."""
 
 LAST_TABLE_RUNS = 5
 """Runs that were ended before they had read their table themselves: somebody is clearing up."""

@@ -282,9 +282,8 @@ def test_gates_of_the_request_come_beside_those_of_the_repository() -> None:
     assert both.config.gates.before == ("plan", "pull_request")
     assert both.config.gates.expire == "72h"
     assert both.origins["gates.before"] == "perdure.toml on main and request"
-    alone = effective(
-        host=HostConfig(), env={}, repository=config, request=DeliveryRequest(repository="/r", request="x")
-    )
+    unasked = DeliveryRequest(repository="/r", request="x")
+    alone = effective(host=HostConfig(), env={}, repository=config, request=unasked)
     assert (alone.config.gates.before, alone.origins["gates.before"]) == (("plan",), "perdure.toml on main")
 
 
