@@ -11,9 +11,8 @@ from perdure.models.phases import Phase, Step
 from perdure.models.policy import NOTES_KEPT
 from perdure.models.publishing import PushInput, ShipInput
 from perdure.models.putting import accepted, put
-from perdure.models.report import Severity
 from perdure.models.request import DeliveryRequest
-from perdure.models.result import Reason, ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.result import Reason, ReviewResult, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
 from perdure.models.work import (
@@ -216,15 +215,9 @@ class Steps:
         seen = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
         told = {name: value for name, value in (seen | {"findings": found.findings}).items() if value}
         outcome = await self._stage.turns(Step.REVIEW, attempt, self._materials() | self._change() | told)
-        blockers = int(outcome.data.get(Severity.BLOCKER, 0)) + found.blockers
         state.review, state.reviews = outcome.artifact, attempt
-        state.review_result = ReviewResult(
-            status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
-            blockers=blockers,
-            tech_debt=int(outcome.data.get(Severity.TECH_DEBT, 0)) + found.tech_debt,
-            skippable=int(outcome.data.get(Severity.SKIPPABLE, 0)) + found.skippable,
-        )
-        if blockers:
+        state.review_result = found.with_review(outcome.data)
+        if state.review_result.blockers:
             self._stage.fail("; ".join([outcome.summary, *([found.summary] if found.blockers else [])]))
         return state.review_result
 

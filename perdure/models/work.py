@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import Field
 
 from perdure.models.base import Recorded
 from perdure.models.ledger import Spend
 from perdure.models.phases import Phase
+from perdure.models.report import Severity
 from perdure.models.request import DeliveryRequest
-from perdure.models.result import Receipt, TestsStatus
+from perdure.models.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
 
 
 class PrepareInput(Recorded):
@@ -181,6 +185,17 @@ class Inspected(Recorded):
     skippable: int = 0
     secrets: int = 0
     summary: str = ""
+
+    def with_review(self, said: Mapping[str, Any]) -> ReviewResult:
+        """Return the counts of a review: the reviewer's (`said`, by severity) and the engine's own together."""
+        counts = {one: value if isinstance(value := said.get(one), int) else 0 for one in Severity}
+        blockers = counts[Severity.BLOCKER] + self.blockers
+        return ReviewResult(
+            status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
+            blockers=blockers,
+            tech_debt=counts[Severity.TECH_DEBT] + self.tech_debt,
+            skippable=counts[Severity.SKIPPABLE] + self.skippable,
+        )
 
 
 class CaptureInput(Recorded):

@@ -13,7 +13,7 @@ from perdure.models.ledger import Usage
 from perdure.models.phases import AGENTIC, Step
 from perdure.models.publishing import Shipped
 from perdure.models.report import Severity
-from perdure.models.result import ReviewResult, ReviewStatus, StepRecord, TestsStatus
+from perdure.models.result import StepRecord, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, TurnResult
 from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, TestVerdict
@@ -76,26 +76,18 @@ def _apply_turn(state: DeliveryState, step: Step, result: TurnResult) -> None:
     elif step is Step.PLAN:
         state.plan, state.title = outcome.artifact, str(outcome.data.get("title", ""))
     elif step is Step.REVIEW:
-        counts = {severity: _count(outcome.data.get(severity)) for severity in Severity}
-        blockers = counts[Severity.BLOCKER]
         state.review = outcome.artifact
-        state.review_result = ReviewResult(
-            status=ReviewStatus.BLOCKED if blockers else ReviewStatus.CLEAN,
-            blockers=blockers,
-            tech_debt=counts[Severity.TECH_DEBT],
-            skippable=counts[Severity.SKIPPABLE],
-        )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+        state.review_result = state.found.with_review(outcome.data)
 
 
 def steps_of(acts: Iterable[Act]) -> list[StepRecord]:
     """The steps, where no worker can be asked for its own records."""
     records: list[StepRecord] = []
     first: list[Act] = []
+    found = Inspected()
     for act in acts:
+        if act.activity == "inspect_change" and act.result is not None:
+            found = _inspected(act.result)
         if act.activity not in tuple(Step):
             continue
         attempt = max(act.attempt, 1)
@@ -103,12 +95,19 @@ def steps_of(acts: Iterable[Act]) -> list[StepRecord]:
         if not (records and (records[-1].step, records[-1].attempt) == (act.activity, attempt)):
             records.append(StepRecord(step=act.activity, attempt=attempt, started_at=act.scheduled.strftime(_STAMP)))
             first.append(act)
-        records[-1] = records[-1].model_copy(update=_since(records[-1], first[-1], act))
+        records[-1] = records[-1].model_copy(update=_since(records[-1], first[-1], act, found))
     return records
 
 
-def _since(record: StepRecord, first: Act, act: Act) -> dict[str, Any]:
-    """What one more activity changes in the record of its step."""
+def _inspected(result: dict[str, Any]) -> Inspected:
+    try:
+        return Inspected.model_validate(result)
+    except ValidationError:  # of a release that this one does not know
+        return Inspected()
+
+
+def _since(record: StepRecord, first: Act, act: Act, found: Inspected) -> dict[str, Any]:
+    """Return the fields of its step's record that one more activity changes. `found`: by the engine before it."""
     if act.ended is None:
         return {"status": "running", "duration_s": None}
     changes: dict[str, Any] = {"duration_s": round((act.ended - first.scheduled).total_seconds(), 1)}
@@ -128,6 +127,8 @@ def _since(record: StepRecord, first: Act, act: Act) -> dict[str, Any]:
         changes["cost_usd"] = round((record.cost_usd or 0) + (turn.cost_usd or 0), 6) if known else None
         changes["summary"] = str(outcome.get("summary", "")) if isinstance(outcome, dict) else ""
         changes["status"] = _ended(outcome)
+        if act.activity == Step.REVIEW and changes["status"] == "done" and found.blockers:
+            changes |= {"status": "failed", "summary": f"{changes['summary']}; {found.summary}"}
     return changes
 
 

@@ -9,7 +9,7 @@ from report_samples import at, stamp
 
 from perdure.cli.report.retold import began, deaths_of, parsed, state_of, steps_of, turns_of
 from perdure.history import Act, Past
-from perdure.models.result import StepRecord, TestsStatus
+from perdure.models.result import ReviewStatus, StepRecord, TestsStatus
 
 PREPARED = {
     "queue": "host-1", "base": "main", "base_sha": "b" * 40, "head": "b" * 40, "branch": "perdure/d",
@@ -89,6 +89,19 @@ def test_a_review_that_blocks_and_a_step_that_gives_up_have_failed() -> None:
     refused = turn("plan", 2, 3, 1, outcome={"ending": "refused"})
     between = turn("implement", 4, 5, 1)
     assert [record.status for record in steps_of([blocked, refused, between])] == ["failed", "failed", "running"]
+
+
+def test_what_the_engine_found_counts_beside_the_reviewer_s_words_as_the_workflow_counts_it() -> None:
+    secret = act("inspect_change", 0, 1, {"blockers": 1, "secrets": 1, "tech_debt": 2, "summary": "a secret in key.py"})
+    clean = turn("review", 1, 2, 1, outcome={"summary": "no blockers", "data": {"tech_debt": 1}})
+    reviewed = state_of(Past(acts=(secret, clean))).review_result
+    assert (reviewed.status, reviewed.blockers, reviewed.tech_debt) == (ReviewStatus.BLOCKED, 1, 3)
+    (record,) = steps_of([secret, clean])
+    assert (record.status, record.summary) == ("failed", "no blockers; a secret in key.py")
+    mended = act("inspect_change", 3, 4, {})
+    assert [one.status for one in steps_of([secret, clean, mended, turn("fix_review", 4, 5, 1, outcome={})])][
+        1
+    ] == "done"
 
 
 def test_a_price_that_is_not_known_makes_the_step_unknown() -> None:
