@@ -12,7 +12,8 @@ from workflow_cast import playing
 from perdure.client import Answered, Perdure
 from perdure.models.deciding import NotCounted
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.phases import Phase
+from perdure.models.phases import Phase, Step
+from perdure.models.turn import TurnInput, TurnResult
 
 
 @pytest.fixture
@@ -25,6 +26,16 @@ def company() -> Company:
 async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
     client: Client, company: Company, fresh: str
 ) -> None:
+    company.asks(Phase.PLAN, Phase.BUILD, gates=("plan",))
+    done = asyncio.Event()
+
+    async def builds(work: TurnInput) -> TurnResult:
+        """The delivery must not end before everybody has decided."""
+        if work.step is Step.IMPLEMENT:
+            await done.wait()
+        return await company.plays(work)
+
+    company.turn = builds
     async with playing(client, company):
         delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
         asked = await waiting(client.get_workflow_handle(fresh))
@@ -37,6 +48,7 @@ async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
         assert "decided before, otherwise" in lost.what
         if isinstance(decided[0], Answered):
             assert await delivery.approve(asked.of) == decided[0], "the same again is answered the same"
+        done.set()
 
 
 async def test_a_decision_of_something_else_and_one_without_form_change_nothing(

@@ -183,20 +183,21 @@ def _exits(text: str, plain: str, language: Language) -> Iterator[Odd]:
 def _shell(path: str, text: str) -> Inventory:
     """Functions called test_…, the tests of bats, or the script itself as one test."""
     found = []
+    stops = re.search(r"\bset\s+-\w*e|^#!.*-e", text) is not None  # at the first command that fails
     pattern = r"(?m)^[ \t]*(?:(?:function\s+)?(?P<name>test\w*)\s*\(\)\s*\{|@test\s+(?P<title>\"[^\"]*\"|'[^']*')\s*\{)"
     for match in re.finditer(pattern, text):
         end = text.find("\n}", match.end())
         body = text[match.end() : end if end >= 0 else len(text)]
         name = match["name"] or match["title"][1:-1]
         found.append(
-            _script(path, name, text.count("\n", 0, match.start()) + 1, body, any_command="title" in match.groupdict())
+            _script(
+                *(path, name, text.count("\n", 0, match.start()) + 1, body),
+                any_command=stops or match["title"] is not None,  # bats stops there by itself
+            )
         )
     if found:
         return Inventory(tuple(found))
-    test = _script(
-        path, path.rpartition("/")[2], 1, text, any_command=re.search(r"\bset\s+-\w*e|^#!.*-e", text) is not None
-    )
-    return Inventory((test,))
+    return Inventory((_script(path, path.rpartition("/")[2], 1, text, any_command=stops),))
 
 
 def _script(path: str, name: str, line: int, body: str, any_command: bool) -> Test:

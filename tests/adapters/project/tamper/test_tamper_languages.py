@@ -139,3 +139,14 @@ def test_a_shell_test_may_move_with_the_recipe_that_names_it(hits: Judge) -> Non
     after = {"tests/test_add.sh": None, "tests/test_sum.sh": SHELL, "Makefile": "test:\n\tsh tests/test_sum.sh\n"}
     assert hits(before, after, "make test") == []
     assert hits(before, {"tests/test_add.sh": None, "Makefile": "test:\n\ttrue\n"}, "make test")
+
+
+@pytest.mark.parametrize(("begins", "hollow"), [("", True), ("set -e\n", False)])
+def test_a_command_checks_something_in_a_shell_function_only_where_its_failure_ends_it(
+    hits: Judge, begins: str, hollow: bool
+) -> None:
+    before = begins + 'test_add() {\n  out=$(add 1 2)\n  [ "$out" = 3 ] || return 1\n}\ntest_add\n'
+    after = begins + "test_add() {\n  add 1 2\n  echo ok\n}\ntest_add\n"
+    makefile = {"Makefile": "test:\n\tsh tests/test_add.sh\n"}
+    found = hits({"tests/test_add.sh": before, **makefile}, {"tests/test_add.sh": after}, "make test")
+    assert ("hollow: test_add checks nothing any more" in found) is hollow, found
