@@ -76,7 +76,7 @@ def check_sandbox() -> list[Finding]:
     seen = probe()
     if seen.error is not None:
         return [failed("sandbox", seen.error)]
-    return [Finding("sandbox", OK, f"grade full, bubblewrap {seen.version}")]
+    return [Finding("sandbox", OK, f"grade full, {seen.program}")]
 
 
 def check_key() -> list[Finding]:

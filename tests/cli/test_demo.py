@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import urllib.request
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
+from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
 from perdure.cli.stage import Stage, environment
 from perdure.models.config import SandboxGrade
 from tests.cli.shows import ELSEWHERE, Show, show, visitor
@@ -89,7 +92,9 @@ def test_the_third_death_of_a_turn_ends_it_and_r_goes_on(show: Show, visitor: in
 
 @pytest.mark.timeout(120)
 def test_without_bubblewrap_it_names_the_weaker_grade_and_goes_on_and_sigterm_leaves_nothing(show: Show) -> None:
-    show.before = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", "/usr/bin/bwrap", "--")
+    hidden = {shutil.which("bwrap"), str(distribution(PACKAGE).locate_file(FILE))} - {None}
+    nothing = [word for path in sorted(hidden) for word in ("--ro-bind", "/dev/null", path)]
+    show.before = (bubblewrap().path, "--dev-bind", "/", "/", *nothing, "--")
     show.start("--fast")
     show.until(r"sandbox (REDUCED|OFF)")
     show.until("! the sandbox cannot start: bubblewrap is not installed")

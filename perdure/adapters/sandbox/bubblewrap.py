@@ -13,6 +13,7 @@ from perdure.adapters.sandbox import environment, setup
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.etc import private_etc
 from perdure.adapters.sandbox.process import Launch, supervise
+from perdure.adapters.sandbox.program import bubblewrap
 from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
@@ -41,7 +42,7 @@ class Bubblewrap:
     def __init__(self, home: Home, binds: Binds, *, bwrap: str = "", output_limit: int = OUTPUT_FILE_BYTES) -> None:
         self._home = home
         self._binds = binds
-        self._bwrap = bwrap or environment.program("bwrap")
+        self._bwrap = bwrap or bubblewrap().path
         self._limit = output_limit
 
     async def run(self, command: Command) -> Finished:

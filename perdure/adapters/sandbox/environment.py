@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -74,10 +72,3 @@ def setup_variables(owner: Mapping[str, str]) -> dict[str, str]:
         if (name in CERTIFICATES or name.startswith(PREFIXES) or name.lower().endswith("_proxy"))
         and name not in NOT_FOR_SETUP
     }
-
-
-def program(name: str) -> str:
-    """A system program's absolute path, found without the owner's PATH."""
-    return (
-        shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin") or shutil.which(name) or os.path.join("/usr/bin", name)
-    )

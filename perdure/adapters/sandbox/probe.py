@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perdure.adapters.sandbox import bubblewrap, confine
-from perdure.adapters.sandbox.environment import program
+from perdure.adapters.sandbox.program import MINIMUM, PACKAGE, Program
+from perdure.adapters.sandbox.program import bubblewrap as find
 from perdure.models.errors import SandboxUnavailable
 from perdure.models.policy import SANDBOX_PROBE_S
-
-MINIMUM = (0, 8)
-"""--disable-userns and --size; Debian 12, Ubuntu 24.04, Fedora 38 and newer have it."""
 
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 CLONE = "kernel/unprivileged_userns_clone"
@@ -33,7 +31,7 @@ APPARMOR_FIX = """paste this, then try again:
     sudo tee /etc/apparmor.d/bwrap >/dev/null <<'END'
     abi <abi/4.0>,
     include <tunables/global>
-    profile bwrap /usr/bin/bwrap flags=(unconfined) {
+    profile bwrap PATH flags=(unconfined) {
       userns,
       include if exists <local/bwrap>
     }
@@ -51,8 +49,7 @@ class Seen:
     """What a probe found: the facts that `classify` decides on.
 
     platform   sys.platform
-    bwrap      path of the program, '' when there is none
-    version    what `bwrap --version` printed
+    program    the bubblewrap that would be used
     exit_code  of `true` in all namespaces; None: not tried, or no answer in time
     stderr     of the same
     sysctls    values of the three settings that matter, by their path below /proc/sys; absent ones left out
@@ -60,8 +57,7 @@ class Seen:
     """
 
     platform: str = "linux"
-    bwrap: str = ""
-    version: str = ""
+    program: Program = field(default_factory=Program)
     exit_code: int | None = None
     stderr: str = ""
     sysctls: Mapping[str, str] = field(default_factory=dict)
@@ -70,9 +66,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Probe:
-    """`error` None: bubblewrap works here."""
+    """`error` None: bubblewrap works here. `program`: such as "bubblewrap 0.11.0 (bundled)"."""
 
-    version: str
+    program: str
     error: SandboxUnavailable | None
 
     @property
@@ -84,7 +80,7 @@ def probe() -> Probe:
     """The cheapest real check, about 10 ms. Blocks."""
     seen = look()
     error = classify(seen)
-    return Probe(seen.version.removeprefix("bubblewrap").strip(), error)
+    return Probe(seen.program.named(), error)
 
 
 def probe_landlock() -> SandboxUnavailable | None:
@@ -96,17 +92,15 @@ def probe_landlock() -> SandboxUnavailable | None:
 
 
 def look() -> Seen:
-    """Gather the facts; runs bwrap twice."""
-    path = program("bwrap")
+    """Gather the facts; runs bwrap."""
+    program = find() if sys.platform == "linux" else Program()
     sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read(Path("/proc/sys") / name))}
     container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))
-    facts = Seen(platform=sys.platform, sysctls=sysctls, container=container)
-    if sys.platform != "linux" or not os.access(path, os.X_OK):
-        return facts
-    version = _run([path, "--version"])[1]
+    if not program.path:
+        return Seen(sys.platform, program, sysctls=sysctls, container=container)
     mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--remount-ro", "/"]
-    code, stderr = _run([path, *bubblewrap.isolation(network=False), *mounts, "--", "/bin/bash", "-c", "true"])
-    return Seen(sys.platform, path, version, code, stderr, sysctls, container)
+    code, stderr = _run([program.path, *bubblewrap.isolation(network=False), *mounts, "--", "/bin/bash", "-c", "true"])
+    return Seen(sys.platform, program, code, stderr, sysctls, container)
 
 
 def classify(seen: Seen) -> SandboxUnavailable | None:
@@ -117,11 +111,13 @@ def classify(seen: Seen) -> SandboxUnavailable | None:
         )
     if seen.platform != "linux":
         return _error(f"{seen.platform} has no namespaces", "", "on Windows run Perdure inside WSL2: wsl --install")
-    if not seen.bwrap:
-        return _error("bubblewrap is not installed", "bwrap is not on the PATH", INSTALL)
-    version = tuple(int(number) for number in re.findall(r"\d+", seen.version)[:2])
+    program = seen.program
+    if not program.path:
+        where = program.damaged or f"bwrap is not on the PATH, and {PACKAGE} is not installed"
+        return _error("bubblewrap is not installed", where, INSTALL)
+    version = program.numbers()
     if version and version < MINIMUM:
-        return _error(f"bubblewrap {'.'.join(map(str, version))} is too old, 0.8 is needed", seen.bwrap, INSTALL)
+        return _error(f"bubblewrap {'.'.join(map(str, version))} is too old, 0.8 is needed", program.path, INSTALL)
     if seen.exit_code == 0:
         return None
     return _error(*_cause(seen))
@@ -140,13 +136,21 @@ def _cause(seen: Seen) -> tuple[str, str, str]:
         return "user namespaces are only for root here", "kernel.unprivileged_userns_clone = 0", fix
     if seen.sysctls.get(APPARMOR) == "1" and denied and not seen.container:
         cause = "AppArmor keeps bubblewrap from making user namespaces (Ubuntu 23.10 and newer)"
-        return cause, f"kernel.apparmor_restrict_unprivileged_userns = 1; {said}", APPARMOR_FIX
+        return (
+            cause,
+            f"kernel.apparmor_restrict_unprivileged_userns = 1; {said}",
+            APPARMOR_FIX.replace("PATH", seen.program.path),
+        )
     if "proc" in said and "mount" in said.lower():
         return "the container hides parts of /proc, so no new one can be mounted", said, CONTAINER_FIX
     if denied and seen.container:
         return "the container's seccomp profile forbids new namespaces (Docker's default does)", said, CONTAINER_FIX
     if seen.exit_code is None:
-        return f"bubblewrap gave no answer in {SANDBOX_PROBE_S:.0f} s", seen.bwrap, "try: bwrap --ro-bind / / true"
+        return (
+            f"bubblewrap gave no answer in {SANDBOX_PROBE_S:.0f} s",
+            seen.program.path,
+            "try: bwrap --ro-bind / / true",
+        )
     return "bubblewrap cannot start", said, "try by hand: bwrap --unshare-all --ro-bind / / true"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ from perdure.adapters.agents.model import Model
 from perdure.adapters.agents.tools import Toolbox
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.off import Off
+from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.models.config import SandboxGrade
@@ -44,8 +44,9 @@ def toolbox(worktree: Path, tmp_path: Path) -> Toolbox:
 
 @pytest.fixture
 def walled(toolbox: Toolbox, tmp_path: Path, binds: Binds) -> Toolbox:
-    if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
+    error = probe().error
+    if error is not None:
+        pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
     toolbox.sandbox = sandbox_for(SandboxGrade.FULL, Home(tmp_path / "home"), binds)
     return toolbox
 

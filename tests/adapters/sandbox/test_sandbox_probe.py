@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from perdure.adapters.sandbox.probe import APPARMOR, CLONE, MAXIMUM, Seen, classify, probe
+from perdure.adapters.sandbox.program import Program
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
 
-WORKS = Seen("linux", "/usr/bin/bwrap", "bubblewrap 0.11.0\n", 0)
+WORKS = Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.11.0\n"), 0)
 UID_MAP = "bwrap: setting up uid map: Permission denied\n"
 LOOPBACK = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n"
 NO_NAMESPACE = "bwrap: No permissions to create new namespace, likely because the kernel does not allow it\n"
@@ -19,14 +22,18 @@ NO_PROC = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n"
 
 
 def failing(stderr: str, **facts: object) -> Seen:
-    return Seen("linux", "/usr/bin/bwrap", "bubblewrap 0.9.0", 1, stderr, **facts)  # type: ignore[arg-type]
+    return Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), 1, stderr, **facts)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("seen", "cause", "fix"),
     [
         (Seen("linux"), "not installed", "apt-get install -y bubblewrap"),
-        (Seen("linux", "/usr/bin/bwrap", "bubblewrap 0.6.1", 1, "unknown option"), "0.6 is too old", "apt-get"),
+        (
+            Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.6.1"), 1, "unknown option"),
+            "0.6 is too old",
+            "apt-get",
+        ),
         (failing(UID_MAP, sysctls={APPARMOR: "1"}), "AppArmor", "/etc/apparmor.d/bwrap"),
         (failing(LOOPBACK, sysctls={APPARMOR: "1", MAXIMUM: "9"}), "AppArmor", "apparmor_parser -r"),
         (failing(NO_NAMESPACE, container=True), "seccomp", "seccomp=deploy/seccomp.json"),
@@ -35,7 +42,7 @@ def failing(stderr: str, **facts: object) -> Seen:
         (failing(NO_NAMESPACE, sysctls={MAXIMUM: "0"}), "switched off", "user.max_user_namespaces=15000"),
         (failing(NOT_CREATED, sysctls={CLONE: "0"}), "only for root", "kernel.unprivileged_userns_clone=1"),
         (failing("bwrap: something new\n"), "cannot start", "bwrap --unshare-all"),
-        (Seen("linux", "/usr/bin/bwrap", "bubblewrap 0.9.0", None), "no answer", "bwrap"),
+        (Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), None), "no answer", "bwrap"),
         (Seen("darwin"), "macOS", "limactl"),
         (Seen("win32"), "win32", "WSL2"),
     ],
@@ -62,12 +69,13 @@ def test_a_working_bubblewrap_is_no_error():
 def test_the_probe_really_starts_bubblewrap(full):
     result = probe()
     assert result.available
-    assert result.version[0].isdigit()
+    assert re.fullmatch(r"bubblewrap \d+\.\d+\.\d+( \(bundled\))?", result.program)
 
 
 def test_a_sandbox_that_cannot_be_had_is_an_error_and_never_a_weaker_one(home, monkeypatch):
     monkeypatch.setattr("perdure.adapters.sandbox.select._proved", set())
-    monkeypatch.setattr("perdure.adapters.sandbox.environment.shutil.which", lambda *_, **__: "/no/bwrap")
+    monkeypatch.setattr("perdure.adapters.sandbox.program.shutil.which", lambda *_, **__: "/no/bwrap")
+    monkeypatch.setattr("perdure.adapters.sandbox.program.PACKAGE", "perdure-has-no-such-package")
     with pytest.raises(SandboxUnavailable, match="not installed"):
         sandbox_for(SandboxGrade.FULL, home, Binds())
 
