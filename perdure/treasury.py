@@ -41,8 +41,8 @@ async def _start(client: Client, previous: str, signal: str, said: Rules | Add) 
         start_signal=signal,
         start_signal_args=[said],
         static_summary="budgets that deliveries share",
-        static_details="It runs for ever, and is not to be cancelled or terminated. `perdure treasury`, or query "
-        "`table`, shows what each budget has left; signal `add` allows more for today.",
+        static_details="It runs for ever, and is not to be cancelled or terminated. `perdure budget --shared`, or "
+        "query `table`, shows what each budget has left; signal `add` allows more for today.",
     )
 
 

@@ -58,7 +58,7 @@ class TakesMessages:
     def _reject(self, said: Any = None) -> None:
         self._check("reject", said)
 
-    @workflow.update(description="Put another plan in its place: perdure edit-plan ID, in a terminal, sends it")
+    @workflow.update(description="Put another plan in its place: perdure approve ID --edit, in a terminal, sends it")
     def edit_plan(self, said: Any = None) -> str:
         return self._decide("edit_plan", said)
 

@@ -83,7 +83,7 @@ export interface Reject {
   note: string;
 }
 
-/** `plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure edit-plan` has stored. */
+/** `plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure approve --edit` has stored. */
 export interface EditPlan {
   /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
   of?: string;

@@ -10,31 +10,32 @@ import typer
 
 from perdure import __version__
 from perdure.cli import (
+    budget,
     config,
     control,
     decide,
     deliver,
     demo_entry,
     doctor,
-    edit,
     init,
     local,
+    logs,
     pulls,
     read,
     rehearse,
     steer,
-    treasury,
     verify,
 )
 from perdure.cli import report as report_on
 from perdure.cli import run as run_one
-from perdure.cli.commands import Commands
+from perdure.cli.commands import ADVANCED_PAGE, Commands
 from perdure.cli.failures import BROKEN_PIPE, report
 
 app = Commands(
     name="perdure",
     help="A request goes in, a tested, reviewed pull request comes out, and kill -9 does not matter.",
-    epilog="New here? perdure demo shows the whole thing in two minutes, without a key.",
+    epilog="New here? perdure demo shows the whole thing in two minutes, without a key.\n\n"
+    "perdure --help-advanced shows what services and tests of Perdure itself are made of.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -46,11 +47,11 @@ for group in (
     deliver,
     run_one,
     read,
+    logs,
     report_on,
     verify,
     decide,
-    edit,
-    treasury,
+    budget,
     steer,
     control,
     pulls,
@@ -68,10 +69,21 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _advanced(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.meta[ADVANCED_PAGE] = True
+        print(context.get_help(), end="")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version and exit.")
+    ] = False,
+    advanced: Annotated[
+        bool,
+        typer.Option("--help-advanced", is_eager=True, callback=_advanced, help="Show the advanced commands and exit."),
     ] = False,
 ) -> None: ...
 

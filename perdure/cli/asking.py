@@ -12,7 +12,7 @@ from perdure.models.decisions import Asked, Question, QuestionKind
 _INDENT = " " * 13
 
 _LOOK = {"pull_request": "perdure diff", "tests": "perdure report"}
-"""What shows that which is decided; a plan is shown by `approve` itself, and by `edit-plan`."""
+"""What shows that which is decided; a plan is shown by `approve` itself."""
 
 
 def waits_for_you(asked: Asked, id: str) -> list[str]:
@@ -39,7 +39,7 @@ def commands(asked: Asked, id: str) -> list[str]:
     found = {
         "approve": f"perdure approve {typed}",
         "reject": f'perdure reject {typed} --note "…"',
-        "edit_plan": f"perdure edit-plan {typed}",
+        "edit_plan": f"perdure approve {typed} --edit",
         "answer": _answering(asked.question, typed),
         "add_budget": f"perdure budget {typed} --add 5",
     }

@@ -1,4 +1,4 @@
-"""Typer as it is used here: a flag's help shows no type, because there is nothing to type after it."""
+"""Typer as it is used here: flags without a type in their help, and a page of its own for advanced commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from perdure.cli.panels import ADVANCED
+
+ADVANCED_PAGE = "perdure.advanced"
+"""In a context's `meta`: its help is about the advanced commands."""
+
+_MEANT = {"status": "show", "ls": "list", "log": "logs", "start": "deliver", "stop": "cancel"}
+"""Words that people try first, too unlike ours to be found by their letters."""
 
 
 def _without_types(params: list[Any]) -> list[Any]:
@@ -24,6 +32,25 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """For help: those of the page that was asked for. For completion (which is `resilient_parsing`): all."""
+        if ctx.resilient_parsing:
+            return super().list_commands(ctx)
+        wanted = bool(ctx.meta.get(ADVANCED_PAGE))
+        return [
+            name
+            for name, command in self.commands.items()
+            if (getattr(command, "rich_help_panel", None) == ADVANCED) == wanted
+        ]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            if (meant := _MEANT.get(args[0])) in self.commands:
+                error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
+            raise
 
 
 class Commands(typer.Typer):

@@ -1,4 +1,4 @@
-"""`perdure config show`: which settings count here, and where each comes from."""
+"""`perdure config`: which settings count here, and where each comes from."""
 
 from __future__ import annotations
 
@@ -7,26 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.commands import Commands
 from perdure.cli.panels import HOST
 
 if TYPE_CHECKING:
     from perdure.adapters.project.config import Effective
 
-config = Commands(no_args_is_help=True, help="Settings.")
-
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(config, name="config", rich_help_panel=HOST)
+    app.command(rich_help_panel=HOST)(config)
 
 
-@config.callback()
-def _group() -> None:
-    """Settings."""
-
-
-@config.command()
-def show(
+def config(
     origin: Annotated[bool, typer.Option("--origin", help="Say where each setting comes from.")] = False,
     repo: Annotated[str, typer.Option("--repo", metavar="PATH|URL", help="Whose settings.")] = ".",
     base: Annotated[str | None, typer.Option("--base", metavar="BRANCH", help="Whose perdure.toml counts.")] = None,

@@ -1,14 +1,15 @@
-"""Decisions of a person: `approve`, `reject`, `answer`, `budget`."""
+"""Decisions of a person: `approve`, `reject`, `answer`."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.ids import WAITING, DeliveryId, WaitingId
+from perdure.cli.ids import WAITING, WaitingId
 from perdure.cli.panels import DECIDE
 from perdure.cli.words import one_line
 
@@ -28,7 +29,7 @@ UNREAD = "recorded, not yet read: no worker is running (perdure up --detach)"
 
 
 def register(app: typer.Typer) -> None:
-    for command in (approve, reject, answer, budget):
+    for command in (approve, reject, answer):
         app.command(rich_help_panel=DECIDE)(command)
 
 
@@ -37,12 +38,21 @@ def approve(
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
     of: Of = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
+    edit: Annotated[bool, typer.Option("--edit", help="Edit the plan first, in $VISUAL or $EDITOR.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE|-", help="An edited plan, in the place of the one that waits."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--print", help="Only print the plan, as --file takes it.")] = False,
     json: Json = False,
 ) -> None:
     """Say yes to what a delivery waits with: its plan, its pull request, or a price nobody knows.
 
     On a terminal it shows the plan or the change first and asks; elsewhere it asks nothing.
     """
+    if edit or file is not None or show:
+        _edited(id, note, of, yes, file, show, json)
+        return
 
     async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered | None:
         if not yes and screen.terminal and sys.stdin.isatty():
@@ -57,6 +67,27 @@ def approve(
         return await delivery.approve(asked.of, note=note, by=who())
 
     _decide("approve", id, of, json, work)
+
+
+def _edited(id: str, note: str, of: str, yes: bool, file: Path | None, show: bool, json: bool) -> None:
+    """Another plan in the place of the one that waits, and a yes to it; or that one to edit, printed."""
+    from perdure.cli.edit import edit_plan, print_plan
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+
+    screen = Screen(json=json)
+    if show:
+        with_delivery(screen, id, lambda delivery: print_plan(delivery, of), decision="edit_plan")
+        return
+    ask = not yes and screen.terminal and sys.stdin.isatty()
+    raise typer.Exit(
+        with_delivery(
+            screen,
+            id,
+            lambda delivery: edit_plan(delivery, screen, file=file, of=of, note=note, ask=ask),
+            decision="edit_plan",
+        )
+    )
 
 
 def reject(
@@ -115,45 +146,6 @@ def answer(
     _decide("answer", id, of, json, work)
 
 
-def budget(
-    id: DeliveryId = "@last",
-    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Dollars more.")] = None,
-    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Tokens more.")] = None,
-    time: Annotated[str | None, typer.Option("--time", metavar="1h", help="Time more.")] = None,
-    json: Json = False,
-) -> None:
-    """What a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
-    import shlex
-
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.cli.showing import budget_json, budget_lines
-    from perdure.models.errors import BadInput
-    from perdure.models.policy import TOKENS_MOST, USD_LEAST, USD_MOST
-
-    for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
-        fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
-        if amount is not None and not 0 < amount < float("inf"):
-            raise BadInput(f"{amount:g} is nothing more: a budget is only ever raised", where=option, fix=fix)
-        if amount is not None and not least <= amount <= most:
-            wrong = "much" if amount > most else "little"
-            raise BadInput(f"{amount:,.15g} is too {wrong}: {least:g} to {most:,} at once", where=option, fix=fix)
-    screen = Screen(json=json)
-
-    async def work(delivery: Delivery) -> None:
-        if add is None and tokens is None and time is None:
-            progress = await delivery.progress()
-            if json:
-                screen.data(budget_json(progress))
-            else:
-                screen.lines(budget_lines(progress))
-            return
-        answered = await delivery.add_budget(add or 0, tokens or 0, time, by=who())
-        tell(screen, delivery.id, answered, {"decided": "add_budget"})
-
-    with_delivery(screen, id, work)
-
-
 def who() -> str:
     """The login name of who decides, for the record."""
     import getpass
@@ -184,7 +176,7 @@ def tell(screen: Screen, id: str, answered: Answered, facts: dict[str, Any], hel
         screen.data({"delivery_id": id, **facts, "answer": answered.words, "read": answered.read})
     elif answered.read:
         lines = [f"{GOOD} {one_line(answered.words)}", *([f"{STOPS} {one_line(held)}"] if held else [])]
-        after = "resume" if held else "approve" if facts.get("decided") == "edit_plan" else "watch"
+        after = "resume" if held else "watch"
         screen.lines([*lines, f"  {'next':<8} perdure {after} {shlex.quote(id)}"])
     else:
         screen.line(f"{STOPS} {UNREAD}")
@@ -219,7 +211,7 @@ def _decide(
             what = f"it waits for {waiting_words(asked)}; not for {of[:64]}"
             raise BadInput(what, where="--of", fix=fix)
         if update not in asked.options:
-            what = f"{update.replace('_', '-')} does not decide this: {waiting_words(asked)}"
+            what = f"{update} does not decide this: {waiting_words(asked)}"
             raise BadInput(what, where=delivery.id, fix=fix)
         try:
             answered = await work(delivery, asked, screen)

@@ -1,15 +1,10 @@
-"""`perdure edit-plan`: another plan in the place of the one a delivery waits with."""
+"""`perdure approve --edit`: another plan in the place of the one a delivery waits with."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from perdure.cli.ids import WAITING, WaitingId
-from perdure.cli.panels import DECIDE
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,49 +17,38 @@ _EDITORS = ("sensible-editor", "nano", "vi")
 """Tried in this order where neither VISUAL nor EDITOR names one."""
 
 
-def register(app: typer.Typer) -> None:
-    app.command("edit-plan", rich_help_panel=DECIDE)(edit_plan)
+async def print_plan(delivery: Delivery, of: str = "") -> None:
+    """The plan as it is edited. BadInput when none waits."""
+    text, *_ = await _plan(delivery, await _plan_waits(delivery, of))
+    print(text, end="", flush=True)
 
 
-def edit_plan(
-    id: WaitingId = WAITING,
-    file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE|-", help="The edited plan; without it your editor opens.")
-    ] = None,
-    show: Annotated[bool, typer.Option("--print", help="Only print the plan as it is edited.")] = False,
-    approve: Annotated[bool, typer.Option("--approve", help="Approve the edited plan at once.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")] = False,
-) -> None:
-    """Edit the plan a delivery waits with, in $VISUAL or $EDITOR. The edited one is put for approval in its turn."""
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
+async def edit_plan(
+    delivery: Delivery, screen: Screen, *, file: Path | None = None, of: str = "", note: str = "", ask: bool = False
+) -> int:
+    """Put the edited plan in the place of the one that waits, and approve it; the exit code.
 
-    screen = Screen(json=json)
-
-    async def work(delivery: Delivery) -> int:
-        asked = await _plan_waits(delivery)
-        before, ending, markdown = await _plan(delivery, asked)
-        if show:
-            print(before, end="", flush=True)
-            return 0
-        kept = _kept(delivery.id, asked.of + ending)
-        text = _read(file) if file is not None else _edited(before, kept, screen, _by_file(delivery.id, ending))
-        source = kept if file is None else file
-        return await _send(delivery, asked, before, text, source, screen, markdown=markdown, approve=approve)
-
-    raise typer.Exit(with_delivery(screen, id, work, decision="edit_plan"))
+    file  the edited plan, `-` for standard input; without it the person's editor opens
+    ask   the person is asked before it is approved; after a no it waits for approval in its turn
+    """
+    asked = await _plan_waits(delivery, of)
+    before, ending, markdown = await _plan(delivery, asked)
+    kept = _kept(delivery.id, asked.of + ending)
+    text = _read(file) if file is not None else _edited(before, kept, screen, _by_file(delivery.id, ending))
+    source = kept if file is None else file
+    return await _send(delivery, asked, before, text, source, screen, markdown=markdown, note=note, ask=ask)
 
 
 def _by_file(id: str, ending: str) -> str:
     """How a plan is edited where no editor can be opened."""
     import shlex
 
-    typed = f"perdure edit-plan {shlex.quote(id)}"
+    typed = f"perdure approve {shlex.quote(id)}"
     return f"{typed} --print > plan{ending}; edit it; {typed} --file plan{ending}"
 
 
-async def _plan_waits(delivery: Delivery) -> Asked:
-    """What is asked. BadInput when it is no plan."""
+async def _plan_waits(delivery: Delivery, of: str) -> Asked:
+    """What is asked. BadInput when it is no plan, or not the one that `of` names."""
     from perdure.cli.asking import commands, waiting_words
     from perdure.models.deciding import NotCounted
     from perdure.models.errors import BadInput
@@ -76,6 +60,8 @@ async def _plan_waits(delivery: Delivery) -> Asked:
     if "edit_plan" not in asked.options:
         fix = " or ".join(commands(asked, delivery.id))
         raise BadInput(f"no plan waits: {waiting_words(asked)}", where=delivery.id, fix=fix)
+    if of and of != asked.of:
+        raise BadInput(f"it waits for {waiting_words(asked)}; not for {of[:64]}", where="--of", fix=f"--of {asked.of}")
     return asked
 
 
@@ -108,7 +94,8 @@ async def _send(
     screen: Screen,
     *,
     markdown: bool,
-    approve: bool,
+    note: str,
+    ask: bool,
 ) -> int:
     import shlex
 
@@ -125,7 +112,7 @@ async def _send(
     try:
         plan, title = parsed(text, markdown=markdown)
     except BadInput as error:
-        again = f"mend it, then perdure edit-plan {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
+        again = f"mend it, then perdure approve {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
         raise BadInput(error.what, where=where, fix=again) from None
     try:
         answered = await delivery.edit_plan(plan, asked.of, title=title, by=who())
@@ -136,14 +123,26 @@ async def _send(
         raise BadInput(error.what, where=delivery.id, fix=fix) from None
     _kept(delivery.id, asked.of + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
     facts = {"decided": "edit_plan", "gate": asked.gate, "of": asked.of}
-    if approve and answered.read:
+    if answered.read:
         if not screen.json:
             screen.line(f"✓ {answered.words}")
         new = await _put_again(delivery, asked)
-        answered = await delivery.approve(new.of, by=who())
+        if ask and not _agreed():
+            screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
+            return 1
+        answered = await delivery.approve(new.of, note=note, by=who())
         facts = {"decided": "approve", "gate": new.gate, "of": new.of}
     tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
     return 0
+
+
+def _agreed() -> bool:
+    import typer
+
+    from perdure.cli.session import person_at_work
+
+    with person_at_work(interrupts=True):
+        return typer.confirm("approve the edited plan?")
 
 
 async def _put_again(delivery: Delivery, before: Asked) -> Asked:
@@ -190,7 +189,7 @@ def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
     from perdure.models.errors import BadInput
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BadInput("there is no terminal to edit on", where="perdure edit-plan", fix=by_file)
+        raise BadInput("there is no terminal to edit on", where="perdure approve --edit", fix=by_file)
     editor = _editor(os.environ)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists() and path.read_bytes() not in (before.encode(), b""):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.commands import Commands
-from perdure.cli.panels import HOST, LOOK
+from perdure.cli.panels import ADVANCED, HOST, LOOK
 
 if TYPE_CHECKING:
     from perdure.adapters.host.home import Home
@@ -27,10 +27,10 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=LOOK)(ui)
     app.command(rich_help_panel=HOST)(up)
     app.command(rich_help_panel=HOST)(down)
-    app.command(rich_help_panel=HOST)(worker)
-    app.add_typer(server, name="server", rich_help_panel=HOST)
+    app.command(rich_help_panel=ADVANCED)(worker)
+    app.add_typer(server, name="server", rich_help_panel=ADVANCED)
     raw = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command(rich_help_panel=HOST, context_settings=raw)(temporal)
+    app.command(rich_help_panel=ADVANCED, context_settings=raw)(temporal)
 
 
 def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:

@@ -8,32 +8,42 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.commands import Commands
 from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge
     from perdure.adapters.forges.local import LocalForge
-
-pulls = Commands(no_args_is_help=True, help="Pull requests of a repository that is a directory.")
-
-Repo = Annotated[str, typer.Option("--repo", metavar="PATH|URL", help="A path with an origin means that origin.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+    from perdure.cli.screen import Screen
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(pulls, name="pulls", rich_help_panel=LOOK)
+    app.command(rich_help_panel=LOOK)(pulls)
 
 
-@pulls.command("list")
-def list_(repo: Repo = ".", json: Json = False) -> None:
-    """All of them, by number."""
+def pulls(
+    number: Annotated[
+        int | None, typer.Argument(metavar="N", min=1, help="Only this one, with the exact git command to take it.")
+    ] = None,
+    repo: Annotated[
+        str, typer.Option("--repo", metavar="PATH|URL", help="A path with an origin means that origin.")
+    ] = ".",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
     from perdure.cli.screen import Screen
-    from perdure.cli.table import columns
 
     screen = Screen(json=json)
+    if number is None:
+        _all(screen, repo)
+    else:
+        _one(screen, repo, number)
+
+
+def _all(screen: Screen, repo: str) -> None:
+    from perdure.cli.table import columns
+
     found = _forge(repo, "pulls").list()
-    if json:
+    if screen.json:
         screen.data([pull.model_dump() | {"state": state} for pull, state in found])
     elif found:
         rows = [(f"#{pull.number}", state + (", draft" if pull.draft else ""), pull.title) for pull, state in found]
@@ -42,19 +52,13 @@ def list_(repo: Repo = ".", json: Json = False) -> None:
         screen.line("no pull request yet")
 
 
-@pulls.command()
-def show(
-    number: Annotated[int, typer.Argument(min=1, help="Its number.")], repo: Repo = ".", json: Json = False
-) -> None:
-    """One of them, with the exact git command to take it."""
+def _one(screen: Screen, repo: str, number: int) -> None:
     from dataclasses import asdict
 
-    from perdure.cli.screen import Screen
     from perdure.cli.words import clean, one_line, short
 
-    screen = Screen(json=json)
     found = _forge(repo, f"pull/{number}").show(number)
-    if json:
+    if screen.json:
         screen.data(asdict(found) | {"pull": found.pull.model_dump()})
         return
     draft = ", draft" if found.pull.draft else ""

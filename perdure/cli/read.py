@@ -1,4 +1,4 @@
-"""Looking at deliveries: `watch`, `show`, `list`, `logs`, `diff`."""
+"""Looking at deliveries: `watch`, `show`, `list`, `diff`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (watch, show, list_, logs, diff):
+    for command in (watch, show, list_, diff):
         app.command(command.__name__.rstrip("_"), rich_help_panel=LOOK)(command)
 
 
@@ -123,21 +123,6 @@ def list_(
             screen.line(f"{count(waits, 'waits', 'wait')} for you: perdure list --waiting")
     else:
         screen.line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
-
-
-def logs(id: DeliveryId = "@last") -> None:
-    """What the agent said and did, turn by turn."""
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.cli.words import clean
-
-    screen = Screen()
-
-    async def work(delivery: Delivery) -> None:
-        async for text in pages(delivery, "logs"):
-            print(clean(text), end="", flush=True)
-
-    with_delivery(screen, id, work)
 
 
 def diff(id: DeliveryId = "@last") -> None:

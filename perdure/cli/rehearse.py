@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.panels import HOST
+from perdure.cli.panels import ADVANCED
 
 
 def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=HOST)(rehearse)
+    app.command(rich_help_panel=ADVANCED)(rehearse)
 
 
 def rehearse(

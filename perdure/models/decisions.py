@@ -151,7 +151,7 @@ class Reject(Deciding):
 
 
 class EditPlan(Deciding):
-    """`plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure edit-plan` has stored."""
+    """`plan`: SHA-256 of the edited plan, an artifact of the delivery that `perdure approve --edit` has stored."""
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
     title: str = Field(default="", max_length=200)

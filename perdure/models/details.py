@@ -134,7 +134,7 @@ def _span(seconds: float) -> str:
 
 def _pull_request(pull: PullRequest) -> str:
     if kept_in := local_repository(pull):  # nothing that a browser could open
-        return f"- pull request #{pull.number} in {code(kept_in)}: `perdure pulls show {pull.number}` there"
+        return f"- pull request #{pull.number} in {code(kept_in)}: `perdure pulls {pull.number}` there"
     return f"- pull request [#{pull.number}]({pull.url})"
 
 

@@ -164,7 +164,7 @@ class Granting:
         rule = min(lease.rules, key=self.table.room)
         budget, held = self.table.rules[rule], self.table.reserved(rule)
         name = rule.replace(":", " ", 1)
-        more = f"tomorrow 00:00 UTC, or perdure treasury add {rule} --usd 5"
+        more = f"tomorrow 00:00 UTC, or perdure budget --shared {rule} --add 5"
         if _usd(budget.limit - budget.spent) < BLOCK_LEAST_USD:
             return f"the day's budget of {name} is spent: ${budget.spent:.2f} of ${budget.limit:.2f}; goes on {more}"
         words = f"${budget.spent:.2f} spent and ${held:.2f} reserved of ${budget.limit:.2f}"

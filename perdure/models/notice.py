@@ -188,7 +188,7 @@ def decisions(asked: Asked, delivery_id: str) -> tuple[Decision, ...]:
     commands = {
         "approve": f"perdure approve {id}{of}",
         "reject": f'perdure reject {id}{of} --note "…"',
-        "edit_plan": f"perdure edit-plan {id}",
+        "edit_plan": f"perdure approve {id}{of} --edit",
         "answer": f'perdure answer {id}{of} "…"',
         "add_budget": f"perdure budget {id} --add 5",
     }

@@ -93,7 +93,7 @@ def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
     """What a person would probably type next."""
     id = shlex.quote(delivery_id)
     if state.pull_request is not None and (kept_in := local_repository(state.pull_request)):
-        show = f"perdure pulls show {state.pull_request.number} --repo {shlex.quote(kept_in)}"
+        show = f"perdure pulls {state.pull_request.number} --repo {shlex.quote(kept_in)}"
         return (show, f"perdure diff {id}", f"perdure show {id}")
     if state.status in (Status.DELIVERED, Status.DRAFT, Status.COMPLETED):
         return (f"perdure diff {id}", f"perdure show {id}")

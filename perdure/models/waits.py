@@ -66,7 +66,7 @@ def _decisions(asked: Asked) -> list[str]:
     lines = [_UPDATE]
     for name, said in asked.examples():
         if name == "edit_plan":
-            lines.append("`edit_plan` needs a terminal: `perdure edit-plan`")
+            lines.append("`edit_plan` needs a terminal: `perdure approve --edit`")
             continue
         lines.append(f"`{name}`")
         for choice in _choices(asked, said) if name == "answer" else [said]:

@@ -237,6 +237,10 @@ class Page(Recorded):
     next: int | None = None
 
 
+TURN_BEGINS = "── "
+"""Of the line that begins a turn in `logs`; all that was said and done in it is indented."""
+
+
 class ReadInput(Recorded):
     """Read-only: `what` is `turns`, `turns_json`, `logs`, `diff`, or `artifact` or `artifact64` (base64, for what is no
     text) with its SHA-256 in `checkpoint`."""

@@ -44,7 +44,7 @@ PLAN = Plan(
 
 
 class Scene(Cast):
-    """A delivery that plans; `artifacts` is what its host keeps."""
+    """A delivery that plans; `artifacts` and `log` is what its host keeps."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,6 +53,7 @@ class Scene(Cast):
         self.artifacts: dict[str, bytes] = {}
         self.asks: Question | None = None
         self.replans = asyncio.Event()
+        self.log, self.logs_read = "", 0
 
     def put(self, text: str) -> str:
         sha256 = hashlib.sha256(text.encode()).hexdigest()
@@ -80,6 +81,9 @@ class Scene(Cast):
 
         @activity.defn
         async def read(work: ReadInput) -> Page:
+            if work.what == "logs":
+                self.logs_read += 1
+                return Page(text=self.log[work.offset :])
             return Page(text=base64.b64encode(self.artifacts[work.checkpoint]).decode())
 
         return [*super().activities(), keep, read]

@@ -37,7 +37,7 @@ def test_a_gate_is_told_with_every_command_that_decides_it() -> None:
         "             without a decision it ends at 2031-05-01 12:00 UTC",
         "             perdure approve 'calc sub'",
         "             perdure reject 'calc sub' --note \"…\"",
-        "             perdure edit-plan 'calc sub'",
+        "             perdure approve 'calc sub' --edit",
     ]
 
 

@@ -95,10 +95,8 @@ async def test_one_command_delivers_and_the_others_show_it(perdure: Cli, origin:
     assert "Delivered" in await done(perdure, "watch", "@last")
     assert "implement  turn 2" in await done(perdure, "logs")
     assert "+def sub(a, b):" in await done(perdure, "diff", "calc-sub")
-    assert "#1  open  feat: add sub" in await done(perdure, "pulls", "list")
-    assert f"git fetch {origin} refs/pull/1/head && git checkout FETCH_HEAD" in await done(
-        perdure, "pulls", "show", "1"
-    )
+    assert "#1  open  feat: add sub" in await done(perdure, "pulls")
+    assert f"git fetch {origin} refs/pull/1/head && git checkout FETCH_HEAD" in await done(perdure, "pulls", "1")
     assert "calc-sub" in await done(perdure, "temporal", "workflow", "list")
     assert (await done(perdure, "ui", "--print")).startswith("http://127.0.0.1:")
     assert "is delivered" in (await asyncio.to_thread(perdure, "retry", "calc-sub")).err

@@ -1,4 +1,4 @@
-"""Help, `doctor`, `config show`, `init` and completion, by the real executable."""
+"""Help, `doctor`, `config`, `init` and completion, by the real executable."""
 
 from __future__ import annotations
 
@@ -14,17 +14,45 @@ from tests.cli.conftest import Cli
 from tests.lab import git
 
 COMMANDS = (
-    *("demo", "init", "deliver", "watch", "show", "list", "logs", "diff", "retry", "cancel", "pulls", "rehearse"),
-    *("worker", "server", "up", "down", "ui", "temporal", "doctor", "config"),
+    *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "report", "verify", "pulls", "ui"),
+    *("approve", "reject", "answer", "budget", "say", "hold", "resume", "retry", "cancel"),
+    *("up", "down", "doctor", "config"),
 )
+ADVANCED = ("server", "worker", "temporal", "rehearse")
+
+
+def shown(help: str) -> set[str]:
+    """The commands that a page of help names."""
+    rows = [line.removeprefix("│ ") for line in help.splitlines() if line.startswith("│ ")]
+    return {row.split(" ")[0] for row in rows} - {
+        "",
+        "--version",
+        "--install-completion",
+        "--show-completion",
+        "--help",
+        "--help-advanced",
+    }
 
 
 def test_help_names_every_command(cli: Cli) -> None:
     ran = cli("--help")
-    assert ran.code == 0
-    shown = {line.strip("│ ").split(" ")[0] for line in ran.out.splitlines() if line.startswith("│ ")}
-    assert set(COMMANDS) <= shown
+    assert (ran.code, shown(ran.out)) == (0, set(COMMANDS))
     assert not cli.home.exists()
+
+
+def test_what_services_and_tests_are_made_of_is_on_a_page_of_its_own_and_still_works(cli: Cli) -> None:
+    ran = cli("--help-advanced")
+    assert (ran.code, shown(ran.out)) == (0, set(ADVANCED))
+    assert all(cli(command, "--help").code == 0 for command in ADVANCED)
+    assert cli(_PERDURE_COMPLETE="complete_bash", COMP_WORDS="perdure rehe", COMP_CWORD="1").out.split() == ["rehearse"]
+
+
+@pytest.mark.parametrize("old", ["edit-plan", "treasury", "status"])
+def test_a_command_that_is_not_there_is_refused_and_a_likely_one_named(cli: Cli, old: str) -> None:
+    ran = cli(old)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: no such command '{old}'")
+    assert ("Did you mean 'show'?" in ran.err) == (old == "status")
 
 
 def test_help_loads_nothing_heavy(cli: Cli) -> None:
@@ -58,7 +86,7 @@ def test_version(cli: Cli) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(cli: Cli) -> None:
-    script = f"{sys.executable} -m perdure.cli config show | true; exit ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m perdure.cli config | true; exit ${{PIPESTATUS[0]}}"
     ran = subprocess.run(
         ["bash", "-c", script], cwd=cli.cwd, env=cli.environment(), capture_output=True, text=True, timeout=60
     )
@@ -98,12 +126,12 @@ def test_doctor_reports_a_home_that_cannot_be_used(cli: Cli, tmp_path: Path) -> 
     assert "PERDURE_HOME is not writable" in ran.out
 
 
-def test_config_show_says_where_each_setting_comes_from(
+def test_config_says_where_each_setting_comes_from(
     cli: Cli, edit_base: Callable[[str, str], None], tmp_path: Path
 ) -> None:
     edit_base("perdure.toml", "version = 1\n[limits]\ntest_fixes = 2\nbudget_usd = 1000\n")
     git(cli.cwd, "fetch", "-q")
-    ran = cli("config", "show", "--origin", "--json", PERDURE_REVIEW_FIXES="1")
+    ran = cli("config", "--origin", "--json", PERDURE_REVIEW_FIXES="1")
     assert ran.code == 0, ran.err
     shown = json.loads(ran.out)
     assert shown["limits.test_fixes"] == {"value": 2, "origin": "perdure.toml on main"}
@@ -115,7 +143,7 @@ def test_config_show_says_where_each_setting_comes_from(
     assert shown["limits.turns_per_step"]["origin"] == "default"
     own = tmp_path / "own.toml"
     own.write_text("version = 1\n[limits]\ntest_fixes = 3\n")
-    told = cli("config", "show", "--origin", "--config", str(own))
+    told = cli("config", "--origin", "--config", str(own))
     assert any(line.split() == ["limits.test_fixes", "3", "--config"] for line in told.out.splitlines())
 
 
@@ -144,7 +172,7 @@ def test_init_with_red_tests_says_so(cli: Cli) -> None:
     assert "tests are red before anything was changed" in ran.out
 
 
-@pytest.mark.parametrize("command", [["pulls", "show", "7"], ["rehearse", "absent.toml"]])
+@pytest.mark.parametrize("command", [["pulls", "7"], ["rehearse", "absent.toml"]])
 def test_what_does_not_exist_is_told_in_the_same_form(cli: Cli, command: list[str]) -> None:
     ran = cli(*command)
     assert ran.code in (1, 2)

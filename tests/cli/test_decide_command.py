@@ -41,21 +41,21 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
         assert "nothing waits for a decision: plan-one is at plan" in told
         desk.scene.replans.set()
         second = await desk.asked("plan-one", first.of)
-        printed = (await desk("edit-plan", "plan-one", "--print")).out
+        printed = (await desk("approve", "plan-one", "--print")).out
         assert "problem: |-\n  There is no sub.\n  People want it.\n  with types\n" in printed
-        assert (await desk("edit-plan", "plan-one", "--file", "-", stdin=printed, code=1)).out.startswith("unchanged")
-        assert (await desk("edit-plan", "plan-one", "--file", "-", stdin="# \n", code=1)).out.startswith("empty")
+        assert (await desk("approve", "plan-one", "--file", "-", stdin=printed, code=1)).out.startswith("unchanged")
+        assert (await desk("approve", "plan-one", "--file", "-", stdin="# \n", code=1)).out.startswith("empty")
         bad = printed.replace("    details:", "    detail:")
         (desk.cli.cwd / "bad.yaml").write_text(bad)
         line = 1 + bad.splitlines().index("    detail: Beside add.")
-        told = await desk.refused("edit-plan", "plan-one", "--file", "bad.yaml")
+        told = await desk.refused("approve", "plan-one", "--file", "bad.yaml")
         assert f"line {line}: tasks.0.detail: unknown field (did you mean details?)" in told
         assert "bad.yaml" in told
-        assert "no terminal" in await desk.refused("edit-plan", "plan-one")
+        assert "no terminal" in await desk.refused("approve", "plan-one", "--edit")
         assert (await desk.asked("plan-one")).of == second.of
 
         good = printed.replace("title: Add sub", "title: Add sub and mul", 1)
-        ended = await desk("edit-plan", "plan-one", "--file", "-", "--approve", stdin=good)
+        ended = await desk("approve", "plan-one", "--file", "-", stdin=good)
         assert f"edited: plan {second.of}" in ended.out
         assert "✓ approved: plan " in ended.out
         result = await desk.result("plan-one")
@@ -83,7 +83,7 @@ async def test_a_question_takes_one_of_its_choices_and_says_which_there_are(desk
         assert "perdure answer question-one --choice 1 (left) or 2 (right)" in told
         assert "does not decide this" in await desk.refused("approve", "question-one")
         assert "twice" in await desk.refused("answer", "question-one", "left", "--choice", "1")
-        assert "no delivery waits for that" in await desk.refused("edit-plan")
+        assert "no delivery waits for that" in await desk.refused("approve", "--edit")
         await desk("hold", "question-one", "--note", "let me look")
         listed = json.loads((await desk("list", "--waiting", "--json")).out)
         assert [(one["delivery_id"], one["asked"]["gate"]) for one in listed] == [("question-one", "question")]
@@ -176,12 +176,12 @@ async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits
         editor = desk.cli.cwd / "editor"
         editor.write_text('#!/bin/sh\nsed -i "s/^solution:.*/solution: []/" "$1"\n')
         editor.chmod(0o755)
-        slip = await on_a_terminal(desk.cli, "", "edit-plan", "terminal", EDITOR=str(editor))
+        slip = await on_a_terminal(desk.cli, "n\n", "approve", "terminal", "--edit", EDITOR=str(editor))
         (kept,) = (desk.cli.home / "plans").iterdir()
         assert "solution: Input should be a valid string" in slip
         assert str(kept) in slip
         editor.write_text('#!/bin/sh\nsed -i "s/^solution:.*/solution: Write it well./" "$1"\n')
-        mended = await on_a_terminal(desk.cli, "", "edit-plan", "terminal", EDITOR=str(editor))
+        mended = await on_a_terminal(desk.cli, "n\n", "approve", "terminal", "--edit", EDITOR=str(editor))
         assert "going on with what you edited before" in mended
         assert f"edited: plan {first.of}" in mended
         assert not kept.exists()

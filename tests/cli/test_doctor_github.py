@@ -204,7 +204,7 @@ async def test_a_malformed_address_of_github_is_refused_by_the_variable_s_name(h
     assert "PERDURE_GITHUB_URL is not right" in ran.out
 
 
-@pytest.mark.parametrize(("command", "page"), [(("list",), "pulls"), (("show", "7"), "pull/7")])
+@pytest.mark.parametrize(("command", "page"), [((), "pulls"), (("7",), "pull/7")])
 async def test_pulls_names_the_page_without_asking_for_it(here: Here, command: tuple[str, ...], page: str) -> None:
     before = len(here.github.calls)
     for options in ((), ("--repo", "me/calc"), ("--repo", f"{here.github.url}/me/calc")):
@@ -221,7 +221,7 @@ def test_pulls_of_a_bare_clone_are_its_own(tmp_path: Path, cli: Cli) -> None:
     bare = tmp_path / "mirror.git"
     git(tmp_path, "clone", "-q", "--bare", str(cli.cwd), str(bare))
     git(bare, "remote", "set-url", "origin", "https://github.com/me/calc")
-    ran = cli("pulls", "list", "--repo", str(bare))
+    ran = cli("pulls", "--repo", str(bare))
     assert (ran.code, ran.out) == (0, "no pull request yet\n"), ran.err
 
 

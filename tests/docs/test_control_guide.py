@@ -59,7 +59,6 @@ def test_every_command_and_option_of_the_guide_exists() -> None:
     assert {name for name, _ in shown} >= {
         "approve",
         "reject",
-        "edit-plan",
         "answer",
         "budget",
         "say",

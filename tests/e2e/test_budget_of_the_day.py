@@ -27,25 +27,25 @@ async def test_a_delivery_over_the_days_budget_waits_through_a_dead_worker_until
         submitted = await lab.submit(origin, labels=["team-a"])
         words = await until(lambda: waiting(lab))
         assert words.startswith("the day's budget of label team-a is spent: $0."), words
-        assert words.endswith("or perdure treasury add label:team-a --usd 5")
+        assert words.endswith("or perdure budget --shared label:team-a --add 5")
         assert lab.model_calls() == 1, "the reply that overspent it, and none after"
 
         lab.kill_workers()
         lab.worker()
         await until(lambda: lab.worker_log().count("working on perdure") == 2)
-        told = await perdure(lab, "treasury")
+        told = await perdure(lab, "budget", "--shared")
         assert told.splitlines()[0].split()[:2] == ["budget", "on"]
         assert "calc-sub  $0.00     waits  label:team-a" in told, told
         assert "there is no budget label:team-b" in await perdure(
-            lab, "treasury", "add", "label:team-b", "--usd", "5", code=2
+            lab, "budget", "--shared", "label:team-b", "--add", "5", code=2
         )
-        assert "only ever raised" in await perdure(lab, "treasury", "add", "label:team-a", "--usd", "-5", code=2)
+        assert "only ever raised" in await perdure(lab, "budget", "--shared", "label:team-a", "--add", "-5", code=2)
         assert "✓ added $5.00 to label:team-a for today" in await perdure(
-            lab, "treasury", "add", "label:team-a", "--usd", "5"
+            lab, "budget", "--shared", "label:team-a", "--add", "5"
         )
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, {})
-        table = json.loads(await perdure(lab, "treasury", "--json"))
+        table = json.loads(await perdure(lab, "budget", "--shared", "--json"))
         assert table["deliveries"] == []
         assert table["budgets"][0]["spent"] == pytest.approx(result.usage.cost_usd)
         log = await lab.client.execute_activity(  # as the Treasury does when a delivery is silent

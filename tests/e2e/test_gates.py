@@ -83,10 +83,10 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
         await person("reject", "calc-sub", "--note", "with types, please")
         second = await person.asked(first.of)
         assert second.words == "approve the plan: Add typed sub"
-        plan = await person("edit-plan", "calc-sub", "--print")
+        plan = await person("approve", "calc-sub", "--print")
         await person("say", "calc-sub", "mind the sign")
         edited = plan.replace("title: Add typed sub", "title: Add sub as edited", 1)
-        assert "approved" in await person("edit-plan", "calc-sub", "--file", "-", "--approve", stdin=edited)
+        assert "approved" in await person("approve", "calc-sub", "--file", "-", stdin=edited)
 
         third = await person.asked(second.of)
         while third.gate == "plan":  # the edited plan, in the moment before its approval was counted

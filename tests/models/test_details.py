@@ -106,8 +106,8 @@ def test_a_pull_request_in_a_directory_is_named_and_not_linked() -> None:
     pull = PullRequest(number=3, url="/srv/my `repos/calc.git#pull/3", title="t")
     state = DeliveryState(prepared=PREPARED, pull_request=pull, status=Status.DELIVERED)
     text = details(state, REQUEST)
-    assert "- pull request #3 in `/srv/my repos/calc.git`: `perdure pulls show 3` there" in text
-    assert next_commands(state, "d")[0] == "perdure pulls show 3 --repo '/srv/my `repos/calc.git'"
+    assert "- pull request #3 in `/srv/my repos/calc.git`: `perdure pulls 3` there" in text
+    assert next_commands(state, "d")[0] == "perdure pulls 3 --repo '/srv/my `repos/calc.git'"
     away = pull.model_copy(update={"url": "https://github.com/me/calc/pull/3"})
     assert next_commands(state.model_copy(update={"pull_request": away}), "d")[0] == "perdure diff d"
 

@@ -135,7 +135,7 @@ def test_a_spent_budget_says_when_it_goes_on_and_does_at_midnight() -> None:
     assert refused is not None
     assert refused.why == (
         "the day's budget of label team-a is spent: $19.95 of $20.00; goes on tomorrow 00:00 UTC, "
-        "or perdure treasury add label:team-a --usd 5"
+        "or perdure budget --shared label:team-a --add 5"
     )
     assert not it.begin_day(NOON + timedelta(hours=11))
     assert it.begin_day(NOON + timedelta(hours=12))

@@ -81,7 +81,7 @@ async def test_twenty_deliveries_overspend_one_budget_by_at_most_a_reply_each_an
         told = await all_wait_or_have_ended(client, names)
         assert told
         assert all("the day's budget of label team-a is" in words for words in told), told
-        assert any("perdure treasury add label:team-a --usd 5" in words for words in told)
+        assert any("perdure budget --shared label:team-a --add 5" in words for words in told)
         table = await treasury.read_table(client)
         assert table.rules[RULE].spent + table.reserved(RULE) <= 5.0 + 20 * REPLY_USD
         assert 4.0 <= fleet.total <= 5.0 + 20 * REPLY_USD

@@ -179,7 +179,7 @@ def _read(repository: Repository, number: int) -> LocalPull:
     stored = repository.show(_record(number), "pull.json")
     if stored is None:
         raise ForgeRefused(
-            f"there is no pull request {number}", where=str(repository.path), fix="perdure pulls list shows all"
+            f"there is no pull request {number}", where=str(repository.path), fix="perdure pulls shows all"
         )
     return LocalPull.model_validate(json.loads(stored))
 

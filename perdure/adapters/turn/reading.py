@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
@@ -13,7 +14,7 @@ from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
 from perdure.models.policy import ARTIFACT_PAGE_BYTES, PAGE_CHARS, TURN_SAID_CHARS, TURNS_PAGE_CHARS
-from perdure.models.work import Page, ReadInput
+from perdure.models.work import TURN_BEGINS, Page, ReadInput
 
 _SHOWN_LINES = 20
 """Of one tool result in `logs`; the whole of it is in the transcript."""
@@ -43,7 +44,7 @@ def text_of(vault: Vault, record: WorkspaceRecord, work: ReadInput) -> str:
     if work.what == "artifact":
         return vault.get_artifact(work.delivery, work.checkpoint).decode(errors="replace")
     if work.what == "turns":
-        return "\n".join(_line(commit, turn) for commit, turn in _turns(vault, work))
+        return "\n".join(_line(*one) for one in _turns(vault, work))
     if work.what == "logs":
         return "\n".join(_log(vault, work))
     raise BadInput(f"{work.what!r} cannot be read", fix="one of turns, turns_json, logs, diff, artifact, artifact64")
@@ -53,11 +54,11 @@ def _turns_page(vault: Vault, work: ReadInput) -> Page:
     """Each turn with what was said and done in it, cut at TURN_SAID_CHARS; only the page's own checkpoints are read."""
     commits, size = _commits(vault, work), 0
     lines: list[str] = []
-    for place, commit in enumerate(commits[work.offset :], work.offset):
+    for place, (commit, _) in enumerate(commits[work.offset :], work.offset):
         turn = read_turn(vault, commit)
         if "turn" not in turn:
             continue
-        line = json.dumps(_told(vault, commits[place - 1] if place else "", commit, turn))
+        line = json.dumps(_told(vault, commits[place - 1][0] if place else "", commit, turn))
         if lines and size + len(line) > TURNS_PAGE_CHARS:
             return Page(text="\n".join(lines), next=place)
         lines.append(line)
@@ -79,19 +80,21 @@ def _told(vault: Vault, before: str, commit: str, turn: dict[str, Any]) -> dict[
     return {"checkpoint": commit, **facts, "summary": result.get("summary", ""), "said": "\n".join(said)}
 
 
-def _turns(vault: Vault, work: ReadInput) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Checkpoints of the newest run, oldest first; the first one, made by prepare, is no turn."""
-    for commit in _commits(vault, work):
+def _turns(vault: Vault, work: ReadInput) -> Iterator[tuple[str, datetime, dict[str, Any]]]:
+    """Checkpoints of the newest run, oldest first, and when each was made; that of prepare is no turn."""
+    for commit, made in _commits(vault, work):
         turn = read_turn(vault, commit)
         if "turn" in turn:
-            yield commit, turn
+            yield commit, made, turn
 
 
-def _commits(vault: Vault, work: ReadInput) -> list[str]:
+def _commits(vault: Vault, work: ReadInput) -> list[tuple[str, datetime]]:
     """All checkpoints up to the one that is named, or to the newest, oldest first."""
     if not (tip := work.checkpoint or _newest(vault, work.delivery)):
         return []
-    return list(reversed(vault.git.text("rev-list", "--first-parent", "--end-of-options", tip).splitlines()))
+    listed = vault.git.text("rev-list", "--first-parent", "--timestamp", "--end-of-options", tip).splitlines()
+    found = [line.split() for line in reversed(listed)]
+    return [(commit, datetime.fromtimestamp(int(made), UTC)) for made, commit in found]
 
 
 def _newest(vault: Vault, delivery: str) -> str:
@@ -102,18 +105,19 @@ def _newest(vault: Vault, delivery: str) -> str:
     ).strip()
 
 
-def _line(commit: str, turn: dict[str, Any]) -> str:
+def _line(commit: str, made: datetime, turn: dict[str, Any]) -> str:
+    """`2026-05-04 14:02:11 UTC  3f9c1d2a4b  implement 2  turn 3 · edit calc.py`."""
     attempt = f" {turn['attempt']}" if turn["attempt"] > 1 else ""
-    return f"{commit[:10]}  {turn['step']}{attempt}  {turn['result'].get('summary', '')}"
+    return f"{made:%Y-%m-%d %H:%M:%S} UTC  {commit[:10]}  {turn['step']}{attempt}  {turn['result'].get('summary', '')}"
 
 
 def _log(vault: Vault, work: ReadInput) -> Iterator[str]:
     seen = 0
-    for commit, turn in _turns(vault, work):
+    for commit, made, turn in _turns(vault, work):
         messages = read_transcript(vault, commit)
         if turn["turn"] == 1:
             seen = 1  # the opening message is the request and its materials: shown elsewhere
-        yield f"── {_line(commit, turn)}"
+        yield f"{TURN_BEGINS}{_line(commit, made, turn)}"
         for message in messages[seen:]:
             yield from _message(message)
         seen = len(messages)

@@ -26,7 +26,7 @@ def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
     try:
         text = vault.get_artifact(delivery, artifact).decode(errors="replace")
     except WorkspaceLost:
-        return CheckedPlan(problem="no artifact of this delivery has that hash; perdure edit-plan stores one")
+        return CheckedPlan(problem="no artifact of this delivery has that hash; perdure approve --edit stores one")
     if not text.lstrip().startswith("{"):
         return CheckedPlan() if text.strip() else CheckedPlan(problem="it is empty")
     try:

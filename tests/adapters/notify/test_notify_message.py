@@ -37,11 +37,12 @@ def test_a_gate_is_told_with_every_way_to_decide_it() -> None:
     assert [(way.update, way.said.get("of"), way.command) for way in told.decisions] == [
         ("approve", "1a2b", "perdure approve d --of 1a2b"),
         ("reject", "1a2b", 'perdure reject d --of 1a2b --note "…"'),
-        ("edit_plan", "1a2b", "perdure edit-plan d"),
+        ("edit_plan", "1a2b", "perdure approve d --of 1a2b --edit"),
     ]
     assert told.text.splitlines() == [
         "*Waiting for you: approve the plan: Add sub*",
-        '`perdure approve d --of 1a2b` · `perdure reject d --of 1a2b --note "…"` · `perdure edit-plan d`',
+        '`perdure approve d --of 1a2b` · `perdure reject d --of 1a2b --note "…"` · '
+        "`perdure approve d --of 1a2b --edit`",
         "d · https:\u200b//forge.example/me/calc · Add sub · $0.13",
         f"<{UI}|Web UI>",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from datetime import datetime
 
 import pytest
 from turn_bench import DELIVERY, Bench
@@ -13,9 +14,10 @@ from perdure.adapters.git.checkpoint import snapshot
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.turn.reading import page_of
+from perdure.cli.logs import of_step
 from perdure.models.errors import BadInput, WorkspaceLost
 from perdure.models.policy import ARTIFACT_PAGE_BYTES, PAGE_CHARS, TURN_SAID_CHARS, TURNS_PAGE_CHARS
-from perdure.models.work import Page, ReadInput
+from perdure.models.work import TURN_BEGINS, Page, ReadInput
 
 PAYLOAD = 64 * 1024
 
@@ -71,6 +73,13 @@ async def test_each_turn_is_told_once_with_what_was_done_in_it_and_in_no_other(b
     assert told[3]["said"].strip().startswith("Add sub")
     (early,) = pages(bench, "turns_json", taken[1].checkpoint)
     assert len(early.text.splitlines()) == 2
+    (log,) = pages(bench, "logs")
+    begun = [line for line in log.text.splitlines() if line.startswith(TURN_BEGINS)]
+    made = [datetime.strptime(line[len(TURN_BEGINS) :][:23], "%Y-%m-%d %H:%M:%S %Z") for line in begun]
+    assert sorted(made) == made
+    assert [line.split("  ")[2] for line in begun] == ["implement"] * 4
+    assert list(of_step(log.text.splitlines(), "implement")) == log.text.splitlines()
+    assert list(of_step(log.text.splitlines(), "plan")) == []
 
 
 async def test_many_turns_come_in_pages_and_a_long_one_is_cut(bench: Bench) -> None:

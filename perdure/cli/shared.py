@@ -1,13 +1,8 @@
-"""`perdure treasury`: the day's budgets that deliveries share, who has what of them, and more for today."""
+"""The day's budgets that deliveries share: who has what of them, and more for today (`perdure budget --shared`)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from perdure.cli.commands import Commands
-from perdure.cli.panels import DECIDE
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,38 +12,19 @@ if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.models.treasury import Table
 
-treasury = Commands(invoke_without_command=True, help="Budgets of the day that deliveries share.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(treasury, name="treasury", rich_help_panel=DECIDE)
-
-
-@treasury.callback()
-def show(context: typer.Context, json: Json = False) -> None:
-    """Budgets of the day (UTC) that deliveries share by repository or label: spent, reserved, left, and by whom."""
-    import asyncio
-
-    if context.invoked_subcommand is not None:
-        return
+async def show(screen: Screen) -> None:
+    """All of them, and who holds something of one or waits for it."""
     from datetime import UTC, datetime
 
-    from perdure.cli.screen import Screen
     from perdure.models.granting import Granting
     from perdure.treasury import ENDED, read_table
 
-    screen = Screen(json=json)
-
-    async def work() -> Table:
-        return await read_table(await connected(screen))
-
-    table, now = asyncio.run(work()), datetime.now(UTC)
+    table, now = await read_table(await connected(screen)), datetime.now(UTC)
     note = table.note
     if Granting(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
         table.note = note
-    if json:
+    if screen.json:
         screen.data(as_data(table))
         return
     screen.lines(budget_rows(table, screen.room))
@@ -58,55 +34,54 @@ def show(context: typer.Context, json: Json = False) -> None:
         screen.lines(["", *holders])
 
 
-@treasury.command()
-def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A budget as perdure treasury names it: label:team-a.")],
-    usd: Annotated[float, typer.Option("--usd", metavar="USD", help="Dollars more, for today.")],
-    json: Json = False,
-) -> None:
-    """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
-    import asyncio
+def check_amount(name: str, usd: float) -> None:
+    """BadInput for what cannot be added, before anything is sent."""
     import shlex
 
-    from perdure.cli.decide import UNREAD
-    from perdure.cli.screen import Screen
-    from perdure.models.errors import BadInput, PerdureError
+    from perdure.models.errors import BadInput
     from perdure.models.policy import ADDED_MOST_USD
-    from perdure.treasury import add as add_to
-    from perdure.treasury import read_table
 
-    fix = f"perdure treasury add {shlex.quote(name)} --usd 5"
+    fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
     if not usd > 0:
-        raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--usd", fix=fix)
+        raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--add", fix=fix)
     if not 0.01 <= usd <= ADDED_MOST_USD:
         wrong = "much" if usd > ADDED_MOST_USD else "little"
-        raise BadInput(f"{usd:,.15g} is too {wrong}: 0.01 to {ADDED_MOST_USD:,} at once", where="--usd", fix=fix)
-    screen = Screen(json=json)
+        raise BadInput(f"{usd:,.15g} is too {wrong}: 0.01 to {ADDED_MOST_USD:,} at once", where="--add", fix=fix)
 
-    async def work() -> Table | None:
-        client = await connected(screen)
-        try:
-            table = await read_table(client)
-        except BadInput:
-            raise
-        except PerdureError:
-            await add_to(client, name, usd)
-            return None
-        if name not in table.rules:
-            raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
-        await add_to(client, name, usd)
-        try:
-            return await read_table(client)
-        except PerdureError:
-            return None
 
-    table = asyncio.run(work())
-    if json:
+async def add(screen: Screen, name: str, usd: float) -> None:
+    """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
+    from perdure.cli.decide import UNREAD
+
+    table = await _added(await connected(screen), name, usd)
+    if screen.json:
         screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
     elif table is None:
         screen.line(f"! {UNREAD}")
     else:
         screen.lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.room)])
+
+
+async def _added(client: Client, name: str, usd: float) -> Table | None:
+    """The table after it; None where no worker has read it yet."""
+    from perdure.models.errors import BadInput, PerdureError
+    from perdure.treasury import add as add_to
+    from perdure.treasury import read_table
+
+    try:
+        table = await read_table(client)
+    except BadInput:
+        raise
+    except PerdureError:
+        await add_to(client, name, usd)
+        return None
+    if name not in table.rules:
+        raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
+    await add_to(client, name, usd)
+    try:
+        return await read_table(client)
+    except PerdureError:
+        return None
 
 
 async def connected(screen: Screen) -> Client:

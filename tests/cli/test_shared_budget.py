@@ -1,4 +1,4 @@
-"""`perdure treasury`: what it shows of a table, and what it refuses before anything is sent."""
+"""`perdure budget --shared`: what it shows of a table, and what it refuses before anything is sent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.cli import decide
-from perdure.cli.treasury import add, as_data, budget_rows, holder_rows, nearest
+from perdure.cli.budget import budget
+from perdure.cli.shared import as_data, budget_rows, holder_rows, nearest
 from perdure.models.errors import BadInput
 from perdure.models.treasury import Budget, Lease, Table
 
@@ -66,9 +66,9 @@ def test_those_who_hold_or_wait_are_named_and_what_became_of_them() -> None:
 )
 def test_an_amount_that_cannot_be_added_is_refused_before_anything_is_sent(usd: float, what: str) -> None:
     with pytest.raises(BadInput) as refusal:
-        add("label:a b", usd)
+        budget("label:a b", add=usd, shared=True)
     assert refusal.value.what.startswith(what)
-    assert refusal.value.fix == "perdure treasury add 'label:a b' --usd 5"
+    assert refusal.value.fix == "perdure budget --shared 'label:a b' --add 5"
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,18 @@ def test_an_amount_that_cannot_be_added_is_refused_before_anything_is_sent(usd: 
 )
 def test_a_deliverys_own_budget_is_raised_by_no_nonsense_either(amounts: dict[str, float], what: str) -> None:
     with pytest.raises(BadInput) as refusal:
-        decide.budget("calc-sub", **amounts)  # type: ignore[arg-type]
+        budget("calc-sub", **amounts)  # type: ignore[arg-type]
     assert refusal.value.what.startswith(what)
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [({"id": "label:a"}, "--add"), ({"add": 5.0}, "NAME"), ({"id": "label:a", "tokens": 5}, "--tokens")],
+)
+def test_more_of_a_shared_budget_needs_its_name_and_dollars(options: dict[str, object], where: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        budget(**options, shared=True)  # type: ignore[arg-type]
+    assert refusal.value.where == where
 
 
 def test_a_name_that_is_nearly_right_is_found() -> None:
