@@ -172,7 +172,9 @@ class Preparation:
             return Workspace.create(home, vault, delivery, head, generation=generation)
         if record.base_sha != head or record.vault != str(vault.path):
             return Workspace.create(home, vault, delivery, head, generation=generation)
-        return Workspace.open_or_rebuild(home, vault, delivery, head, generation=generation)[0]
+        workspace, _ = Workspace.open_or_rebuild(home, vault, delivery, head, generation=generation)
+        checkpoints.restore_base(workspace)  # what it says of its tests and notes is the commit's word, not the disk's
+        return workspace
 
     def _prepared(
         self,
@@ -255,10 +257,11 @@ def _complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
 
 
 def _first_checkpoint(desk: Desk) -> str:
-    """The commit the delivery starts from, byte for byte, before anybody has said anything."""
-    desk.lease.check()
+    """The commit the delivery starts from, byte for byte, before anybody has said anything; and the worktree at it."""
     told = {"format": 1, "delivery": desk.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
-    return checkpoints.snapshot(desk.workspace, parent=None, turn=told, transcript=[], changed=True)
+    first = checkpoints.begin(desk.workspace, told)
+    desk.restore(first)
+    return first
 
 
 def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:

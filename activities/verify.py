@@ -13,7 +13,7 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.verdict import verdict
 from perdure.adapters.turn.written import read_report
-from perdure.adapters.verify.checkpoints import between, commits, held, hole, page, turns_of, way_to
+from perdure.adapters.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
 from perdure.adapters.verify.ledger import ledger
 from perdure.adapters.verify.published import published
 from perdure.models.errors import WorkspaceLost
@@ -53,6 +53,7 @@ class Verification:
             return facts
         turns = turns_of(vault, way) if not broken else []
         told = {
+            "begun": begun(vault, work.start, first),
             "held": bool(way) and held(vault, work.delivery, work.tip),
             "tree": tree,
             "report": _report(vault, work),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 
+from perdure.cli.claims_of_vault import begins, checkpoints, commits
 from perdure.cli.evidence import Evidence, Unknown
+from perdure.cli.judging import Judged, no, unknown, yes
 from perdure.cli.words import count, money, short
 from perdure.models.result import SUCCESSES, ReviewStatus, Status, TestsStatus
-from perdure.models.verify import Claim, CommitFact, LedgerFact, Mark
+from perdure.models.verify import Claim, LedgerFact
 
 _NOTHING = 5e-7
 """Amounts are kept in millionths of a dollar: less is the arithmetic's."""
@@ -21,8 +22,6 @@ _COUNTS = (
 )
 """Fields of Receipt and LedgerFact alike, and what they are counted from."""
 
-Judged = tuple[Mark, str]
-
 
 def claims(evidence: Evidence) -> Iterator[Claim]:
     """Every line but the two that need work of their own (replay, tests run again); what does not apply is left out."""
@@ -32,22 +31,11 @@ def claims(evidence: Evidence) -> Iterator[Claim]:
         yield _claim("tested tree", _tree(evidence))
     if evidence.told.prepared is None:  # ended before there was a workspace: there is nothing to be counted
         return
-    yield _claim("commits", _commits(evidence))
-    yield _claim("checkpoints", _checkpoints(evidence))
+    yield _claim("begins at the base", begins(evidence))
+    yield _claim("commits", commits(evidence))
+    yield _claim("checkpoints", checkpoints(evidence))
     yield from _receipt(evidence)
     yield _claim("cost", _cost(evidence))
-
-
-def yes(said: str) -> Judged:
-    return Mark.VERIFIED, said
-
-
-def no(problems: Iterable[str]) -> Judged:
-    return Mark.CONTRADICTED, "; ".join(problems)
-
-
-def unknown(why: str) -> Judged:
-    return Mark.UNKNOWN, why
 
 
 def _claim(name: str, judged: Judged) -> Claim:
@@ -147,71 +135,6 @@ def _on_the_remote(evidence: Evidence, head: str) -> tuple[str, str]:
     if pull is None or any(found.number == pull.number and found.state != "open" for found in outside.pulls):
         return f"; {result.branch} on the remote has moved on since", ""
     return "", f"{result.branch} is at {short(outside.tip)} on the remote, the tests ran on {short(head)}"
-
-
-def _commits(evidence: Evidence) -> Judged:
-    host, told, result = evidence.host, evidence.told, evidence.result
-    if isinstance(host, Unknown):
-        return unknown(host.why)
-    if not told.commits:
-        return yes("it made none, says history") if told.complete else unknown("the first runs' history is gone")
-    if not host.tree:
-        return no([f"commit {short(result.head_sha or '')} is not in the vault any more"])
-    if not host.commits:
-        return no([f"{short(result.head_sha or '')} has none of the {len(told.commits)} that history tells of"])
-    problems = [f"{short(fact.commit)} {wrong}" for fact in host.commits if (wrong := _wrong(evidence, fact))]
-    if problems:
-        return no(problems[:3])
-    said = f"{count(len(host.commits), 'commit')} with this delivery's trailers, each the files of its checkpoint"
-    return yes(said)
-
-
-def _wrong(evidence: Evidence, fact: CommitFact) -> str:
-    if fact.delivery != evidence.delivery:
-        return f"carries the trailer of {fact.delivery}" if fact.delivery else "does not carry the delivery's trailer"
-    made_from, step = evidence.told.commits.get(fact.commit, ("", ""))
-    if not made_from:
-        return "is not in history" if evidence.told.complete else ""
-    if fact.step != step:
-        return f"says it is of {fact.step}, history says {step}"
-    if not fact.checkpoint:
-        return f"was made from checkpoint {short(made_from)}, which is not in the vault"
-    if fact.differs:
-        return f"differs from checkpoint {short(made_from)} in {', '.join(fact.differs)}"
-    return ""
-
-
-def _checkpoints(evidence: Evidence) -> Judged:
-    host, told, chain = evidence.host, evidence.told, evidence.checkpoints
-    if isinstance(host, Unknown):
-        return unknown(host.why)
-    if host.broken:
-        return no([f"a hole: {host.broken}"])
-    problems = []
-    if told.first and chain[0].commit != told.first:
-        problems.append(f"they begin at {short(chain[0].commit)}, prepare's is {short(told.first)}")
-    known = {turn.after: turn for turn in told.turns}
-    for before, fact in pairwise(chain):
-        turn = known.get(fact.commit)
-        place = f"{fact.step} {fact.attempt}, turn {fact.turn}"
-        if turn is None:
-            problems += [f"{short(fact.commit)} ({place}) is not in history"] if told.complete else []
-        elif turn.before != before.commit:
-            problems.append(f"{short(fact.commit)} follows {short(before.commit)}, in history {short(turn.before)}")
-        elif (turn.step, turn.attempt, turn.turn) != (fact.step, fact.attempt, fact.turn):
-            problems.append(f"{short(fact.commit)} is {place}, in history {turn.step} {turn.attempt}, turn {turn.turn}")
-    there = {fact.commit for fact in chain}
-    lost = [turn for turn in told.turns[len(told.turns) - told.newest :] if turn.after not in there]
-    problems += [f"{turn.step} {turn.attempt}, turn {turn.turn} has no checkpoint" for turn in lost]
-    problems += [f"{short(fact.commit)} is {fact.delivery}'s" for fact in chain if fact.delivery != evidence.delivery]
-    if len(chain) > 1 and not host.held:
-        problems.append(f"no ref keeps the last one, {short(chain[-1].commit)}")
-    if problems:
-        return no(problems[:3])
-    if not told.complete:
-        return unknown(f"{len(chain)} without a hole; the first runs' history is gone, so they cannot be compared")
-    turns = count(len(chain) - 1, "turn")
-    return yes(f"{len(chain)} without a hole, from prepare's {short(chain[0].commit)} over {turns} that history has")
 
 
 def _receipt(evidence: Evidence) -> Iterator[Claim]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from perdure.cli.claims import claims, no, unknown, yes
+from perdure.cli.claims import claims
 from perdure.cli.evidence import Evidence, Told, Unknown, told_by
+from perdure.cli.judging import no, unknown, yes
 from perdure.cli.words import count, short
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus

@@ -109,6 +109,8 @@ class Facts(Recorded):
     checkpoints  from prepare's to `tip`, and commits from `start` to `head`, a page of them; next: the offset of the
                  following page
     broken       what is missing below `tip` or on the way to it, in git's words; empty: nothing
+    begun        the first few files that prepare's checkpoint holds otherwise than a checkout of `start`; None: one of
+                 the two is not in the vault
     held         a ref of the delivery keeps `tip`
     tree         of `head`; empty when the vault does not have it
     """
@@ -116,6 +118,7 @@ class Facts(Recorded):
     checkpoints: tuple[CheckpointFact, ...] = ()
     next: int | None = None
     broken: str = ""
+    begun: tuple[str, ...] | None = None
     held: bool = False
     tree: str = ""
     commits: tuple[CommitFact, ...] = ()

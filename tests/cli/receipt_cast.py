@@ -70,6 +70,7 @@ CHECKPOINTS = (
 COMMIT = CommitFact(commit=HEAD, parents=(sha("b"),), delivery=KEY, step="implement/1", checkpoint=True)
 LEDGER = LedgerFact(worker_deaths=1, turns_redone=1, settled=2, spend=Spend(usd=0.3), kept=Usage(cost_usd=0.3), turns=2)
 HOST = Facts(
+    begun=(),
     held=True,
     tree=TREE,
     commits=(COMMIT,),

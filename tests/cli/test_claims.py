@@ -40,7 +40,7 @@ from tests.cli.receipt_cast import (
 
 def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_line() -> None:
     assert marked(GOOD, Mark.VERIFIED) == set(judged(GOOD))
-    assert len(judged(GOOD)) == 10
+    assert len(judged(GOOD)) == 11
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,7 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
         ),
         (outside(pulls=(PULL.model_copy(update={"head": sha("f")}),)), "one pull request", "proposes fffffff"),
         (outside(tip=sha("f")), "tested tree", "is at fffffff on the remote, the tests ran on eeeeeee"),
+        (host(begun=("README.rst",)), "begins at the base", "differs from bbbbbbb in README.rst"),
         (host(tree=sha("f")), "tested tree", "holds tree fffffff, the tests ran on ddddddd"),
         (told(tested=sha("f")), "tested tree", "history's last tests ran on fffffff"),
         (host(report=None), "tested tree", "missing or was changed"),

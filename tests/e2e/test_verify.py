@@ -19,8 +19,16 @@ from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
 
 CLAIMS = [
-    *("ended as it says", "one pull request", "tested tree", "commits", "checkpoints", "worker deaths"),
-    *("turns redone", "replies paid twice", "replies cut", "cost", "history replays", "tests run again"),
+    *("ended as it says", "one pull request", "tested tree", "begins at the base", "commits", "checkpoints"),
+    *(
+        "worker deaths",
+        "turns redone",
+        "replies paid twice",
+        "replies cut",
+        "cost",
+        "history replays",
+        "tests run again",
+    ),
 ]
 
 
@@ -94,7 +102,7 @@ async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is
         lines = [line for line in out.splitlines() if line[:1] in "✓✗?" and line]
         assert [line[2:22].strip() for line in lines] == CLAIMS, out
         assert all(line.startswith("✓ ") for line in lines), out
-        assert (code, out.splitlines()[-1]) == (0, "12 claims of 12 verified")
+        assert (code, out.splitlines()[-1]) == (0, "13 claims of 13 verified")
         assert lab.model_calls() == calls, "verifying asks no model"
         assert heads(origin).keys() == {"main", result.branch}, "and publishes nothing"
         assert len(pulls(origin)) == 1

@@ -16,6 +16,7 @@ from typing import Any
 
 from perdure.adapters.git import shadow
 from perdure.adapters.git.door import GitError
+from perdure.adapters.git.exact import links
 from perdure.adapters.git.objects import TREE, Entry
 from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, pathspecs
 from perdure.adapters.git.surface import Sidecar, clear_special, opened, settle
@@ -41,6 +42,16 @@ class NestedRepository(PerdureError):
         )
 
 
+def begin(workspace: Workspace, turn: Mapping[str, Any]) -> str:
+    """Write the checkpoint that a delivery begins from and return its commit.
+
+    It holds the base commit's files, byte for byte, whatever lies in the worktree now: restore to it.
+    """
+    vault, tree = workspace.vault, workspace.record().exact_base
+    sidecar = vault.objects.blob(Sidecar(empty=links(vault, tree)).to_json())
+    return _write(vault, tree, sidecar, turn)
+
+
 def snapshot(
     workspace: Workspace,
     *,
@@ -63,13 +74,9 @@ def snapshot(
         else:
             tree = workspace.vault.tree_of(f"{parent}:tree")
             sidecar = objects.blob(_blob(workspace.vault, parent, "sidecar.json"))
-        entries = [Entry("tree", tree, TREE), Entry("sidecar.json", sidecar)]
-        entries.append(Entry("turn.json", objects.blob(_json(turn))))
-        if transcript:
-            messages = (objects.blob(_json(m), known) for m in transcript)
-            numbered = [Entry(f"{number:04d}.json", sha) for number, sha in enumerate(messages, start=1)]
-            entries.append(Entry("transcript", objects.tree(numbered), TREE))
-        commit = objects.commit(objects.tree(entries), [parent] if parent else [], _message(turn))
+        commit = _write(
+            workspace.vault, tree, sidecar, turn, [objects.blob(_json(m), known) for m in transcript], parent
+        )
         if shadow.is_whole(workspace.shadow):
             _marker(workspace).write_text(commit)
     return commit
@@ -82,20 +89,16 @@ def restore(workspace: Workspace, checkpoint: str) -> None:
     """
     record = workspace.record()
     tree, sidecar = worktree_tree(workspace.vault, checkpoint), read_sidecar(workspace.vault, checkpoint)
-    kept = _kept(record)
     with workspace.alone() as held:
-        _marker(workspace).unlink(missing_ok=True)
-        git = shadow.git_for(workspace, record.base_sha, held)
-        clear_special(workspace.path, (), kept)
-        try:
-            git.run("read-tree", "--reset", "-u", tree, hold=(held,))
-        except GitError:  # an index that a power cut has emptied
-            (workspace.shadow / "index").unlink(missing_ok=True)
-            git.run("read-tree", "--reset", "-u", tree, hold=(held,))
-        keep = [f"--exclude=/{_escape(path)}" for path in kept]
-        git.run("clean", "-ffdxq", *keep, hold=(held,))
-        settle(workspace.path, sidecar, (), kept)
+        _put(workspace, record, tree, sidecar, held)
         _marker(workspace).write_text(checkpoint)
+
+
+def restore_base(workspace: Workspace) -> None:
+    """Make the worktree what a fresh checkout of the base commit is, with nothing beside it that setup did not make."""
+    record = workspace.record()
+    with workspace.alone() as held:
+        _put(workspace, record, record.exact_base, Sidecar(empty=links(workspace.vault, record.exact_base)), held)
 
 
 def leave(workspace: Workspace) -> None:
@@ -114,7 +117,7 @@ def is_at(workspace: Workspace, checkpoint: str) -> bool:
             return False
         record = workspace.record()
         with workspace.alone() as held:
-            git = shadow.git_for(workspace, record.base_sha, held)
+            git = shadow.git_for(workspace, record.exact_base, held)
             git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
             if git.run("diff-files", "--quiet", "--ignore-submodules=all", ok=(0, 1), hold=(held,)).returncode:
                 return False
@@ -152,10 +155,22 @@ def worktree_tree(vault: Vault, checkpoint: str) -> str:
         raise _lost(vault, checkpoint) from error
 
 
+def _put(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar: Sidecar, held: int) -> None:
+    """Make the worktree these files, modes and empty directories, and nothing else."""
+    kept = _kept(record)
+    _marker(workspace).unlink(missing_ok=True)
+    git = shadow.git_for(workspace, record.exact_base, held)
+    clear_special(workspace.path, (), kept)
+    shadow.put(git, tree, held)
+    keep = [f"--exclude=/{_escape(path)}" for path in kept]
+    git.run("clean", "-ffdxq", *keep, hold=(held,))
+    settle(workspace.path, sidecar, (), kept)
+
+
 def _files(workspace: Workspace, held: int) -> tuple[str, str]:
     """The worktree as (tree, sidecar blob)."""
     record = workspace.record()
-    git = shadow.git_for(workspace, record.base_sha, held)
+    git = shadow.git_for(workspace, record.exact_base, held)
     with opened(workspace.path, (*HIDDEN, PORTS_FILE), _kept(record)) as surface:
         if surface.nested:
             raise NestedRepository(surface.nested)
@@ -164,6 +179,24 @@ def _files(workspace: Workspace, held: int) -> tuple[str, str]:
             git.run("update-index", "--force-remove", "-z", "--stdin", stdin=gone, hold=(held,))
         git.run("add", "--all", "--", *pathspecs([*record.kept, *surface.special]), hold=(held,))
     return git.text("write-tree"), workspace.vault.objects.blob(surface.sidecar.to_json())
+
+
+def _write(
+    vault: Vault,
+    tree: str,
+    sidecar: str,
+    turn: Mapping[str, Any],
+    transcript: Sequence[str] = (),
+    parent: str | None = None,
+) -> str:
+    """The commit of a checkpoint; `transcript`: the blobs of its messages."""
+    objects = vault.objects
+    entries = [Entry("tree", tree, TREE), Entry("sidecar.json", sidecar)]
+    entries.append(Entry("turn.json", objects.blob(_json(turn))))
+    if transcript:
+        numbered = [Entry(f"{number:04d}.json", sha) for number, sha in enumerate(transcript, start=1)]
+        entries.append(Entry("transcript", objects.tree(numbered), TREE))
+    return objects.commit(objects.tree(entries), [parent] if parent else [], _message(turn))
 
 
 def _marker(workspace: Workspace) -> Path:

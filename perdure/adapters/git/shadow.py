@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from perdure.adapters.git.door import Git
+from perdure.adapters.git.door import Git, GitError
 
 HIDDEN = (".venv", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 """Names that are in no checkpoint and no commit, at any depth, whatever the repository's .gitignore says."""
@@ -38,7 +38,7 @@ class _Worktree(Protocol):
     def vault(self) -> _Vault: ...
 
 
-def git_for(worktree: _Worktree, base_sha: str, held: int) -> Git:
+def git_for(worktree: _Worktree, exact_base: str, held: int) -> Git:
     """The shadow's git, made when it cannot be trusted, freed of a dead writer's lock; call it while alone."""
     path = worktree.shadow
     git = Git(path, worktree.path, path, path / "index", worktree.vault.path / "objects", settings=_EXACT)
@@ -51,10 +51,20 @@ def git_for(worktree: _Worktree, base_sha: str, held: int) -> Git:
         (path / "info" / "attributes").write_text(_ATTRIBUTES)
         # What the base commit tracks stays tracked, even where .gitignore names it; and files that hold its exact
         # bytes are then known to, so that a restore does not write them again.
-        git.run("read-tree", base_sha, hold=(held,))
+        git.run("read-tree", exact_base, hold=(held,))
         git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
         (path / "boot").write_text(_boot())
     return git
+
+
+def put(git: Git, tree: str, held: int) -> None:
+    """Make tracked files those of a tree; what is not tracked stays."""
+    try:
+        git.run("read-tree", "--reset", "-u", tree, hold=(held,))
+    except GitError:  # an index that a power cut has emptied
+        assert git.index is not None
+        git.index.unlink(missing_ok=True)
+        git.run("read-tree", "--reset", "-u", tree, hold=(held,))
 
 
 def is_whole(path: Path) -> bool:

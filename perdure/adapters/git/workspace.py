@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from perdure.adapters.git import shadow, surface
 from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.shadow import PORTS_FILE
 from perdure.adapters.git.vault import Vault
@@ -29,7 +30,7 @@ class WorkspaceRecord(Recorded):
     """What is written down about a workspace when it is made.
 
     path        the worktree; admin: its directory in the vault (its `.git` file names it, but an agent could try to)
-    exact_base  tree of the base commit's files as they lie in a worktree, byte for byte: what a change is measured from
+    exact_base  tree of the base commit's files as a checkout writes them, byte for byte: what a change is measured from
     generation  0, or which later directory this is (`<delivery>~<n>`)
     kept        relative paths that setup made: in no checkpoint, no commit, and left alone by a restore
     inode, device  of the worktree: another directory at the same path is not this workspace
@@ -80,9 +81,7 @@ class Workspace:
         with workspace.alone() as held:
             shutil.rmtree(workspace.shadow, ignore_errors=True)
             workspace.git(admin).run("reset", "--hard", "--quiet", base_sha, hold=(held,))
-            git = shadow.git_for(workspace, base_sha, held)
-            git.run("add", "--all", hold=(held,))
-            exact_base = git.text("write-tree")
+            exact_base = exact_tree(vault, base_sha)
         there = path.stat()
         workspace.write(  # last: without a record that names this very directory, the next attempt begins again
             WorkspaceRecord(
@@ -180,8 +179,7 @@ class Workspace:
         """Put tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""
         record = self.record()
         with self.alone() as held:
-            (Path(record.admin) / "index.lock").unlink(missing_ok=True)
-            self.git(Path(record.admin)).run("reset", "--hard", "--quiet", record.base_sha, hold=(held,))
+            shadow.put(shadow.git_for(self, record.exact_base, held), record.exact_base, held)
 
     def end(self) -> None:
         """Note that the delivery is over; `sweep` removes the worktree when it was kept long enough."""

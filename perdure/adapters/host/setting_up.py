@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from perdure.adapters.git.checkpoint import restore_base
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.files import write_whole
+from perdure.adapters.host.files import sync_all, write_whole
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.lease import Lease
 from perdure.adapters.host.threads import in_thread
@@ -27,6 +28,8 @@ async def set_up(
     link behind for the next command (feasibility.md §1.2). Raises SetupFailed, SandboxUnavailable.
     """
     settings, directory = contract.config.setup, home.workspace(workspace.delivery)
+    # An attempt that died here may have left half of what it made, a power cut may have emptied what it checked out.
+    await in_thread(restore_base, workspace)
     if contract.source and settings.copy_files:
         await in_thread(copy_files, Path(contract.source), workspace.path, settings.copy_files)
     if settings.commands:
@@ -45,6 +48,8 @@ async def set_up(
     await in_thread(workspace.forget_changes)
     binds = await in_thread(_binds, home, workspace, env)
     await in_thread(write_whole, directory / "binds.json", binds.model_dump_json().encode())
+    if settings.commands:
+        await in_thread(sync_all, workspace.path)  # nobody looks at it again: what is called done has to last
     await in_thread(workspace.finish_setup, settings.copy_files)
 
 

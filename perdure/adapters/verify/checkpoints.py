@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.door import GitError
+from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.vault import Vault
 from perdure.models.ledger import Usage
 from perdure.models.policy import VERIFY_PAGE
@@ -54,6 +55,20 @@ def turns_of(vault: Vault, way: list[str]) -> list[tuple[str, Usage]]:
             usage = Usage.model_validate(turn["result"].get("usage", {}))
             found.append((f"{turn['step']} {turn['attempt']}, turn {turn['turn']}", usage))
     return found
+
+
+def begun(vault: Vault, start: str, first: str) -> tuple[str, ...] | None:
+    """Files that prepare's checkpoint holds otherwise than a checkout of `start` would; None when one is not here.
+
+    Told from the commit's objects, so that nothing which ever lay in a worktree can speak for itself.
+    """
+    if not (start and first and vault.has(start) and vault.has(first)):
+        return None
+    try:
+        changed = _changed(vault, exact_tree(vault, start), f"{first}:tree")
+    except GitError:  # the commits are there, their files are not
+        return None
+    return tuple(path[:80] for path in changed[:_DIFFERS_SHOWN])
 
 
 def held(vault: Vault, delivery: str, tip: str) -> bool:

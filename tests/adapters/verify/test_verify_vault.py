@@ -12,7 +12,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
-from perdure.adapters.verify.checkpoints import between, commits, held, hole, page, turns_of, way_to
+from perdure.adapters.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
 from perdure.models.ledger import Usage
 from perdure.models.policy import VERIFY_PAGE
 from perdure.models.verify import CheckpointFact, CommitFact
@@ -103,6 +103,15 @@ def test_a_checkpoint_is_held_while_a_ref_of_its_own_delivery_contains_it(bench:
     assert not held(bench.vault, KEY, tip), "another delivery's ref will go when that one does"
     bench.vault.move_ref(f"refs/perdure/{KEY}/run", bench.turn(tip, 2), None)
     assert held(bench.vault, KEY, tip)
+
+
+def test_a_first_checkpoint_of_other_files_than_the_bases_is_told(bench: Bench) -> None:
+    assert begun(bench.vault, bench.base, bench.first) == ()
+    bench.write("README.rst", b"")
+    bench.write("calc.py", b"")
+    dirty = cp.snapshot(bench.workspace, parent=None, turn={"delivery": KEY, "step": "prepare"}, transcript=[])
+    assert begun(bench.vault, bench.base, dirty) == ("README.rst", "calc.py")
+    assert begun(bench.vault, bench.base, "f" * 40) is None
 
 
 def test_a_commit_is_told_with_its_trailers_and_is_its_checkpoints_files(bench: Bench) -> None:
