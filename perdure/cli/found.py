@@ -55,7 +55,7 @@ def plan_text(written: str) -> str:
             "\n\n".join(
                 part
                 for part in (
-                    f"### {number}. {one_line(task.title)}",
+                    f"### {number}. {one_line(task.title)}{task.terms}",
                     clean(task.details).strip(),
                     "\n".join(f"- `{one_line(path)}`" for path in task.files),
                 )

@@ -38,7 +38,7 @@ def editable(written: str, id: str) -> tuple[str, str]:
         plan = Plan.model_validate_json(written)
     except ValueError:
         return written, ".md"
-    fields = _trimmed(plan.model_dump(mode="json"))
+    fields = _trimmed(plan.model_dump(mode="json", exclude_defaults=True))
     body = yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return _HEAD.format(id=id) + body, ".yaml"
 

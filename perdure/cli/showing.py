@@ -49,7 +49,8 @@ def plan_lines(written: str) -> list[str]:
     except ValueError:
         return [f"  {line}" for line in clean(written).splitlines()]
     tasks = [
-        f"  {number}. {one_line(task.title)}" + (f"  ({', '.join(map(one_line, task.files))})" if task.files else "")
+        f"  {number}. {one_line(task.title)}{task.terms}"
+        + (f"  ({', '.join(map(one_line, task.files))})" if task.files else "")
         for number, task in enumerate(plan.tasks, 1)
     ]
     return ["", f"  {one_line(plan.title)}", "", *tasks, ""]

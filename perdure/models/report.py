@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from perdure.models.base import Published, Written
 from perdure.models.phases import Kind
@@ -134,10 +135,27 @@ class Classification(Written):
     reason: str = Field(description="one sentence")
 
 
+class Role(StrEnum):
+    """The kind of engineer a task is for."""
+
+    BACKEND = "backend"
+    FRONTEND = "frontend"
+    TEST = "test"
+
+
 class Task(Written):
     title: str
     details: str
     files: list[str] = Field(description="paths that will probably change")
+    role: Role | None = Field(default=None, description="who it is for; null where everybody could do it as well")
+    depends_on: list[int] = Field(default=[], description="numbers of the tasks, from 1, that must be done before it")
+
+    @property
+    def terms(self) -> str:
+        """Role and dependencies as they stand behind its title, ` [backend, after 1]`; empty without either."""
+        parts = [str(self.role)] if self.role else []
+        parts += [f"after {', '.join(map(str, self.depends_on))}"] if self.depends_on else []
+        return f" [{', '.join(parts)}]" if parts else ""
 
 
 class Plan(Written):
@@ -151,6 +169,18 @@ class Plan(Written):
     relevant_files: list[str]
     tasks: list[Task]
     validation: list[str] = Field(description="how a person can check the result, one item each")
+
+    @field_validator("tasks")
+    @classmethod
+    def _in_some_order(cls, tasks: list[Task]) -> list[Task]:
+        for number, task in enumerate(tasks, 1):
+            if unknown := [other for other in task.depends_on if not 0 < other <= len(tasks)]:
+                raise ValueError(f"task {number} depends on task {unknown[0]}, and there are {len(tasks)}")
+        try:
+            TopologicalSorter({number: task.depends_on for number, task in enumerate(tasks, 1)}).prepare()
+        except CycleError as error:
+            raise ValueError(f"tasks wait for each other: {' after '.join(map(str, error.args[1]))}") from None
+        return tasks
 
     def empty(self) -> str:
         """The first field without which nobody could work by it that says nothing; empty when there is none."""

@@ -11,7 +11,7 @@ from typing import Any
 from perdure.rehearsal.cache import InputUsage, tokens_of
 from perdure.rehearsal.faults import Fault
 from perdure.rehearsal.refused import Refused, invalid
-from perdure.rehearsal.schema import answer_problem, with_empty_lists
+from perdure.rehearsal.schema import answer_problem, with_empties
 from perdure.rehearsal.screenplay import Line, Use
 from perdure.rehearsal.thinking import thought
 from perdure.rehearsal.wire import Block, Request, Text, ToolUse, canonical
@@ -84,7 +84,7 @@ def _cut(blocks: list[Block]) -> list[Block]:
 def _answer(answer: Json, request: Request, where: Where) -> str:
     schema = request.json_schema
     if schema is not None:
-        answer = with_empty_lists(answer, schema)
+        answer = with_empties(answer, schema)
     if schema is not None and (problem := answer_problem(answer, schema)):
         raise invalid(
             f"rehearsal: {where()}: {problem}; the API only sends answers that follow the schema "

@@ -21,6 +21,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+_NONE = "nothing may be made up"
+
+
 def schema_problem(schema: dict[str, Any]) -> str | None:
     """Why the API would refuse this schema as `output_config.format`, or None."""
     if schema.get("type") != "object" and "$ref" not in schema:
@@ -33,8 +36,9 @@ def answer_problem(answer: Any, schema: dict[str, Any]) -> str | None:
     return _departs(answer, schema, schema, "answer")
 
 
-def with_empty_lists(answer: Any, schema: dict[str, Any]) -> Any:
-    """The answer with the lists that a screenplay left out of the things it lists, such as an issue's screenshots.
+def with_empties(answer: Any, schema: dict[str, Any]) -> Any:
+    """The answer with the lists and nulls that a screenplay left out of the things it lists, such as an issue's
+    screenshots or a task's role.
 
     What the answer itself has to have, such as its issues, is never made up.
     """
@@ -48,9 +52,15 @@ def _filled(value: Any, schema: dict[str, Any], root: dict[str, Any], *, inside:
     if not isinstance(value, dict):
         return value
     properties = {name: _resolved(part, root) for name, part in schema.get("properties", {}).items()}
-    left_out = (name for name in schema.get("required", []) if properties.get(name, {}).get("type") == "array")
-    given = {**dict.fromkeys(value), **{name: [] for name in left_out if inside}, **value}
+    empties = {name: _empty(properties.get(name, {})) for name in schema.get("required", []) if inside}
+    given = {**{name: empty for name, empty in empties.items() if empty != _NONE}, **value}
     return {name: _filled(part, properties.get(name, {}), root) for name, part in given.items()}
+
+
+def _empty(schema: dict[str, Any]) -> Any:
+    if schema.get("type") == "array":
+        return []
+    return None if {"type": "null"} in schema.get("anyOf", []) else _NONE
 
 
 def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def _sections(
         sections += [
             Section("problem", "Problem", quote(plan.problem)),
             Section("solution", "Solution", quote(plan.solution)),
-            Section("tasks", "Tasks", _list(line(task.title) for task in plan.tasks)),
+            Section("tasks", "Tasks", _list(line(task.title) + task.terms for task in plan.tasks)),
             Section("checks", "How to check", _list(line(check) for check in plan.validation)),
         ]
     sections.append(Section("assumptions", "Assumptions", _assumptions(work.assumptions)))

@@ -54,7 +54,11 @@ def _list(lines: Iterable[str]) -> str:
 
 def _plan(plan: Plan) -> str:
     tasks = [
-        _page(f"### {number}. {line(task.title)}", quote(task.details), _list(code(path) for path in task.files))
+        _page(
+            f"### {number}. {line(task.title)}{task.terms}",
+            quote(task.details),
+            _list(code(path) for path in task.files),
+        )
         for number, task in enumerate(plan.tasks, 1)
     ]
     files = _list(code(path) for path in plan.relevant_files)

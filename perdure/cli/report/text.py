@@ -84,7 +84,7 @@ def _plan(report: Report) -> Iterator[str]:
     yield ""
     for number, task in enumerate(report.plan.tasks, 1):
         files = f" ({', '.join(task.files)})" if task.files else ""
-        yield f"{number}. {shown_line(task.title + files, 200)}"
+        yield f"{number}. {shown_line(task.title + task.terms + files, 200)}"
     for check in report.plan.validation:
         yield f"check: {shown_line(check, 200)}"
 
