@@ -12,6 +12,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.run_tests import Base, test_base
+from perdure.adapters.agents.opening import of_kind
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.source import resolve
@@ -34,7 +35,7 @@ from perdure.models.config import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import InvalidRequest, WorkspaceLost
-from perdure.models.phases import AGENTIC, Phase, Step, why_not
+from perdure.models.phases import AGENTIC, Kind, Phase, Step, why_not
 from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
@@ -267,9 +268,9 @@ def _first_checkpoint(desk: Desk) -> str:
 def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
     """The repository's own prompts, from the base branch: an agent's change to them does not count."""
     there = vault.listed(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
-    own = {str(step): f".perdure/prompts/{step}.md" for step in AGENTIC}
-    found = {step: vault.show(base_sha, path) for step, path in own.items() if path in there}
-    return {step: text.decode(errors="replace") for step, text in found.items() if text is not None}
+    names = (*map(str, AGENTIC), *map(of_kind, Kind))
+    found = {name: vault.show(base_sha, path) for name in names if (path := f".perdure/prompts/{name}.md") in there}
+    return {name: text.decode(errors="replace") for name, text in found.items() if text is not None}
 
 
 def _summary(contract: Contract, baseline: TestVerdict | None, known: bool) -> str:

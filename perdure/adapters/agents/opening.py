@@ -14,7 +14,7 @@ from perdure.adapters.agents.issue import framed_issue
 from perdure.adapters.agents.said import sent_back
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.contract import Contract
-from perdure.models.phases import Step
+from perdure.models.phases import Kind, Step
 from perdure.models.policy import MATERIAL_CHARS
 
 PROMPTS = Path(perdure.__file__).parent / "prompts"
@@ -71,8 +71,13 @@ def opening(step: Step, contract: Contract, materials: dict[str, str], pages: Se
     if WORDS in materials:
         parts.append(sent_back(step, materials[WORDS]))
     shown = [block for page in pages for block in _seen(page)]
-    facts = user_message(_facts(step, contract, pages))["content"]
+    facts = user_message(_facts(step, contract, pages, materials.get("kind", "")))["content"]
     return {"role": "user", "content": [*user_message(*parts)["content"], *shown, *facts]}
+
+
+def of_kind(kind: str) -> str:
+    """The name of the prompt with which a plan of this kind is made, beside the step's own."""
+    return f"{Step.PLAN}-{kind}"
 
 
 def user_message(*texts: str) -> dict[str, Any]:
@@ -88,7 +93,7 @@ def _seen(page: Seen) -> list[dict[str, Any]]:
     return [caption, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]
 
 
-def _facts(step: Step, contract: Contract, pages: Sequence[Seen]) -> str:
+def _facts(step: Step, contract: Contract, pages: Sequence[Seen], kind: str) -> str:
     """What the engine itself has to say, outside any frame."""
     asked = contract.request.strip() or contract.issue is not None
     wanted = "the request above" if asked else "the change as it is: nobody said in words what was wanted"
@@ -103,6 +108,8 @@ def _facts(step: Step, contract: Contract, pages: Sequence[Seen]) -> str:
         )
     if contract.allow_test_changes and step is not Step.CLASSIFY:
         lines.append("The request is about tests: existing tests may be changed as it asks.")
+    if step is Step.PLAN and kind in tuple(Kind):
+        lines.append(contract.prompts.get(of_kind(kind)) or _text(of_kind(kind)))
     return "\n".join(lines)
 
 

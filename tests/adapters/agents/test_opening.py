@@ -10,7 +10,7 @@ from perdure.adapters.agents.opening import Seen
 from perdure.adapters.agents.text import framed, middle_out, one_line, redact
 from perdure.models.config import RepositoryConfig, TestCommand
 from perdure.models.contract import Contract, Note
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import AGENTIC, Kind, Step
 from perdure.models.policy import MATERIAL_CHARS
 
 CONTRACT = Contract(
@@ -55,6 +55,16 @@ def test_what_others_wrote_comes_framed_as_data_and_what_we_say_comes_last() -> 
     for name, said in (("request", "1h30m"), ("note AGENTS.md", "four spaces"), ("plan", "1. Do it")):
         assert re.search(rf'<data name="{name}" mark="(\w+)">\n.*{said}.*\n</data mark="\1">', text)
     assert text.endswith("Test commands of this repository:\n- unit: python -m pytest -q")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_kind_of_request_is_planned_with_words_of_its_own(kind: Kind) -> None:
+    told = {one: words(Step.PLAN, kind=one) for one in Kind}
+    assert f"This is a {kind}: " in told[kind]
+    assert len(set(told.values())) == len(Kind)
+    assert "This is a " not in words(Step.IMPLEMENT, kind=kind) + words(Step.PLAN) + words(Step.PLAN, kind="../rules")
+    own = CONTRACT.model_copy(update={"prompts": {f"plan-{kind}": "Plan in Latin."}})
+    assert words(Step.PLAN, own, kind=kind).endswith("Plan in Latin.")
 
 
 def test_a_text_cannot_close_its_own_frame() -> None:
