@@ -197,7 +197,7 @@ class Delivery(TakesMessages):
         """A phase begins; in a new run when this one's history has grown long. The state is all that goes along."""
         heed_cancellation()  # a new run would not know of it
         if workflow.info().is_continue_as_new_suggested():
-            state = self.state.model_dump(mode="json", exclude_defaults=True)
+            state = self.stage.left_behind().model_dump(mode="json", exclude_defaults=True)
             resume = ResumePoint(run_id=workflow.info().run_id, state=state, continued=True)
             request = self.request.model_copy(update={"resume": resume})
             workflow.continue_as_new(request.model_dump(mode="json", exclude_defaults=True))
@@ -240,7 +240,7 @@ class Delivery(TakesMessages):
         await self.stage.allowance.give_back()
         self.stage.show()
         if state.status not in SUCCESSES:
-            left = state.again().model_dump(mode="json", exclude_defaults=True)
+            left = self.stage.left_behind().again().model_dump(mode="json", exclude_defaults=True)
             resume = ResumePoint(run_id=info.run_id, state=left)
             workflow.upsert_memo({"resume": resume.model_dump(mode="json")})
         result = result_of(state, self.request, info.workflow_id, info.run_id)

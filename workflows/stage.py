@@ -16,6 +16,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 from perdure.models import captions
 from perdure.models.decisions import Said
 from perdure.models.details import details
+from perdure.models.ids import short_run
 from perdure.models.phases import Phase, Step
 from perdure.models.policy import (
     ASSUMPTIONS_KEPT,
@@ -134,6 +135,8 @@ class Stage:
                 materials=materials if turn == 1 else {},
                 said=self._next_words(),
                 told=state.told if turn == 1 else (),
+                began=short_run(workflow.info().original_execution_run_id),
+                sample=state.sample,
             )
             caption = captions.of_turn(attempt, turn, last, prepared.models.get(step, ""))
             result = await self._carried_out(step, work, TurnResult, caption)
@@ -204,6 +207,14 @@ class Stage:
             return Closed(
                 message=f"could not tidy up: {error.cause}", receipt=self.state.receipt, spend=self.state.spend
             )
+
+    def left_behind(self) -> DeliveryState:
+        """The state as another run begins from it. One that was rewound says so: its replies are others than those of
+        the run before, and a retry goes on with them. The run's id decides nothing here: it only goes along."""
+        info = workflow.info()
+        if info.run_id != info.original_execution_run_id:
+            self.state.sample = short_run(info.run_id)
+        return self.state
 
     @property
     def queue(self) -> str:

@@ -71,3 +71,9 @@ def artifact_ref(delivery: str, sha256: str) -> str:
 def digest(*parts: str) -> str:
     """A key of parts that cannot run into each other."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def short_run(run_id: str) -> str:
+    """Enough of a run's id to tell it from the others of its delivery: each turn's input says it, and history is kept
+    small. Its end: the beginning of a version 7 UUID is the time, the same for all that begin in one minute."""
+    return run_id[-12:]

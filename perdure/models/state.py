@@ -42,6 +42,7 @@ class DeliveryState(BaseModel):
     asked_fixes fixes a person asked for where nothing else can tell which failures are new
     assumptions    what agents assumed where they would have asked
     purse       what it has reserved of a fleet's budget, where it is under one
+    sample      the run that a rewind began, whose replies are kept apart from those before it; empty: none did
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -99,6 +100,7 @@ class DeliveryState(BaseModel):
     asked_fixes: int = 0
     assumptions: tuple[str, ...] = ()
     purse: Purse = Purse()
+    sample: str = ""
 
     @property
     def findings(self) -> str:

@@ -24,8 +24,10 @@ class TurnInput(Recorded):
     materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
     said        words from people that are new since the last turn
     told        words that earlier conversations of the delivery have read (turn 1 only)
+    began       the end of the id its run was started with: another one than the run's own tells a rewind
+    sample      the rewind whose replies a retry goes on with, empty where nothing was rewound
 
-    Never the run id: a turn pending at a reset is dispatched again with its old input (holes.md H18).
+    Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input (H18).
     """
 
     delivery: str
@@ -37,6 +39,8 @@ class TurnInput(Recorded):
     materials: dict[str, str] = {}
     said: tuple[Said, ...] = ()
     told: tuple[Said, ...] = ()
+    began: str = ""
+    sample: str = ""
 
 
 class Ending(StrEnum):

@@ -39,6 +39,15 @@ async def test_cancel_reaches_a_running_tool_long_before_the_heartbeat_timeout_a
         assert described.resume is not None
         assert described.resume.state["checkpoint"] == result.checkpoint
 
+        calls = lab.model_calls()
+        (lab.home.tree("calc-sub") / "started").unlink()
+        await submitted.delivery.retry()
+        await until(lambda: (lab.home.tree("calc-sub") / "started").exists())
+        assert lab.model_calls() == calls, "the reply whose tools run again was paid for"
+        await submitted.delivery.cancel()
+        again = await finished(submitted, lab, timeout=20)
+        assert again.receipt.replies_paid_twice == 0
+
 
 @pytest.mark.timeout(180)
 async def test_three_deaths_of_one_turn_end_the_delivery_and_retry_goes_on_from_its_checkpoint(
@@ -59,6 +68,5 @@ async def test_three_deaths_of_one_turn_end_the_delivery_and_retry_goes_on_from_
         again = await finished(submitted, lab)
         assert again.run_id != result.run_id
         check_shipped(origin, lab, again, {})
-        # classify, two turns of plan and one of implement are not paid for again; the killed turn's reply is another
-        # run's, so it is asked for once more.
-        assert lab.model_calls() == calls + 4
+        # What was bought is not bought again: neither the turns behind the checkpoint, nor the killed turn's reply.
+        assert lab.model_calls() == calls + 3

@@ -16,10 +16,26 @@ class SpendLog:
     def __init__(self, directory: Path) -> None:
         self._path = directory / "spend.jsonl"
 
-    def intend(self, request: str, reply: str, upper_usd: float | None, upper_tokens: int = 0) -> None:
-        """`request` names this very request, `reply` the reply it asks for; `upper_…`: the most that both together
-        can cost (None: price unknown), and the most tokens they can have."""
-        line = {"intent": request, "reply": reply, "upper_usd": upper_usd, "upper_tokens": upper_tokens}
+    def intend(
+        self,
+        request: str,
+        reply: str,
+        upper_usd: float | None,
+        upper_tokens: int = 0,
+        *,
+        asked: str = "",
+        run: str = "",
+    ) -> None:
+        """`request` names this very request, `reply` the reply it asks for, `asked` its bytes, `run` the run that asks;
+        `upper_…`: the most that both together can cost (None: price unknown), and the most tokens they can have."""
+        line = {
+            "intent": request,
+            "reply": reply,
+            "asked": asked or reply,
+            "run": run,
+            "upper_usd": upper_usd,
+            "upper_tokens": upper_tokens,
+        }
         append_line(self._path, json.dumps(line).encode(), sync=True)
 
     def settle(self, request: str, usage: Usage) -> None:
@@ -34,11 +50,13 @@ class SpendLog:
     def is_settled(self, request: str) -> bool:
         return any(line.get("settled") == request for line in read_lines(self._path))
 
-    def cut(self, reply: str) -> int:
-        """How many requests for this reply were sent and neither settled nor refused: each may have been billed."""
+    def cut(self, reply: str, run: str) -> int:
+        """How many requests of this run for this reply were sent and neither settled nor refused: each may have been
+        billed. A retry, which somebody has asked for, begins to count anew."""
         lines = list(read_lines(self._path))
         done = {line.get("settled") or line.get("void") for line in lines}
-        return sum(1 for line in lines if line.get("reply") == reply and line["intent"] not in done)
+        mine = (line for line in lines if line.get("reply") == reply and line.get("run", "") == run)
+        return sum(1 for line in mine if line["intent"] not in done)
 
     def settled(self) -> list[Usage]:
         """What each reply that has arrived whole cost, in the order of its first settlement."""
@@ -72,18 +90,22 @@ class SpendLog:
         )
 
     def repeats(self) -> tuple[int, int]:
-        """(replies paid twice, replies cut off and possibly billed)."""
-        reply_of: dict[str, str] = {}
+        """(replies paid twice, replies cut off and possibly billed), over all runs.
+
+        Paid twice is what was asked in the same bytes and settled more than once, wherever in the delivery and by
+        whichever run: not by the name under which a reply is looked for, which would be right by its own making.
+        """
+        asked: dict[str, str] = {}
         settled: set[str] = set()
         unsettled: set[str] = set()
         for line in read_lines(self._path):
             if "intent" in line:
-                reply_of[line["intent"]] = line["reply"]
+                asked[line["intent"]] = line.get("asked", line["reply"])
                 unsettled.add(line["intent"])
             elif "settled" in line:
                 unsettled.discard(line["settled"])
                 settled.add(line["settled"])
             elif "void" in line:
                 unsettled.discard(line["void"])
-        replies = {reply_of.get(request, request) for request in settled}
-        return len(settled) - len(replies), len(unsettled)
+        questions = {asked.get(request, request) for request in settled}
+        return len(settled) - len(questions), len(unsettled)

@@ -13,7 +13,7 @@ from perdure.adapters.host.spend import SpendLog
 from perdure.adapters.host.threads import in_thread
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import PerdureError, RepliesCut
-from perdure.models.ids import digest
+from perdure.models.ids import digest, short_run
 from perdure.models.policy import REPLIES_CUT_PER_TURN
 from perdure.models.turn import TurnInput
 
@@ -30,20 +30,29 @@ class Asking:
 
     async def reply(self, question: Question, work: TurnInput, run_id: str) -> Reply:
         """The reply to this question in this turn: from the journal when it was received before, else from the API."""
-        key = await in_thread(reply_key, question, work, run_id)  # a long conversation is megabytes to hash
-        stored = await in_thread(self.replies.get, key)
+        wanted = await in_thread(_wanted, question, work, run_id)  # a long conversation is megabytes to hash
+        stored = await in_thread(self.replies.get, wanted.reply)
         if stored is None:
-            return await self._ask(question, key)
+            return await self._ask(question, wanted)
         # A death between writing the reply down and settling it: settle now, or it counts at its upper bound for ever.
         reply = Reply.from_json(stored["reply"].encode())
         if not await in_thread(self.spend.is_settled, stored["request"]):
             await in_thread(self.spend.settle, stored["request"], reply.usage)
         return reply
 
-    async def _ask(self, question: Question, key: str) -> Reply:
-        await in_thread(self._may_ask, key)
+    async def _ask(self, question: Question, wanted: _Wanted) -> Reply:
+        await in_thread(self._may_ask, wanted)
         request = uuid.uuid4().hex
-        await in_thread(lambda: self.spend.intend(request, key, upper_bound(question), most_tokens(question)))
+        await in_thread(
+            lambda: self.spend.intend(
+                request,
+                wanted.reply,
+                upper_bound(question),
+                most_tokens(question),
+                asked=wanted.asked,
+                run=wanted.run,
+            )
+        )
         begun = False
 
         def on_first_event() -> None:
@@ -58,24 +67,47 @@ class Asking:
             if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
                 await in_thread(self.spend.void, request)
             raise
-        await in_thread(self.replies.put, key, {"request": request, "reply": reply.to_json().decode()})
+        await in_thread(self.replies.put, wanted.reply, {"request": request, "reply": reply.to_json().decode()})
         await in_thread(self.spend.settle, request, reply.usage)
         crash_point(CrashPoint.AFTER_REPLY)
         return reply
 
-    def _may_ask(self, key: str) -> None:
+    def _may_ask(self, wanted: _Wanted) -> None:
         """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often."""
         self.replies.require_room()
-        if (cut := self.spend.cut(key)) >= REPLIES_CUT_PER_TURN:
+        if (cut := self.spend.cut(wanted.reply, wanted.run)) >= REPLIES_CUT_PER_TURN:
             raise RepliesCut(
                 f"the model's reply broke off {cut} times in this turn, and each time may have been billed",
                 fix="look at the line to the model's API, then: perdure retry",
             )
 
 
-def reply_key(question: Question, work: TurnInput, run_id: str) -> str:
-    """Run, place, checkpoint and exact bytes: a rewound run samples anew (holes.md H20)."""
-    return digest(run_id, work.step, str(work.attempt), str(work.turn), work.checkpoint, question.key())
+@dataclass(frozen=True)
+class _Wanted:
+    """`reply`: the name under which it is kept. `asked`: the bytes of the request. `run`: whose request it is."""
+
+    reply: str
+    asked: str
+    run: str
+
+
+def _wanted(question: Question, work: TurnInput, run_id: str) -> _Wanted:
+    sample, asked = sample_of(work, run_id), question.key()
+    return _Wanted(
+        reply=digest(sample, work.step, str(work.attempt), str(work.turn), work.checkpoint, asked),
+        asked=digest(sample, asked),
+        run=run_id,
+    )
+
+
+def sample_of(work: TurnInput, run_id: str) -> str:
+    """Which of the delivery's samples of a model's replies a turn belongs to; empty: the first one.
+
+    Whoever rewinds a delivery wants other replies, whoever retries it those that are there (holes.md H20). Both begin a
+    run, and Temporal gives the rewound one the input of the run before: it is told by its id, which is not the one that
+    run was started with. A turn of a release that did not write that down is of its own run.
+    """
+    return work.sample if work.began == short_run(run_id) else short_run(run_id)
 
 
 class Shown:

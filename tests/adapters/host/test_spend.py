@@ -43,6 +43,23 @@ def test_the_same_reply_received_by_two_requests_was_paid_twice(tmp_path: Path) 
     assert log.total() == Spend(usd=0.3, tokens=33)
 
 
+def test_the_same_bytes_are_paid_twice_whatever_name_and_run_they_are_asked_under(tmp_path: Path) -> None:
+    log = SpendLog(tmp_path)
+    for request, asked in (("1", "the same"), ("2", "the same"), ("3", "other")):
+        log.intend(request, f"reply {request}", 1.0, asked=asked, run=f"run {request}")
+        log.settle(request, usage(0.1))
+    assert log.repeats() == (1, 0)
+
+
+def test_replies_that_broke_off_are_counted_for_each_run(tmp_path: Path) -> None:
+    log = SpendLog(tmp_path)
+    for request in ("1", "2"):
+        log.intend(request, "reply", 1.0, run="first")
+    assert (log.cut("reply", "first"), log.cut("reply", "its retry")) == (2, 0)
+    log.void("1")
+    assert log.cut("reply", "first") == 1
+
+
 def test_one_reply_settled_by_two_attempts_was_paid_once(tmp_path: Path) -> None:
     log = SpendLog(tmp_path)
     log.intend("1", "reply", 1.0)

@@ -42,6 +42,28 @@ async def test_a_reply_that_breaks_off_again_and_again_is_not_paid_for_without_e
     assert (await bench.take(work, run="run-2")).checkpoint
 
 
+async def test_a_retry_finds_the_reply_that_was_bought_and_a_rewind_samples_anew(bench: Bench) -> None:
+    """Each of these runs has died over the tools of its first turn: the reply is there, the checkpoint is not."""
+    first, retry, rewind, retried = (f"0-aaaaaaaaaaa{number}" for number in range(4))
+    work = bench.work(1, bench.prepared.checkpoint)
+
+    async def calls(run: str, *, began: str, sample: str = "") -> int:
+        before = len(bench.rehearsal.calls)
+        await bench.take(work.model_copy(update={"began": began[-12:], "sample": sample}), run=run)
+        return len(bench.rehearsal.calls) - before
+
+    assert await calls(first, began=first) == 1
+    assert await calls(retry, began=retry) == 0, "paid before"
+    assert await calls(rewind, began=retry) == 1, "a rewind has its predecessor's input, and wants another reply"
+    assert await calls(retried, began=retried, sample=rewind[-12:]) == 0, "a retry goes on from what the rewind bought"
+    assert bench.host.spend(DELIVERY).repeats() == (0, 0), "what was sampled anew on purpose is not paid twice"
+
+    for stored in (bench.host.home.workspace(DELIVERY) / "replies").iterdir():
+        stored.unlink()
+    assert await calls("0-aaaaaaaaaaa4", began="aaaaaaaaaaa4") == 1
+    assert bench.host.spend(DELIVERY).repeats() == (1, 0), "by its bytes, whatever run asks"
+
+
 async def test_a_verdict_on_another_tree_ships_nothing(bench: Bench) -> None:
     work = ShipInput(
         delivery=DELIVERY,

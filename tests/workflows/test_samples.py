@@ -1,0 +1,45 @@
+"""Which replies of a model a run asks for: a rewind wants others than there are, a retry those that were bought."""
+
+from __future__ import annotations
+
+from people_cast import PLANNED, Company, events, reset, waiting
+from temporalio.client import Client
+from workflow_cast import playing
+
+from perdure.client import Perdure
+from perdure.models.ids import short_run
+from perdure.models.phases import Phase
+
+
+async def test_each_turn_says_which_run_was_started_and_a_retry_goes_on_with_what_a_rewind_began(
+    client: Client, fresh: str
+) -> None:
+    company = Company()
+    company.asks(Phase.PLAN, gates=("plan",))
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(PLANNED, id=fresh)).delivery
+        handle = client.get_workflow_handle(fresh)
+        await waiting(handle)
+        first = (await delivery.describe()).run_id
+        done = [event for event, kind, _ in await events(handle) if kind == "workflow_task_completed"]
+        rewound = await reset(handle, done[1])
+        await waiting(client.get_workflow_handle(fresh, run_id=rewound))
+        begun = [(work.step, work.began, work.sample) for work in company.seen]
+        assert begun == [("classify", short_run(first), ""), ("plan", short_run(first), "")] * 2, (
+            "a rewound run has the same input"
+        )
+
+        await delivery.cancel()
+        assert (await delivery.result()).status == "cancelled"
+        company.seen.clear()
+        described = await delivery.describe()
+        assert described.resume is not None
+        assert described.resume.state["sample"] == short_run(rewound)
+        await delivery.retry()
+        asked = await waiting(handle)
+        await delivery.reject("another one")
+        await waiting(handle, behind=asked.of)
+        again = (await delivery.describe()).run_id
+        assert {(work.began, work.sample) for work in company.seen} == {(short_run(again), short_run(rewound))}
+        await delivery.approve()
+        assert (await delivery.result()).status == "completed"
