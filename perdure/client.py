@@ -20,16 +20,15 @@ from temporalio.exceptions import ApplicationError, CancelledError, TerminatedEr
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.history import Past, read_past
-from perdure.models.attaching import taken
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
-from perdure.models.ids import delivery_id, delivery_key, issue_delivery_id
-from perdure.models.issue import same_repository
+from perdure.models.ids import delivery_key, issue_delivery_id
 from perdure.models.policy import ARTIFACT_READ_BYTES
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
+from perdure.once import Words, check_same, request_of, running_of, stands
 from perdure.steering import Answered, Steered
 from perdure.submission import WORKFLOW, start, start_accepted
 from perdure.unread import unread
@@ -70,11 +69,7 @@ class Delivery(Steered):
 
     async def request(self) -> dict[str, Any]:
         """The request as it was sent, from the first event of history."""
-        async for event in self._handle.fetch_history_events(page_size=1):
-            arguments = event.workflow_execution_started_event_attributes.input
-            values = await self._client.data_converter.decode_wrapper(arguments)
-            return values[0] if values and isinstance(values[0], dict) else {}
-        return {}
+        return await request_of(self._client, self.id)
 
     async def untold(self) -> list[str]:
         """Who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
@@ -220,30 +215,60 @@ class Perdure:
         request: DeliveryRequest | dict[str, Any],
         id: str | None = None,
         *,
+        new: bool = False,
+        name: str = "",
+        at: str = "",
         patience: timedelta | None = None,
     ) -> Submitted:
-        """Start a delivery, or attach to the one of that id.
+        """Start a delivery, or attach to the one of that id, or to the one of the same words that has not ended.
 
         Running, or closed as delivered: attached, nothing new is started. Closed otherwise: BadInput that names
-        `perdure retry`. The default id is `<repo>-issue-<n>` for an issue, so that a second submission of it attaches,
-        and otherwise `<repo>-<slug>-<4 hex>`, new for every call.
+        `perdure retry`; BadInput too when the id is taken by other words. The default id is `<repo>-issue-<n>` for an
+        issue, and otherwise `<repo>-<slug>-<4 hex>`: of a delivery that runs and was asked for the same (repository,
+        words, base, branch, phases, plan), unless `new`; of a new one where there is none.
+
+        name  what that id is made from; default: the words, or the issue
+        at    what else has to be the same: the commit of a branch
 
         Returns as soon as the server has it, or with `patience` once a worker has accepted it (milliseconds), at the
         latest after that time: it is submitted all the same, and `accepted` is False. Raises InvalidRequest.
         """
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
-        if id is None and sent.issue_number is not None:
+        if id is None and sent.issue_number is not None and not (new or name):
             id = issue_delivery_id(sent.repository, sent.issue_number)
-        id = id or delivery_id(sent.repository, sent.request, uuid.uuid4().hex)
+        words = Words(sent, name or sent.caption, at)
+        if id is None and not new:
+            return await self._submit_once(words, patience)
+        return await self._submit(sent, id or words.by_chance(), patience)
+
+    async def _submit_once(self, words: Words, patience: timedelta | None) -> Submitted:
+        """Attach to what runs and was asked for the same, however long ago; else start it, once."""
+        if (there := await running_of(self._client, words)) is not None:
+            return Submitted(self.delivery(there), attached=True)
+        for id in words.ids(words.days()[-1]):
+            try:
+                return await self._start(words.sent, id, patience)
+            except WorkflowAlreadyStartedError:
+                if await stands(self._client, words, id):
+                    return Submitted(self.delivery(id), attached=True)
+        return await self._submit(words.sent, words.by_chance(), patience)
+
+    async def _start(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
+        """WorkflowAlreadyStartedError when there is one of that id, running or not."""
         raw = sent.model_dump(mode="json", exclude_defaults=True)
-        delivery = Delivery(self._client, id)
+        delivery = self.delivery(id)
+        if patience is not None:
+            accepted = await start_accepted(self._client, id, raw, patience)
+            return Submitted(delivery, attached=False, accepted=accepted)
+        await start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        return Submitted(delivery, attached=False)
+
+    async def _submit(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
+        delivery = self.delivery(id)
         try:
-            if patience is not None:
-                accepted = await start_accepted(self._client, id, raw, patience)
-                return Submitted(delivery, attached=False, accepted=accepted)
-            await start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+            return await self._start(sent, id, patience)
         except WorkflowAlreadyStartedError:
-            _check_same(id, await delivery.request(), sent)
+            check_same(id, await delivery.request(), sent)
             described = await delivery.describe()
             if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
                 raise BadInput(
@@ -251,7 +276,6 @@ class Perdure:
                     fix=f"perdure retry {id} goes on with it; --id NAME starts another delivery",
                 ) from None
             return Submitted(delivery, attached=True)
-        return Submitted(delivery, attached=False)
 
     async def list(self, limit: int = 50, query: str = "") -> list[Listed]:
         """The newest deliveries, each once, from visibility alone; `query` is added with AND (a list filter)."""
@@ -269,19 +293,6 @@ class Perdure:
         running = await self.list(limit=limit, query="ExecutionStatus = 'Running'")
         return sorted(
             (one for one in running if one.waiting), key=lambda one: one.asked.since if one.asked else one.started
-        )
-
-
-def _check_same(id: str, found: dict[str, Any], sent: DeliveryRequest) -> None:
-    """BadInput when the delivery that is there already is about something else."""
-    try:
-        there = parse_request(found)
-    except InvalidRequest:  # started by somebody else's program: it has failed for that, and is said to have
-        return
-    other = taken(there, sent)
-    if other and (sent.issue_number is not None or not same_repository(there.repository, sent.repository)):
-        raise BadInput(
-            f"the id {id} is taken by {other}", where=id, fix=f"--id NAME gives this delivery another one: --id {id}-2"
         )
 
 

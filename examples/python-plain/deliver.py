@@ -64,6 +64,8 @@ async def submit(client: Client, id: str, request: dict[str, Any]) -> dict[str, 
                 await start.workflow_handle()
     if there["repository"] != request["repository"]:
         raise Refused(f"InvalidRequest: {id} is taken by another repository, {there['repository']}")
+    if "issue" not in request and there["request"] != " ".join(request["request"].split())[:200]:
+        raise Refused(f"InvalidRequest: {id} is taken by another request there, {there['request']}")
     return there
 
 

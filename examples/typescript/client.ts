@@ -65,6 +65,10 @@ export class Perdure {
       if (there.repository !== request.repository) {
         throw new Refused("InvalidRequest", `${id} is taken by another repository, ${there.repository}`);
       }
+      const words = request.request?.split(/\s+/).filter(Boolean).join(" ") ?? "";
+      if (!request.issue && there.request !== [...words].slice(0, 200).join("")) {
+        throw new Refused("InvalidRequest", `${id} is taken by another request there, ${there.request}`);
+      }
       return there;
     } catch (error) {
       if (error instanceof WorkflowUpdateRPCTimeoutOrCancelledError) return null;

@@ -38,6 +38,7 @@ class Options:
     labels: tuple[str, ...] = ()
     questions: bool = True
     tokens: int | None = None
+    new: bool = False
 
 
 def phase_named(name: str) -> Phase:
@@ -81,6 +82,7 @@ def asked_for(phase: Phase, options: Options) -> Asked:
         labels=options.labels,
         questions=options.questions,
         tokens=options.tokens,
+        new=options.new,
     )
 
 

@@ -15,6 +15,7 @@ from perdure.cli.options import (
     Gates,
     Labels,
     Model,
+    New,
     NoQuestions,
     NoWait,
     Tokens,
@@ -68,13 +69,15 @@ def deliver(
     gate: Gates = None,
     label: Labels = None,
     no_questions: NoQuestions = False,
+    new: New = False,
     detach: Detach = False,
     no_wait: NoWait = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Turn one request into one tested, reviewed pull request.
 
-    Ctrl-C leaves, the work goes on. The same --id, or the same issue, again comes back to it.
+    Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
+    start another.
     """
     import asyncio
 
@@ -88,6 +91,7 @@ def deliver(
         labels=tuple(label or ()),
         questions=not no_questions,
         tokens=tokens,
+        new=new,
     )
     screen = Screen(json=json)
     submitted: list[Submitted] = []
@@ -111,5 +115,5 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
     from perdure.cli.submit import hand_in
     from perdure.cli.watch import follow
 
-    found = await hand_in(taken, asked.id, screen, submitted, detach=detach)
+    found = await hand_in(taken, asked, screen, submitted, detach=detach)
     return 0 if detach else await follow(found.delivery, screen, wait=wait)

@@ -34,6 +34,7 @@ class Asked:
     gate      before which of plan, pull_request a person decides
     labels    of the pull request and of a shared budget, each as it was typed
     questions whether the agent may ask
+    new       another one is started, although one of the same words runs
     """
 
     text: str | None = None
@@ -56,6 +57,7 @@ class Asked:
     labels: tuple[str, ...] = ()
     questions: bool = True
     tokens: int | None = None
+    new: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ class Taken:
     repository_config: RepositoryConfig | None
 
     @property
+    def tip(self) -> str:
+        """The commit of the existing branch that is worked on; empty where that is the base."""
+        return self.target.heads.branches[self.request.branch] if self.request.branch is not None else ""
+
+    @property
     def issue_id(self) -> str:
         """The id that a delivery of the issue has when nobody gives it another."""
         return issue_delivery_id(self.request.repository, self.meant.number or 0)
@@ -99,6 +106,9 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     gates = parse_gates(",".join(asked.gate)) if asked.gate else ()
     labels = parse_labels(asked.labels)
     check_id(asked.id)
+    if asked.id is not None and asked.new:
+        fix = "give one of them: a name that is not taken starts another as well"
+        raise BadInput("--new finds a name by itself", where="--id and --new", fix=fix)
     given = read_config(asked.config) if asked.config else None
 
     from perdure.adapters.forges.select import Forges

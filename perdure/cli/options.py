@@ -26,5 +26,6 @@ Labels = Annotated[
 NoQuestions = Annotated[
     bool, typer.Option("--no-questions", help="The agent asks nobody: it decides, and says what it assumed.")
 ]
+New = Annotated[bool, typer.Option("--new", help="Start another, although one of the same words runs.")]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Submit and leave.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")]

@@ -16,6 +16,7 @@ from perdure.cli.options import (
     Gates,
     Labels,
     Model,
+    New,
     NoQuestions,
     NoWait,
     Tokens,
@@ -66,6 +67,7 @@ def run(
     gate: Gates = None,
     label: Labels = None,
     no_questions: NoQuestions = False,
+    new: New = False,
     detach: Detach = False,
     no_wait: NoWait = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
@@ -89,6 +91,7 @@ def run(
         labels=tuple(label or ()),
         questions=not no_questions,
         tokens=tokens,
+        new=new,
     )
     screen = Screen(json=json, aside=wanted is Phase.PLAN and not detach)
     submitted: list[Submitted] = []
@@ -104,21 +107,18 @@ async def _run(
     phase: Phase, options: Options, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
 ) -> int:
     import asyncio
-    import uuid
 
     from perdure.cli.alone import asked_for
     from perdure.cli.intake import take_in
-    from perdure.models.ids import delivery_id
 
     asked = asked_for(phase, options)
     taken = await asyncio.to_thread(take_in, asked, os.environ)
-    # Not an issue's own id: that one is the delivery which closes it.
-    about = options.branch or taken.request.caption
-    id = asked.id or delivery_id(taken.request.repository, f"{phase} {about}", uuid.uuid4().hex)
 
     from perdure.cli.submit import hand_in
 
-    found = await hand_in(taken, id, screen, submitted, detach=detach)
+    # Not an issue's own id: that one is the delivery which closes it.
+    name = f"{phase} {options.branch or taken.request.caption}"
+    found = await hand_in(taken, asked, screen, submitted, name=name, detach=detach)
     return 0 if detach else await _follow(phase, found.delivery, screen, wait=wait)
 
 

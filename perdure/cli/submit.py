@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from perdure import __version__
 
 if TYPE_CHECKING:
-    from perdure.cli.intake import Taken
+    from perdure.cli.intake import Asked, Taken
     from perdure.cli.screen import Screen
     from perdure.client import Submitted
 
 
 async def hand_in(
-    taken: Taken, id: str | None, screen: Screen, submitted: list[Submitted], *, detach: bool
+    taken: Taken, asked: Asked, screen: Screen, submitted: list[Submitted], *, detach: bool, name: str = ""
 ) -> Submitted:
-    """Start the delivery, or come back to the one of that id, and tell the header.
+    """Start the delivery, or come back to the one of that id or of the same words, and tell the header.
 
+    name       what its id is made from, where that is neither the issue nor the words
     submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
     """
     import asyncio
@@ -32,13 +33,14 @@ async def hand_in(
     from perdure.models.policy import DECISION_ACCEPTED
 
     home = Home.find()
-    if (refusal := taken.meant.refusal) is not None and not await is_there(home, id or taken.issue_id):
+    if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
         raise refusal
     if not taken.elsewhere:
         await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, os.environ))
     perdure = Perdure(await connect(home, start=False, say=screen.say))
     # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
-    found = await perdure.submit(taken.request, id, patience=DECISION_ACCEPTED if detach else None)
+    patience = DECISION_ACCEPTED if detach else None
+    found = await perdure.submit(taken.request, asked.id, new=asked.new, name=name, at=taken.tip, patience=patience)
     submitted.append(found)
     if not screen.json:
         page = await web_page(home, found.delivery.id)
@@ -46,7 +48,8 @@ async def hand_in(
         header = await asyncio.to_thread(_header, taken, found.delivery.id, [how, *([page] if page else [])])
         screen.lines(header if detach else [*header, ""])
     if found.attached:
-        screen.say(f"{found.delivery.id} is already there: nothing new was started")
+        another = "" if asked.id is not None else "; --new starts another"
+        screen.say(f"{found.delivery.id} is already there: nothing new was started{another}")
     if found.accepted is False:
         fix = "it begins when one runs" if taken.elsewhere else "perdure up --detach starts one"
         screen.say(f"{found.delivery.id} is recorded, and no worker has taken it yet: {fix}")

@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.models.base import Published
 from perdure.models.errors import InvalidRequest
-from perdure.models.issue import same_repository
+from perdure.models.issue import address, same_repository
 from perdure.models.request import DeliveryRequest, parse_request
 
 
@@ -38,13 +38,27 @@ def attached(request: DeliveryRequest, delivery_id: str, run_id: str) -> Attache
 def taken(there: DeliveryRequest, sent: DeliveryRequest) -> str:
     """What the delivery that is there is about, where that is not what was sent: `me/calc` and `you/calc` share ids.
 
-    Empty when it is the same repository and issue: a request may be worded anew.
+    Empty when it is the same repository and issue, or without an issue the same words.
     """
     if not same_repository(there.repository, sent.repository):
         return f"another repository, {there.repository[:200]}"
-    if there.issue_number != sent.issue_number:
+    other = there.issue_number != sent.issue_number
+    if other or (sent.issue_number is None and there.caption != sent.caption):
         return f"another request there: {there.caption[:80]}"
     return ""
+
+
+def wish(request: DeliveryRequest) -> tuple[str, ...]:
+    """What is wanted, as texts that are the same for the same: not its price, its model, or who is asked."""
+    where = "/".join(address(request.repository) or (request.repository.rstrip("/").removesuffix(".git"),))
+    phases = ",".join(request.phases) if request.phases is not None else ""
+    how = f"{request.fix:d}{request.push:d}"
+    return (where, request.caption, request.base or "", request.branch or "", phases, request.plan or "", how)
+
+
+def same_wish(there: DeliveryRequest, sent: DeliveryRequest) -> bool:
+    """Whether two requests want the same: whoever sends the second means the first."""
+    return same_repository(there.repository, sent.repository) and wish(there)[1:] == wish(sent)[1:]
 
 
 def refusal(there: DeliveryRequest, raw: Any) -> str:

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+SAME_WORDS_IDS = 50
+"""Deliveries of the same words that may end in one day and still be told apart by an id that follows from the words:
+each costs one call to the server. What is begun after that gets an id by chance."""
+
+VISIBLE_WITHIN = timedelta(minutes=1)
+"""After this long lists know of what was started: they are a second behind, on a busy cluster some more."""
+
 SAID_BYTES = 8 * 1024
 """Of one word, note or answer from a person: it is kept in history and read in every turn that follows."""
 
