@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perdure.adapters.host.home import Home
-from perdure.adapters.sandbox import environment, setup
+from perdure.adapters.sandbox import environment, seccomp, setup
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.etc import private_etc
 from perdure.adapters.sandbox.process import Launch, supervise
@@ -30,6 +31,9 @@ USER = "65534"
 
 READ_ONLY = (".git", ".venv", "node_modules")
 """At the top of every worktree: what the engine and setup own. An agent could patch pytest in a writable one."""
+
+HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_list"})
+"""Of /proc: what tells about the host's memory, keys, log and other processes to whoever looks like its root."""
 
 PRELUDE = f'ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; exec "$@"'
 
@@ -55,13 +59,17 @@ class Bubblewrap:
                 options = [*isolation(command.network), *self._options(command, etc)]
             except OSError as error:
                 return Finished(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
-            arguments = _memory_file(options)
+            arguments = _memory_file(b"".join(os.fsencode(word) + b"\0" for word in options))
+            system_calls = _memory_file(seccomp.program(platform.machine()))
             try:
-                argv = [self._bwrap, "--args", str(arguments), "--json-status-fd", "{status}", "--", *_shell(command)]
+                guard = ("--seccomp", str(system_calls))
+                options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
+                argv = [self._bwrap, *options, "--", *_shell(command)]
                 # An empty environment: the command can read its pid 1's, which is bwrap's own.
-                return await supervise(Launch(argv, {}, (arguments,)), command, status, self._limit)
+                return await supervise(Launch(argv, {}, (arguments, system_calls)), command, status, self._limit)
             finally:
                 os.close(arguments)
+                os.close(system_calls)
 
     def _options(self, command: Command, etc: Path) -> Iterator[str]:
         """Mounts in the order that counts: a tmpfs mounted late would hide what lies below it."""
@@ -122,7 +130,9 @@ def _kernel_settings() -> tuple[str, ...]:
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.name.isdigit() or entry.is_symlink() or entry.name == "sysvipc":  # the last: of our own namespace
             continue
-        if entry.is_dir() or entry.stat().st_mode & 0o222:
+        if entry.name in HIDDEN:
+            options += ["--ro-bind", "/dev/null", entry.path]
+        elif entry.is_dir() or entry.stat().st_mode & 0o222:
             options += ["--ro-bind-try", entry.path, entry.path]
     return tuple(options)
 
@@ -182,9 +192,9 @@ def _shell(command: Command) -> Sequence[str]:
     return ("/bin/bash", "-c", PRELUDE, "bash", *nice, "/bin/bash", "-c", command.script)
 
 
-def _memory_file(words: Sequence[str]) -> int:
+def _memory_file(content: bytes) -> int:
     """bwrap's options as a descriptor: variables of setup may be secret, and argv is everyone's to read."""
     fd = os.memfd_create("options")
-    os.write(fd, b"".join(os.fsencode(word) + b"\0" for word in words))
+    os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -12,6 +12,8 @@ import platform
 import struct
 from collections.abc import Sequence
 
+from perdure.adapters.sandbox import seccomp
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 PR_CAPBSET_DROP, PR_SET_SECCOMP = 24, 22
@@ -30,15 +32,6 @@ NET_SINCE, SCOPES_SINCE = 4, 6
 NET = 0b11  # TCP bind and connect
 SCOPES = 0b11  # abstract Unix sockets, signals
 
-ARCHITECTURES = {  # audit number; socket(2); io_uring_setup(2), which could make sockets unseen
-    "x86_64": (0xC000003E, 41, 425),
-    "aarch64": (0xC00000B7, 198, 425),
-}
-X32_BIT = 0x40000000
-ERRNO_EPERM = 0x00050000 | 1
-ALLOW = 0x7FFF0000
-AF_UNIX = 1
-
 
 def landlock_abi() -> int:
     """The kernel's Landlock version; 0: none."""
@@ -48,18 +41,18 @@ def landlock_abi() -> int:
 
 def supported() -> str:
     """Why this host cannot confine commands; '' when it can."""
-    if platform.machine() not in ARCHITECTURES:
-        return f"no seccomp filter is known here for {platform.machine()}"
+    if cause := seccomp.supported(platform.machine()):
+        return cause
     return "" if landlock_abi() else "this kernel has no Landlock (Linux 5.13 with lsm=landlock is needed)"
 
 
 def confine(readable: Sequence[str], writable: Sequence[str], *, network: bool) -> None:
     """From here on this process and its children reach only these paths; no way back. OSError when it fails."""
+    program = seccomp.program(platform.machine(), internet=network)  # read before Landlock hides it
     _check(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _drop_capabilities()
     _landlock(readable, writable, network=network)
-    if not network:
-        _seccomp()
+    _seccomp(program)
 
 
 def become_subreaper() -> None:
@@ -102,24 +95,10 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
             os.close(fd)
 
 
-def _seccomp() -> None:
-    """Sockets other than Unix ones, and io_uring, are EPERM: Landlock knows neither UDP nor raw sockets."""
-    audit, socket, io_uring = ARCHITECTURES[platform.machine()]
-    load, equal, above, give = 0x20, 0x15, 0x35, 0x06
-    program = [
-        (load, 0, 0, 4),  # architecture
-        (equal, 0, 7, audit),
-        (load, 0, 0, 0),  # system call
-        (above, 5, 0, X32_BIT),
-        (equal, 4, 0, io_uring),
-        (equal, 0, 2, socket),
-        (load, 0, 0, 16),  # first argument: address family
-        (equal, 0, 1, AF_UNIX),
-        (give, 0, 0, ALLOW),
-        (give, 0, 0, ERRNO_EPERM),
-    ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
-    prog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)))
+def _seccomp(program: bytes) -> None:
+    """Only what seccomp.py allows; no sockets but Unix ones without the network: Landlock knows no UDP."""
+    code = ctypes.create_string_buffer(program, len(program))
+    prog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)))
     _check(_libc.prctl(PR_SET_SECCOMP, 2, prog, 0, 0), "seccomp")
 
 

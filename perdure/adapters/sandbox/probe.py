@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from perdure.adapters.sandbox import bubblewrap, confine
+from perdure.adapters.sandbox import bubblewrap, confine, seccomp
 from perdure.adapters.sandbox.program import MINIMUM, PACKAGE, Program
 from perdure.adapters.sandbox.program import bubblewrap as find
 from perdure.models.errors import SandboxUnavailable
@@ -54,6 +55,7 @@ class Seen:
     stderr     of the same
     sysctls    values of the three settings that matter, by their path below /proc/sys; absent ones left out
     container  whether this is a container
+    machine    such as x86_64
     """
 
     platform: str = "linux"
@@ -62,6 +64,7 @@ class Seen:
     stderr: str = ""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     container: bool = False
+    machine: str = "x86_64"
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,10 @@ def look() -> Seen:
     sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read(Path("/proc/sys") / name))}
     container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))
     if not program.path:
-        return Seen(sys.platform, program, sysctls=sysctls, container=container)
+        return Seen(sys.platform, program, sysctls=sysctls, container=container, machine=platform.machine())
     mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--remount-ro", "/"]
     code, stderr = _run([program.path, *bubblewrap.isolation(network=False), *mounts, "--", "/bin/bash", "-c", "true"])
-    return Seen(sys.platform, program, code, stderr, sysctls, container)
+    return Seen(sys.platform, program, code, stderr, sysctls, container, platform.machine())
 
 
 def classify(seen: Seen) -> SandboxUnavailable | None:
@@ -111,6 +114,8 @@ def classify(seen: Seen) -> SandboxUnavailable | None:
         )
     if seen.platform != "linux":
         return _error(f"{seen.platform} has no namespaces", "", "on Windows run Perdure inside WSL2: wsl --install")
+    if cause := seccomp.supported(seen.machine):
+        return _error(cause, "bubblewrap without a filter would show all of the kernel", "use x86-64 or arm64")
     program = seen.program
     if not program.path:
         where = program.damaged or f"bwrap is not on the PATH, and {PACKAGE} is not installed"

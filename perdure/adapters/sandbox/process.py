@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.sandbox import keyring
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.status import Holder, Status, StatusFile, forget
 from perdure.models.policy import OUTPUT_FILE_BYTES, OUTPUT_POLL_S, SANDBOX_END_S
@@ -64,6 +65,7 @@ async def supervise(launch: Launch, command: Command, status: StatusFile, limit:
 
 async def _live(launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event) -> Finished:
     started = time.monotonic()
+    keyring.leave_ours()
     output = os.open(command.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = await asyncio.create_subprocess_exec(
