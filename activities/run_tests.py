@@ -122,7 +122,7 @@ def _baseline(desk: Desk, artifact: str) -> tests.Baseline | None:
 
 
 async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None) -> TestReport:
-    """All test commands on a clean checkout of a commit, shown at the worktree's own path (DESIGN §7).
+    """All test commands on a clean checkout of a commit, shown where the worktree is otherwise (DESIGN §7).
 
     Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
     """
@@ -139,6 +139,7 @@ async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: 
     return await tests.run_tests(
         desk.sandbox,
         worktree=desk.workspace.path,
+        inside=command.inside,
         source=await in_thread(desk.checkout, commit),
         shared=command.shared,
         git_dir=command.git_dir,

@@ -23,6 +23,12 @@ def repository_name(repository: str) -> str:
     return slug(last.removesuffix(".git"), words=6, limit=40)
 
 
+def checkout_name(repository: str) -> str:
+    """The directory `git clone` would make of a URL or path, of letters, digits, dots, dashes and underscores alone."""
+    last = re.split(r"[/:\\]", repository.rstrip("/\\"))[-1].removesuffix(".git")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", last).strip(".-")[:80] or repository_name(repository)
+
+
 def delivery_id(repository: str, request: str, *apart: str) -> str:
     """`<repo>-<slug>-<4 hex>`; `apart` is what tells it from others whose names begin alike."""
     return f"{repository_name(repository)}-{slug(request)}-{digest(*apart)[:4]}"

@@ -17,8 +17,10 @@ from perdure.adapters.host.replies import Replies
 from perdure.adapters.host.setting_up import read_binds
 from perdure.adapters.host.spend import SpendLog
 from perdure.adapters.sandbox.base import Command, Sandbox
+from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.missing import missing_inside
 from perdure.models.contract import Contract
+from perdure.models.ids import checkout_name
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Desk:
     def logs(self) -> Path:
         return self.directory / "logs"
 
+    @property
+    def inside(self) -> Path | None:
+        """Where commands see the worktree; None: where it is."""
+        return place(self.sandbox.grade, checkout_name(self.vault.url))
+
     def restore(self, checkpoint: str) -> None:
         """Make the worktree exactly what the checkpoint holds, unless it is that already."""
         self.lease.check()
@@ -63,6 +70,7 @@ class Desk:
         return Command(
             script="",
             worktree=self.workspace.path,
+            inside=self.inside,
             output=self.logs / "command.log",
             timeout_s=0,
             shared=self.workspace.record().kept,
@@ -80,6 +88,7 @@ class Desk:
         binds = read_binds(self.directory)
         return Toolbox(
             worktree=self.workspace.path,
+            inside=common.inside,
             sandbox=self.sandbox,
             log_dir=self.logs / label,
             check=self.lease.check,

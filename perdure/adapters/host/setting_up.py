@@ -13,10 +13,12 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.host.lease import Lease
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.setup import copy_files, run_setup
+from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.models.config import SandboxGrade, seconds
 from perdure.models.contract import Contract
+from perdure.models.ids import checkout_name
 
 
 async def set_up(
@@ -41,6 +43,7 @@ async def set_up(
             seconds(settings.timeout),
             directory / "logs",
             lambda line: now_doing(doing=line[:80]),
+            inside=place(grade, checkout_name(workspace.vault.url)),
             lock=lease.sandbox_lock,
             fence=lease.check,
         )

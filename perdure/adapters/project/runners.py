@@ -53,9 +53,16 @@ class Invocation:
     extended: bool = False
     partial: bool = False
 
+    def moved(self, seen: Path, reports: Path) -> Invocation:
+        """The same with its files where this process finds them: the command sees `reports` at `seen`."""
+        files = {reports / file.relative_to(seen): text for file, text in self.files.items()}
+        report = reports / self.report.relative_to(seen) if self.report else None
+        return replace(self, report=report, files=files)
+
 
 def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]) -> Invocation:
-    """How to run a test command so that a known runner writes its report into `results`, a directory outside the tree.
+    """How to run a test command so that a known runner writes its report into `results`, a directory outside the tree,
+    by the name the command sees it at.
 
     tree  what is tested; installed  the worktree setup ran in; env  what the command would see anyway
 

@@ -25,6 +25,7 @@ async def run_setup(
     log_dir: Path,
     on_line: Callable[[str], None],
     *,
+    inside: Path | None = None,
     env: Mapping[str, str] | None = None,
     lock: Path | None = None,
     fence: Callable[[], None] | None = None,
@@ -44,6 +45,7 @@ async def run_setup(
         command = Command(
             script=script,
             worktree=workspace_path,
+            inside=inside,
             output=log,
             timeout_s=max(0.1, deadline - loop.time()),
             network=True,

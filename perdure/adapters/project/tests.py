@@ -20,6 +20,7 @@ from perdure.adapters.project.selection import alone, reproduction
 from perdure.adapters.project.testcases import BadReport
 from perdure.adapters.project.verdict import line, note
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.adapters.sandbox.environment import results_place
 from perdure.models.config import TestCommand, seconds
 from perdure.models.errors import SandboxUnavailable
 from perdure.models.policy import TEST_SCRIPT_BYTES, TEST_TAIL_CHARS
@@ -51,6 +52,7 @@ class _Place:
 
     sandbox: Sandbox
     worktree: Path
+    inside: Path | None
     source: Path | None
     shared: tuple[str, ...]
     git_dir: Path | None
@@ -81,6 +83,7 @@ async def run_tests(
     sandbox: Sandbox,
     *,
     worktree: Path,
+    inside: Path | None = None,
     source: Path | None,
     shared: tuple[str, ...],
     git_dir: Path | None,
@@ -105,7 +108,7 @@ async def run_tests(
 
     Raises SandboxUnavailable when the sandbox, not the command, failed, and what `fence` raises.
     """
-    place = _Place(sandbox, worktree, source, shared, git_dir, env, log_dir, lock, fence)
+    place = _Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
     before = by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
@@ -156,7 +159,9 @@ class _Again:
 
 async def _plain(place: _Place, test: TestCommand, label: str) -> tuple[Path, Invocation]:
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
-    return reports, await in_thread(invocation, test, reports, place.tree, place.worktree, place.env)
+    seen = results_place(place.sandbox.grade) or reports
+    call = await in_thread(invocation, test, seen, place.tree, place.worktree, place.env)
+    return reports, call.moved(seen, reports)
 
 
 async def _run(
@@ -165,6 +170,7 @@ async def _run(
     wanted = Command(
         script=call.script,
         worktree=place.worktree,
+        inside=place.inside,
         output=place.log_dir / f"test-{label}.log",
         timeout_s=timeout_s,
         source=place.source,
@@ -174,6 +180,7 @@ async def _run(
         lock=place.lock,
         fence=place.fence,
         results=reports,
+        results_at=results_place(place.sandbox.grade),
     )
     await in_thread(_make_ready, wanted, call, place.tree)
     finished = await place.sandbox.run(wanted)
@@ -227,10 +234,10 @@ def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestC
         return reproduction(call, test.command, TestCase(name=name, outcome=""))
 
     if call.collect:
-        return read_left_behind(command.source or command.worktree, call.collect, command.worktree, again)
+        return read_left_behind(command.source or command.worktree, call.collect, command.seen, again)
     if call.report is None or not (call.owed or call.report.is_file()):
         return ()
-    return read_junit(call.report, command.worktree, again)
+    return read_junit(call.report, command.seen, again)
 
 
 def _verdict(run: _Run) -> tuple[str, str]:

@@ -15,8 +15,9 @@ class Command:
     """One shell command.
 
     script    given to `bash -c`
-    worktree  absolute path the command sees as its working directory
-    source    directory shown at `worktree`'s path instead of it (a clean checkout); None: the worktree itself
+    worktree  absolute path of the working directory on the host
+    inside    absolute path the command sees it at; None: its own. Only grade `full` can show it elsewhere
+    source    directory shown in place of `worktree` (a clean checkout); None: the worktree itself
     shared    paths relative to the worktree, shown read-only from the real worktree (setup's .venv, node_modules)
     git_dir   the vault, shown read-only so that `git log` and `git diff` work; None: no git inside
     writable  whether the working directory may be written to
@@ -25,7 +26,8 @@ class Command:
     timeout_s after which the whole process tree is killed
     output    file that takes stdout and stderr, cut off at policy.OUTPUT_FILE_BYTES
     lock      file held locked (shared flock) by the sandbox for as long as any process of it lives; None: no lock
-    results   existing directory of the host bound writable at its own path, for report files; None: nothing survives
+    results   existing directory of the host, writable, for report files; None: nothing survives
+    results_at  absolute path the command sees `results` at, as with `inside`
     shown     paths of the host shown read-only at their own path: the engine's own tools, nothing of the repository's
     fence     called once the lock is held and before anything starts; raises (Superseded) to refuse. None: no check
     """
@@ -34,6 +36,7 @@ class Command:
     worktree: Path
     output: Path
     timeout_s: float
+    inside: Path | None = None
     source: Path | None = None
     shared: tuple[str, ...] = ()
     git_dir: Path | None = None
@@ -42,8 +45,14 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     lock: Path | None = None
     results: Path | None = None
+    results_at: Path | None = None
     shown: tuple[Path, ...] = ()
     fence: Callable[[], None] | None = None
+
+    @property
+    def seen(self) -> Path:
+        """Where the command sees its working directory."""
+        return self.inside or self.worktree
 
 
 @dataclass(frozen=True)

@@ -91,9 +91,9 @@ class Bubblewrap:
             yield from ("--ro-bind", str(command.git_dir), str(command.git_dir))
         yield from _worktree(command)
         if command.results is not None:
-            yield from ("--bind", str(command.results), str(command.results))
+            yield from ("--bind", str(command.results), str(command.results_at or command.results))
         # Both are memory without a limit otherwise.
-        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.worktree))
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.seen))
         for name, value in variables.items():
             yield from ("--setenv", name, value)
 
@@ -148,9 +148,9 @@ def tmpfs() -> Iterator[str]:
 
 
 def _worktree(command: Command) -> Iterator[str]:
-    """The working directory, at the worktree's own path: virtual environments hold absolute paths."""
+    """The working directory, always at the same path: virtual environments hold absolute paths."""
     root, shown = command.worktree, command.source or command.worktree
-    yield from ("--bind" if command.writable else "--ro-bind", str(shown), str(root))
+    yield from ("--bind" if command.writable else "--ro-bind", str(shown), str(command.seen))
     kept = {".git", *command.shared} if command.source else {*READ_ONLY, *command.shared}
     if command.network:  # setup makes them
         kept -= {*READ_ONLY[1:], *command.shared}
@@ -160,7 +160,7 @@ def _worktree(command: Command) -> Iterator[str]:
             continue
         if command.source is not None:
             _mount_point(command.source, name, real.is_dir())
-        yield from ("--ro-bind", str(real), str(root / name))
+        yield from ("--ro-bind", str(real), str(command.seen / name))
 
 
 def _unlinked(root: Path, name: str) -> Path | None:

@@ -7,11 +7,16 @@ from pathlib import Path
 
 from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.models.config import SandboxGrade
 
 HOME = "/home/agent"
 TMP = "/tmp"  # noqa: S108 the sandbox's own
 RUN = "/run"
 CACHE = f"{HOME}/.cache"
+CHECKOUTS = Path("/checkout")
+"""Below it lies the worktree, under its repository's name: a directory that no host is known to have."""
+RESULTS = Path("/results")
+"""Where test runners leave their reports."""
 
 OFFLINE = {
     "PIP_NO_INDEX": "1",
@@ -29,12 +34,26 @@ NOT_FOR_SETUP = frozenset({"UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache", 
 """Name places that do not exist inside."""
 
 
+def place(grade: SandboxGrade, repository: str) -> Path | None:
+    """Where a repository's worktrees are seen, the same for each of its deliveries; None: where they are.
+
+    A virtual environment that one delivery's setup made then is right for another, and prompts, logs and the output of
+    tests do not differ by the delivery's name. `repository` is a name of letters, digits, dashes, dots, underscores.
+    """
+    return CHECKOUTS / repository if grade is SandboxGrade.FULL else None
+
+
+def results_place(grade: SandboxGrade) -> Path | None:
+    """The same for Command.results."""
+    return RESULTS if grade is SandboxGrade.FULL else None
+
+
 def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, run: str = RUN) -> dict[str, str]:
     """What a command sees: nothing of ours, the toolchains' variables, then what the command was given."""
     offline = {} if command.network else OFFLINE
     return {
         **binds.env,
-        "PATH": search_path(command.worktree, binds),
+        "PATH": search_path(command, binds),
         "HOME": home,
         "USER": "agent",
         "LOGNAME": "agent",
@@ -58,10 +77,10 @@ def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, 
     }
 
 
-def search_path(worktree: Path, binds: Binds) -> str:
+def search_path(command: Command, binds: Binds) -> str:
     """PATH inside: the worktree's own tools before the owner's."""
-    own = [worktree / ".venv/bin", worktree / "node_modules/.bin"]
-    return ":".join([*(str(path) for path in own if path.is_dir()), *binds.path] or ["/usr/bin", "/bin"])
+    own = [name for name in (".venv/bin", "node_modules/.bin") if (command.worktree / name).is_dir()]
+    return ":".join([*(str(command.seen / name) for name in own), *binds.path] or ["/usr/bin", "/bin"])
 
 
 def setup_variables(owner: Mapping[str, str]) -> dict[str, str]:

@@ -227,6 +227,16 @@ async def test_an_absolute_path_of_the_worktree_is_understood(toolbox: Toolbox, 
     assert (await ok(toolbox, "read", path=str(worktree / FILE))).startswith(FILE)
 
 
+async def test_an_absolute_path_that_commands_see_means_the_same_file(toolbox: Toolbox, worktree: Path) -> None:
+    toolbox.inside = Path("/checkout/durations")
+    assert (await ok(toolbox, "read", path=f"/checkout/durations/{FILE}")).startswith(FILE)
+    assert FILE in await ok(toolbox, "grep", pattern="parse", path="/checkout/durations/src")
+    await ok(toolbox, "write", path="/checkout/durations/new.py", content="new = 1\n")
+    assert (worktree / "new.py").read_text() == "new = 1\n"
+    assert "outside" in await mistake(toolbox, "read", path="/checkout/other/README.md")
+    assert ".git is the engine's" in await mistake(toolbox, "write", path="/checkout/durations/.git", content="x")
+
+
 async def test_a_worktree_behind_a_link_is_the_same_worktree(toolbox: Toolbox, worktree: Path) -> None:
     alias = worktree.parent / "alias"
     alias.symlink_to(worktree)

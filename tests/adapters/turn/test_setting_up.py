@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from turn_bench import in_activity
 
 from activities.prepare import Preparation
+from activities.run_tests import test_commit
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
@@ -14,6 +16,8 @@ from perdure.adapters.host.setting_up import read_binds
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.lab import CALC, make_target
+
+PORTS = {"PERDURE_PORTS_BACKEND": "25060-25069", "PERDURE_PORTS_FRONTEND": "25070-25079"}
 
 CONFIG = """
 version = 1
@@ -31,7 +35,7 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     source = tmp_path / "calc.git-work"
     (source / ".env.test").write_text("secret")
     home = Home(tmp_path / "home")
-    host = Host.open(home, {"PERDURE_PORTS_BACKEND": "25060-25069", "PERDURE_PORTS_FRONTEND": "25070-25079"})
+    host = Host.open(home, PORTS)
     request = DeliveryRequest(repository=str(origin), request="x", config=CONFIG, source=str(source))
     work = PrepareInput(delivery="d", request=request)
     prepared = await in_activity(Preparation(host).prepare, work)
@@ -43,3 +47,45 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     assert Workspace.open(home, "d").record().setup_done
     assert read_binds(home.workspace("d")) == read_binds(home.workspace("d"))
     await host.close()
+
+
+PLACES = (
+    """
+version = 1
+[setup]
+commands = ["mkdir .venv && pwd >.venv/where && python3 -m venv .venv/own"]
+[[test]]
+name = "places"
+command = "sed -n '1s/^#!//p' .venv/own/bin/pip; cat .venv/where; pwd; git rev-parse --show-toplevel; env"
+[[test]]
+name = "report"
+report = "junit"
+command = """
+    + "'''"
+    + """
+echo "<testsuite><testcase name='$PERDURE_REPORT' file='$PWD/a.py'/></testsuite>" | tee "$PERDURE_REPORT"
+"""
+    + "'''\n"
+)
+
+
+async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tmp_path: Path) -> None:
+    """So prompts, logs and what tests print are alike, and what setup made for one is right for another."""
+    origin = make_target(tmp_path / "calc.git", {**CALC, ".gitignore": ".venv\n"})
+    home, reports = Home(tmp_path / "home"), []
+    for delivery in ("one", "two"):
+        host = Host.open(home, PORTS)
+        request = DeliveryRequest(repository=str(origin), request="x", config=PLACES)
+        prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
+        async with host.desk(delivery, prepared.policy) as desk:
+            assert desk.workspace.path == home.tree(delivery)
+            report = await test_commit(desk, prepared.base_sha, "tree", "once more", None)
+        await host.close()
+        reports.append(
+            [(result.verdict, re.sub(r"25\d\d\d", "port", result.tail), result.cases) for result in report.commands]
+        )
+    assert reports[0] == reports[1]
+    (_, places, _), (_, _, cases) = reports[0]
+    assert places.splitlines()[:4] == ["/checkout/calc/.venv/own/bin/python3", *["/checkout/calc"] * 3]
+    assert str(tmp_path / "home" / "trees") not in places
+    assert [(case.name, case.file) for case in cases] == [("a.py::/results/junit.xml", "a.py")]

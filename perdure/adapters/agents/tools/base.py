@@ -29,6 +29,7 @@ class Toolbox:
     """What the tools of one turn work with.
 
     worktree    the only directory they touch
+    inside      where commands see it, and so what the model calls it; None: where it is
     log_dir     where whole outputs of commands are kept, one file a call
     read_files  version of every file the conversation has read or written, by relative path: see
                 conversation.toolbox_memory; tools add to it
@@ -43,6 +44,7 @@ class Toolbox:
     sandbox: Sandbox
     log_dir: Path
     check: Callable[[], None]
+    inside: Path | None = None
     read_files: dict[str, str] = field(default_factory=dict)
     on_spawn: Callable[[], None] = _nothing
     git_dir: Path | None = None

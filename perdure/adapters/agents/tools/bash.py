@@ -44,6 +44,7 @@ async def bash(given: BashInput, call: Call) -> str:
     command = Command(
         script=given.command,
         worktree=box.worktree,
+        inside=box.inside,
         output=output,
         timeout_s=min(given.timeout, TOOL_TIMEOUT_MAX_S),
         git_dir=box.git_dir,

@@ -29,7 +29,7 @@ async def edit(given: EditInput, call: Call) -> str:
 
 
 def _edit(given: EditInput, call: Call) -> str:
-    path, shown = inside(call.box.worktree, given.path, writing=True)
+    path, shown = inside(call.box.worktree, given.path, call.box.inside, writing=True)
     data = read_bytes(path, shown)
     if is_binary(data):
         raise ToolError(f"{shown}: a binary file")

@@ -24,12 +24,15 @@ class ToolError(Exception):
     """A mistake the model can mend: becomes a tool result with `is_error`, never an exception of the turn."""
 
 
-def inside(worktree: Path, given: str, *, writing: bool = False) -> tuple[Path, str]:
-    """(resolved path, path relative to the worktree) of what the model named; ToolError when it may not go there."""
+def inside(worktree: Path, given: str, seen: Path | None = None, *, writing: bool = False) -> tuple[Path, str]:
+    """(resolved path, path relative to the worktree) of what the model named; ToolError when it may not go there.
+
+    `seen`: where commands see the worktree, so what an absolute path may begin with; None: where it is.
+    """
     if not given or len(given) > _PATH_CHARS or not given.isprintable():
         raise ToolError("path must be 1 to 4096 printable characters")
     root = Path(os.path.realpath(worktree))
-    path = Path(os.path.realpath(root / _under(worktree, root, given)))
+    path = Path(os.path.realpath(root / _under((seen or worktree, root), given)))
     if not path.is_relative_to(root):
         raise ToolError(f"{given}: outside the repository; use paths relative to its root")
     relative = path.relative_to(root)
@@ -46,9 +49,9 @@ def inside(worktree: Path, given: str, *, writing: bool = False) -> tuple[Path, 
     return path, relative.as_posix()
 
 
-def _under(worktree: Path, root: Path, given: str) -> str:
-    """An absolute path is taken as it is when it names the worktree by either of its names."""
-    for name in (worktree, root):
+def _under(names: tuple[Path, ...], given: str) -> str:
+    """An absolute path is taken as it is when it names the worktree by one of its names."""
+    for name in names:
         if Path(given).is_relative_to(name):
             return os.path.relpath(given, name)
     return given

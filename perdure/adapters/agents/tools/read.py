@@ -24,7 +24,7 @@ async def read(given: ReadInput, call: Call) -> str:
 
 
 def _read(given: ReadInput, call: Call) -> str:
-    path, shown = inside(call.box.worktree, given.path)
+    path, shown = inside(call.box.worktree, given.path, call.box.inside)
     data = read_bytes(path, shown)
     if is_binary(data):
         raise ToolError(f"{shown}: a binary file of {len(data)} bytes")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.agents.tools import search
-from perdure.adapters.agents.tools.base import Call
+from perdure.adapters.agents.tools.base import Call, Toolbox
 from perdure.adapters.agents.tools.paths import ToolError, inside
 from perdure.adapters.host.threads import in_thread
 from perdure.models.policy import SEARCH_FILE_BYTES, SEARCH_FILES, SEARCH_LINE_CHARS, SEARCH_RESULTS, SEARCH_S
@@ -23,7 +23,7 @@ async def search_files(call: Call, under: str, **wanted: Any) -> str:
 
     `wanted` is what differs between grep and glob, as in perdure.adapters.agents.tools.search.
     """
-    root, shown = await in_thread(_place, call.box.worktree, under)
+    root, shown = await in_thread(_place, call.box, under)
     request = {
         "root": root,
         "under": shown,
@@ -46,11 +46,11 @@ async def search_files(call: Call, under: str, **wanted: Any) -> str:
     return "\n".join(lines) or "no matches"
 
 
-def _place(worktree: Path, under: str) -> tuple[str, str]:
-    path, shown = inside(worktree, under)
+def _place(box: Toolbox, under: str) -> tuple[str, str]:
+    path, shown = inside(box.worktree, under, box.inside)
     if not path.exists():
         raise ToolError(f"{shown}: no such file or directory")
-    return os.path.realpath(worktree), shown
+    return os.path.realpath(box.worktree), shown
 
 
 async def _run(request: bytes) -> bytes:

@@ -23,7 +23,7 @@ async def write(given: WriteInput, call: Call) -> str:
 
 
 def _write(given: WriteInput, call: Call) -> str:
-    path, shown = inside(call.box.worktree, given.path, writing=True)
+    path, shown = inside(call.box.worktree, given.path, call.box.inside, writing=True)
     if shown == ".":
         raise ToolError("path names the repository itself; name a file")
     old = _existing(path, shown)
