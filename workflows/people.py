@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 
@@ -25,11 +25,13 @@ class People:
     show    brings what is seen from outside up to date
     waited  how long it has waited, in this run
     tell    says to those who want to hear of it that something waits: waiting, reminder
+    comment  says where the request came from what it waits for; empty: it goes on
     """
 
     def __init__(self, state: DeliveryState, show: Callable[[], None], tell: Callable[[str], None]) -> None:
         self.state, self._show, self._tell = state, show, tell
         state.started = state.started or workflow.now()
+        self.comment: Callable[[str], Awaitable[None]] = _nothing
         self._started = state.started
         self.waited = timedelta(0)
 
@@ -105,7 +107,9 @@ class People:
             workflow.upsert_memo({"asked": asked.model_dump(mode="json")})  # read by those whom no worker answers
             with self.waits(words):
                 self._tell("waiting")
+                await self.comment(words)
                 await self._decision(asked)
+            await self.comment("")
         return state.decided[asked.key]
 
     async def _decision(self, asked: Asked) -> None:
@@ -179,3 +183,7 @@ class People:
         if prepared is None:
             return None
         return breach(self.state, prepared, self._started, workflow.now(), paying=paying)
+
+
+async def _nothing(_: str) -> None:
+    """Where nobody else is told."""

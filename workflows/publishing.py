@@ -58,6 +58,7 @@ class Publishing:
     def __init__(self, stage: Stage, *, begun: bool = False) -> None:
         """`begun`: this run goes on with what another one has told the issue of."""
         self._stage, self._begun = stage, begun
+        stage.people.comment = self._tell_waiting
 
     @property
     def _prepared(self) -> Prepared:
@@ -79,7 +80,14 @@ class Publishing:
             raise interpret(error) from error
         self._stage.state.notes = checked.notes
 
-    async def tell(self, workflow_id: str) -> None:
+    async def _tell_waiting(self, words: str) -> None:
+        """Where a person has to decide, and after they did (empty `words`): the issue says so too."""
+        prepared = self._stage.state.prepared
+        if prepared is not None and prepared.comments_at_gates:
+            await self.tell(workflow.info().workflow_id, words)
+            heed_cancellation()
+
+    async def tell(self, workflow_id: str, waiting: str = "") -> None:
         """Bring the one comment on the issue up to date. Nothing depends on it: a forge that refuses it is noted.
 
         A cancellation that comes now, or came before, does not keep the issue from being told.
@@ -98,6 +106,7 @@ class Publishing:
             status=state.status or "running",
             reason=state.reason or "",
             message=state.message[:500],
+            waiting=waiting,
             pull_request=state.pull_request,
             tests=state.tests if ended else None,
             review_result=state.review_result if ended else ReviewResult(),
@@ -111,7 +120,7 @@ class Publishing:
             schedule_to_close_timeout=TELL_TIMEOUT[1 if ended and state.status is not Status.CANCELLED else 0],
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=2.0),
-            summary=f"issue #{prepared.issue}: {work.status.replace('_', ' ')}",
+            summary=f"issue #{prepared.issue}: {'waiting' if waiting else work.status.replace('_', ' ')}",
         )
         with suppress(asyncio.CancelledError):
             await workflow.wait([telling])
@@ -119,7 +128,8 @@ class Publishing:
             await telling
         except ActivityError as error:
             words = str(getattr(error.cause, "message", error)).partition("\n")[0]
-            state.notes += (f"issue #{prepared.issue} was not told: {words}",)
+            note = f"issue #{prepared.issue} was not told: {words}"
+            state.notes += () if note in state.notes else (note,)
 
     async def show_artifacts(
         self, plan: str, report: str, review: str, findings: str = "", screenshots: str = ""

@@ -96,6 +96,7 @@ class CommentInput(Recorded):
     """What the one comment on the delivery's issue says from now on.
 
     status        running, or how the delivery ended; reason and message as in the result
+    waiting       what a person has to decide before it goes on
     pull_request  once there is one
     """
 
@@ -105,6 +106,7 @@ class CommentInput(Recorded):
     status: str = "running"
     reason: str = ""
     message: str = ""
+    waiting: str = ""
     pull_request: PullRequest | None = None
     tests: TestVerdict | None = None
     review_result: ReviewResult = ReviewResult()

@@ -52,6 +52,7 @@ class Prepared(Recorded):
                 gate_expiry_s: how long it waits, 0: for ever
     budget_tokens   the most tokens, 0: no limit
     notifies    somebody wants to hear of gates and of the end: there is an address to tell
+    comments_at_gates   the issue's comment says what it waits for; false only in histories of releases that did not
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     """
 
@@ -94,6 +95,7 @@ class Prepared(Recorded):
     checks_plans: bool = False
     budget_tokens: int = 0
     notifies: bool = False
+    comments_at_gates: bool = False
     treasury: dict[str, float] = {}
 
 

@@ -46,6 +46,34 @@ async def test_the_issue_is_told_at_the_start_and_at_the_end(client: Client, hos
     assert (shipped.title, shipped.artifacts) == ("Add sub", {"plan.md": "http://forge/plan"})
 
 
+async def test_the_issue_says_while_it_waits_for_a_person_and_when_it_goes_on(
+    client: Client, hosted: Cast, fresh: str
+) -> None:
+    hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments_at_gates": True}
+    async with playing(client, hosted):
+        delivery = (await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)).delivery
+        await until(lambda: len(hosted.told) == 2, 20)
+        await delivery.approve()
+        assert (await delivery.result()).status is Status.DELIVERED
+    assert [(told.status, bool(told.waiting)) for told in hosted.told] == [
+        *(("running", False), ("running", True), ("running", False), ("delivered", False))
+    ]
+    assert hosted.told[1].waiting == "publish h1 as a pull request"
+
+
+async def test_a_cancel_that_comes_while_the_issue_is_told_of_a_gate_ends_the_wait(
+    client: Client, hosted: Cast, fresh: str
+) -> None:
+    hosted.settings |= {"asks": True, "gates": ("pull_request",), "comments_at_gates": True}
+    async with playing(client, hosted):
+        delivery = (await Perdure(client).submit({"repository": "/srv/calc", "request": "Add sub"}, fresh)).delivery
+        await until(lambda: hosted.told, 20)
+        hosted.troubles = {"comment": [away(AWAY), away(AWAY)]}
+        await until(lambda: any(told.waiting for told in hosted.told), 20)
+        await delivery.cancel()
+        assert (await delivery.result()).status is Status.CANCELLED
+
+
 async def test_a_forge_that_is_away_is_waited_for_and_the_delivery_says_so(
     client: Client, hosted: Cast, fresh: str
 ) -> None:

@@ -58,7 +58,8 @@ def _headline(work: CommentInput) -> str:
     why = _WHY.get(work.reason) or line(work.reason.replace("_", " "), 100)
     match work.status:
         case "running":
-            return "Perdure is working on this."
+            waiting = line(work.waiting, 300)
+            return f"Waiting for a person: {waiting}" if waiting else "Perdure is working on this."
         case Status.DELIVERED:
             return f"{pull} is ready." if pull else "The branch is pushed."
         case Status.DRAFT:
@@ -101,6 +102,8 @@ def _facts(work: CommentInput, contract: Contract, receipt: Receipt | None, spen
 def _next(work: CommentInput, contract: Contract, watch: str) -> str:
     pull, name = work.pull_request, work.workflow_id
     page = f" [Watch it]({watch})." if web_address(watch) else ""
+    if work.waiting:
+        return f"**Next:** {code(f'perdure show {name}')} says how to decide.{page}"
     if work.status == "running":
         return f"This comment is edited when it is done; {code(f'perdure show {name}')} says more meanwhile.{page}"
     if pull is not None:

@@ -49,6 +49,13 @@ def test_at_the_start_it_says_what_runs_where_and_for_how_much_at_most() -> None
     assert "](" not in said(watch="javascript:alert(1)")
 
 
+def test_while_a_person_has_to_decide_it_says_what_and_where() -> None:
+    text = said(waiting="question: ask @everybody\nwhich unit?")
+    assert text.startswith("**Waiting for a person: question: ask ")
+    assert "@everybody" not in text.replace("\u200b", "x"), "nobody is called by an agent's words"
+    assert "`perdure show calc-issue-12` says how to decide." in text
+
+
 def test_at_the_end_it_names_the_pull_request_with_its_evidence_and_receipt() -> None:
     receipt, spend = Receipt(worker_deaths=2, turns_redone=1), Spend(usd=0.43, at_risk_usd=0.1)
     text = said(receipt, spend, status="delivered", pull_request=PULL, tests=TESTS, review_result=CLEAN)
