@@ -36,6 +36,7 @@ from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.phases import AGENTIC, Kind, Phase, Step, why_not
+from perdure.models.policy import CONFIG_BYTES
 from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
@@ -141,7 +142,7 @@ class Preparation:
         return isinstance(self._host.forges.forge(contract.repository), HostedForge)
 
     def _settings(self, vault: Vault, base: str, base_sha: str, request: DeliveryRequest) -> Effective:
-        written = vault.show(base_sha, CONFIG_FILE)
+        written = vault.show(base_sha, CONFIG_FILE, CONFIG_BYTES)
         text = written.decode(errors="replace") if written is not None else None
         return effective(
             host=self._host.config,
@@ -271,7 +272,8 @@ def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
     """The repository's own prompts, from the base branch: an agent's change to them does not count."""
     there = vault.listed(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
     names = (*map(str, AGENTIC), *map(of_kind, Kind))
-    found = {name: vault.show(base_sha, path) for name in names if (path := f".perdure/prompts/{name}.md") in there}
+    paths = {name: f".perdure/prompts/{name}.md" for name in names}
+    found = {name: vault.show(base_sha, path, CONFIG_BYTES) for name, path in paths.items() if path in there}
     return {name: text.decode(errors="replace") for name, text in found.items() if text is not None}
 
 

@@ -416,11 +416,18 @@ export interface Plan {
   validation: string[];
 }
 
+/** The kind of engineer a task is for. */
+export type Role = "backend" | "frontend" | "test";
+
 export interface Task {
   title: string;
   details: string;
   /** paths that will probably change */
   files: string[];
+  /** who it is for; null where everybody could do it as well */
+  role?: Role | null;
+  /** numbers of the tasks, from 1, that must be done before it */
+  depends_on?: number[];
 }
 
 /** What all test commands said about one tree, those first that decide against it. */

@@ -145,14 +145,16 @@ def check_browser() -> list[Finding]:
     from pathlib import Path
 
     from perdure.adapters.app.browser import NoBrowser, find_browser
+    from perdure.adapters.project.bounded import read_text
     from perdure.adapters.project.config import load_repository_config
     from perdure.cli.words import tilde
     from perdure.models.errors import PerdureError
+    from perdure.models.policy import CONFIG_BYTES
 
     here = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
     file = next((path for path in here if path.is_file()), None)
     try:
-        asked = file is not None and bool(load_repository_config(file.read_text("utf-8"), str(file)).app.start)
+        asked = file is not None and bool(load_repository_config(read_text(file, CONFIG_BYTES), str(file)).app.start)
     except (PerdureError, OSError, ValueError):
         asked = False  # what is wrong with the file, the look at the repository says
     if not asked:

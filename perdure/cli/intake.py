@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perdure.models.errors import BadInput
 from perdure.models.ids import issue_delivery_id
 from perdure.models.phases import Phase, why_not
-from perdure.models.policy import LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
+from perdure.models.policy import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.request import DeliveryRequest, parse_request
 
 if TYPE_CHECKING:
@@ -271,14 +271,13 @@ def check_key(env: Mapping[str, str]) -> None:
 
 
 def read_config(path: Path) -> str:
+    from perdure.adapters.project.bounded import read_text, why_unread
+
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadInput(f"the configuration cannot be read: {words}", where=f"--config {path}") from None
-    if len(text.encode()) > REQUEST_BYTES:
-        raise BadInput("the configuration is longer than 64 KiB", where=f"--config {path}", fix="shorten it")
-    return text
+        return read_text(path, CONFIG_BYTES)
+    except (OSError, ValueError) as error:
+        what = f"the configuration cannot be read: {why_unread(error)}"
+        raise BadInput(what, where=f"--config {path}", fix="name a TOML file") from None
 
 
 def workers_elsewhere() -> bool:

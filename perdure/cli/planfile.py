@@ -8,6 +8,7 @@ import yaml  # type: ignore[import-untyped]  # has no types of its own
 from pydantic import ValidationError
 
 from perdure.models.errors import BadInput
+from perdure.models.policy import NESTING
 from perdure.models.report import Plan, Task
 from perdure.models.request import explain
 
@@ -16,6 +17,11 @@ _HEAD = """\
 # the old one. Close it unchanged, or empty it, and nothing is sent.
 """
 _WIDTH = 110
+_OPENING = (
+    *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),
+    *(yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken),
+)
+_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # likewise
@@ -50,6 +56,7 @@ def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
     if markdown:
         return text, title_of(text)
     try:
+        _check(text)
         found = yaml.safe_load(text)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -69,6 +76,18 @@ def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
     if empty := plan.empty():
         raise BadInput(f"line {_line(node, (empty,))}: {empty}: is empty")
     return plan.model_dump_json(), plan.title
+
+
+def _check(text: str) -> None:
+    """ValueError for what would grow or recurse when it is read: a name for a part (a few of them, naming each other,
+    are a gigabyte), deep nesting."""
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
+            raise ValueError(f"line {token.start_mark.line + 1}: write it out: &names and *names are not read")
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > NESTING:
+            raise ValueError(f"line {token.start_mark.line + 1}: it is nested deeper than {NESTING} levels")
 
 
 def blank(text: str) -> bool:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from perdure.models.policy import CONFIG_BYTES
+
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target
 
@@ -27,17 +29,19 @@ def place_of(target: Target, sha: str) -> Path | None:
 
 
 def file_at(place: Path, sha: str, path: str = NAME) -> str | None:
-    """The text of a file at a commit that is there; None when it has no such file."""
+    """The text of a file at a commit that is there; None when it has no such file. BadInput when it is too long."""
     from perdure.adapters.git.door import Git
+    from perdure.adapters.git.repository import show
 
-    shown = Git(cwd=place, as_owner=True).run("cat-file", "blob", f"{sha}:{path}", ok=(0, 128))
-    return shown.stdout.decode(errors="replace") if shown.returncode == 0 else None
+    found = show(Git(cwd=place, as_owner=True), sha, path, CONFIG_BYTES)
+    return found.decode(errors="replace") if found is not None else None
 
 
 def in_working_tree(checkout: Path) -> str | None:
     """The perdure.toml that lies in a working tree."""
     try:
-        return (checkout / NAME).read_text(encoding="utf-8", errors="replace")
+        with (checkout / NAME).open("rb") as file:
+            return file.read(CONFIG_BYTES + 1).decode(errors="replace")
     except OSError:
         return None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from perdure.models.base import Written
 from perdure.models.phases import ALL_PHASES, Phase
-from perdure.models.policy import DEFAULTS
+from perdure.models.policy import DEFAULTS, DURATION_CHARS, DURATION_MOST_S, SETTING_CHARS
 from perdure.models.treasury import Budgets
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -19,12 +19,16 @@ def seconds(text: str) -> float:
     """`"90s"`, `"10m"`, `"1h30m"` → seconds. ValueError says what was expected."""
     import re
 
+    if len(text) > DURATION_CHARS:  # before the expression, which looks again from every digit
+        raise ValueError("this is no duration: write for example 90s, 10m or 1h30m")
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
         raise ValueError(f"{text!r} is not a duration: write for example 90s, 10m or 1h30m")
     total = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if total <= 0:
         raise ValueError("a duration must be longer than zero")
+    if total > DURATION_MOST_S:
+        raise ValueError("a duration is at most ten years")
     return total
 
 
@@ -36,6 +40,12 @@ def _duration(text: str) -> str:
 Duration = Annotated[str, AfterValidator(_duration)]
 
 
+class Settings(Written):
+    """Of a settings file: no text in it is longer than SETTING_CHARS."""
+
+    model_config = ConfigDict(str_max_length=SETTING_CHARS)
+
+
 class SandboxGrade(StrEnum):
     """`full` is bubblewrap; `reduced` is Landlock and seccomp, weaker; `off` is nothing. Only `full` is a default."""
 
@@ -44,7 +54,7 @@ class SandboxGrade(StrEnum):
     OFF = "off"
 
 
-class DeliverySettings(Written):
+class DeliverySettings(Settings):
     """`questions`: people are asked, by agents and about tests that nothing else can tell apart; without, agents decide
     and write down what they assumed, and such tests make a draft."""
 
@@ -55,7 +65,7 @@ class DeliverySettings(Written):
     notes: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md")
 
 
-class SetupSettings(Written):
+class SetupSettings(Settings):
     """`commands` None means: detect them. An empty list means: nothing to set up."""
 
     commands: tuple[str, ...] | None = None
@@ -64,7 +74,7 @@ class SetupSettings(Written):
     timeout: Duration = "10m"
 
 
-class TestCommand(Written):
+class TestCommand(Settings):
     __test__ = False  # not a test class, whatever its name says to pytest
 
     name: str = Field(min_length=1)
@@ -74,7 +84,7 @@ class TestCommand(Written):
     required: bool = True
 
 
-class Limits(Written):
+class Limits(Settings):
     """`tokens`: read and written together, cached ones too; None: no limit."""
 
     test_fixes: int = Field(default=DEFAULTS.test_fixes, ge=0, le=10)
@@ -92,7 +102,7 @@ class Limits(Written):
         return given
 
 
-class Gates(Written):
+class Gates(Settings):
     """`expire`: how long a gate waits before the delivery ends undelivered; None: for ever."""
 
     before: tuple[Literal["plan", "pull_request"], ...] = ()
@@ -102,7 +112,7 @@ class Gates(Written):
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 
-class StepSettings(Written):
+class StepSettings(Settings):
     """Which model carries out an agentic step, and how hard it thinks."""
 
     agent: Literal["built-in"] = "built-in"
@@ -111,7 +121,7 @@ class StepSettings(Written):
     max_tokens: int = Field(default=DEFAULTS.max_tokens, ge=256, le=128_000)
 
 
-class StepsSettings(Written):
+class StepsSettings(Settings):
     """classify is a small question; plan and review repay the best model; the rest is workaday."""
 
     classify: StepSettings = StepSettings(model="claude-haiku-5-5", max_tokens=2048)
@@ -123,26 +133,26 @@ class StepsSettings(Written):
     fix_review: StepSettings = StepSettings()
 
 
-class AppSettings(Written):
+class AppSettings(Settings):
     start: str = ""
     ready: str = ""
     pages: tuple[str, ...] = ()
 
 
-class PortSettings(Written):
+class PortSettings(Settings):
     need: bool = True
 
 
-class GitSettings(Written):
+class GitSettings(Settings):
     branch: str = "perdure/{id}"
     sign_off: bool = False
 
 
-class ProtectSettings(Written):
+class ProtectSettings(Settings):
     paths: tuple[str, ...] = (".github/**", "perdure.toml")
 
 
-class ShipSettings(Written):
+class ShipSettings(Settings):
     draft: bool = False
     allow_untested: bool = False
     reviewers: tuple[str, ...] = ()
@@ -150,13 +160,13 @@ class ShipSettings(Written):
     close_issue: bool = True
 
 
-class ArtifactSettings(Written):
+class ArtifactSettings(Settings):
     """`branch`: where plan, test report and review are published for the pull request to link to; empty: nowhere."""
 
     branch: str = "perdure-artifacts"
 
 
-class RepositoryConfig(Written):
+class RepositoryConfig(Settings):
     """`perdure.toml` of the target repository. It cannot set sandbox, ports' ranges, Temporal or keys."""
 
     version: Literal[1]
@@ -174,7 +184,7 @@ class RepositoryConfig(Written):
     artifacts: ArtifactSettings = ArtifactSettings()
 
 
-class PortRanges(Written):
+class PortRanges(Settings):
     """Inclusive ranges a host leases pairs from."""
 
     backend: tuple[int, int] = (9100, 9114)
@@ -201,7 +211,7 @@ Heard = Literal["waiting", "question", "budget", "reminder", "ended"]
 """What people can be told of: a gate, a question, a limit that is reached, any of these again later, the end."""
 
 
-class NotifySettings(Written):
+class NotifySettings(Settings):
     """`url`: who is told, one address or several; each may hold a secret and is shown by its host alone."""
 
     url: tuple[SecretStr, ...] = ()
@@ -216,7 +226,7 @@ class NotifySettings(Written):
         return tuple(urls)
 
 
-class HostConfig(Written):
+class HostConfig(Settings):
     """What only the host's owner decides: `config.toml` of the user, or `PERDURE_*` variables."""
 
     sandbox: SandboxGrade = SandboxGrade.FULL

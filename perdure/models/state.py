@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -10,7 +11,7 @@ from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
-from perdure.models.policy import SAID_BYTES_AGAIN
+from perdure.models.policy import RESUME_BYTES, SAID_BYTES_AGAIN
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
 from perdure.models.treasury import Purse
@@ -190,7 +191,9 @@ class Progress(BaseModel):
 
 
 def parse_resume(resume: ResumePoint) -> DeliveryState:
-    """The state another run left behind. InvalidRequest when it is none."""
+    """The state another run left behind. InvalidRequest when it is none, or larger than any that was left."""
+    if (size := len(json.dumps(resume.state))) > RESUME_BYTES:
+        raise InvalidRequest(f"resume.state: is {size} bytes, at most {RESUME_BYTES // 1024} KiB fit")
     try:
         return DeliveryState.model_validate(resume.state)
     except ValidationError as error:

@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
+from perdure.adapters.project.bounded import read_text, why_unread
 from perdure.adapters.project.keys import parse as parse_toml
 from perdure.adapters.project.keys import place
 from perdure.models.base import Written
 from perdure.models.errors import BadInput
 from perdure.models.phases import AGENTIC, Step
+from perdure.models.policy import SCREENPLAY_BYTES
 from perdure.rehearsal.faults import Fault
 
 
@@ -105,9 +107,9 @@ class Screenplay:
     def load(cls, file: Path) -> Screenplay:
         """Read a TOML file. BadInput with file, line and key."""
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            text = read_text(file, SCREENPLAY_BYTES)
+        except (OSError, ValueError) as error:
+            reason = why_unread(error)
             raise BadInput(
                 f"the screenplay cannot be read: {reason}", where=str(file), fix="name a TOML file"
             ) from None
@@ -115,7 +117,7 @@ class Screenplay:
 
     @classmethod
     def parse(cls, text: str, name: str = "screenplay") -> Screenplay:
-        return cls(parse_toml(text, name, Script), text, name)
+        return cls(parse_toml(text, name, Script, SCREENPLAY_BYTES), text, name)
 
     @property
     def lines(self) -> tuple[Line, ...]:

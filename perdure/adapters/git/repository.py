@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.host.crash import crash_point
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import PerdureError
+from perdure.models.errors import BadInput, PerdureError
 
 ABSENT = "0" * 40
 _DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-renames")
@@ -30,6 +30,16 @@ class RefLocked(PerdureError):
     def __init__(self, ref: str, lock: Path) -> None:
         self.ref, self.lock = ref, lock
         super().__init__(f"{ref} is locked", where=str(lock))
+
+
+def show(git: Git, commit: str, path: str, most: int | None = None) -> bytes | None:
+    """A file as `commit` has it, None when it has none there. BadInput when it has more than `most` bytes."""
+    named = f"{commit}:{path}"
+    if most is not None and int(git.run("cat-file", "-s", named, ok=(0, 128)).text or 0) > most:
+        what = f"not read: it is longer than {most // 1024} KiB"
+        raise BadInput(what, where=path, fix="shorten it on the base branch")
+    found = git.run("cat-file", "blob", named, ok=(0, 128))
+    return found.stdout if found.returncode == 0 else None
 
 
 @dataclass(frozen=True)
@@ -135,10 +145,9 @@ class Repository:
         """Paths that differ, in git's order."""
         return self.git.run("diff", *_DIFF, "--name-only", "-z", "--end-of-options", a, b).names
 
-    def show(self, commit: str, path: str) -> bytes | None:
-        """A file as `commit` has it, None when it has none there."""
-        found = self.git.run("cat-file", "blob", f"{commit}:{path}", ok=(0, 128))
-        return found.stdout if found.returncode == 0 else None
+    def show(self, commit: str, path: str, most: int | None = None) -> bytes | None:
+        """A file as `commit` has it, None when it has none there. BadInput when it has more than `most` bytes."""
+        return show(self.git, commit, path, most)
 
     def listed(self, commit: str, folder: str) -> list[str]:
         """Paths of what lies in a folder as `commit` has it; none where it has no such folder."""

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.project.bounded import read_text
 from perdure.adapters.project.keys import load, parse
 from perdure.models.base import Written
 from perdure.models.config import HostConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput
+from perdure.models.policy import CONFIG_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.treasury import Budgets, matching
 
@@ -31,8 +33,8 @@ def named_file(env: Mapping[str, str]) -> dict[str, Any]:
     if not (name := env.get(VARIABLE, "").strip()):
         return {}
     try:
-        text = Path(name).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_text(Path(name).expanduser(), CONFIG_BYTES)
+    except (OSError, ValueError) as error:
         raise BadInput("the file of budgets cannot be read", where=f"{VARIABLE}={name}", fix=str(error)) from None
     parse(text, name, BudgetFile)
     return load(text, name)

@@ -76,7 +76,7 @@ def _go(root: Path) -> Detected:
     module = read(root / "go.mod")
     if not module:
         return Detected()
-    needs = re.search(r"^\s*require\b", module, re.MULTILINE)
+    needs = re.search(r"^[ \t]*require\b", module, re.MULTILINE)
     test = TestCommand(name="go test", command="go test ./...")
     return Detected(("go mod download",) if needs else (), (test,), ("go",))
 

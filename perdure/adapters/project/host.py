@@ -9,10 +9,12 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import ValidationError
 
+from perdure.adapters.project.bounded import read_text
 from perdure.adapters.project.budgets import named_file
 from perdure.adapters.project.keys import load, names, nearest, parse, plain
 from perdure.models.config import HostConfig, Limits, StepsSettings
 from perdure.models.errors import BadInput
+from perdure.models.policy import CONFIG_BYTES
 
 VARIABLES: Mapping[str, str] = {
     "PERDURE_SANDBOX": "sandbox",
@@ -69,10 +71,10 @@ def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostCo
     """
     path = path or user_file()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, CONFIG_BYTES)
     except FileNotFoundError:
         text = ""
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise BadInput("the user file cannot be read", where=str(path), fix=f"{error}: correct or remove it") from None
     parse(text, str(path), HostConfig)
     try:

@@ -12,7 +12,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from perdure.adapters.project.bounded import TooMuch, parse_toml
 from perdure.models.errors import BadInput
+from perdure.models.policy import CONFIG_BYTES, PLACE_CHARS_TRIED
 
 Loc = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -20,19 +22,22 @@ M = TypeVar("M", bound=BaseModel)
 _RANGE_ERRORS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
-def parse(text: str, where: str, model: type[M]) -> M:
-    """Parse TOML into a model. BadInput says file:line and key, the nearest name of an unknown one, allowed ranges."""
-    data = load(text, where)
+def parse(text: str, where: str, model: type[M], limit: int = CONFIG_BYTES) -> M:
+    """Parse TOML into a model. BadInput says file:line and key, the nearest name of an unknown one, allowed ranges;
+    a text of more than `limit` bytes is not read."""
+    data = load(text, where, limit)
     try:
         return model.model_validate(data)
     except ValidationError as error:
         raise _complaint(error, model, text, data, where) from None
 
 
-def load(text: str, where: str) -> dict[str, Any]:
+def load(text: str, where: str, limit: int = CONFIG_BYTES) -> dict[str, Any]:
     """Parse TOML. BadInput has the line of the syntax error."""
     try:
-        return tomllib.loads(text)
+        return parse_toml(text, limit)
+    except TooMuch as error:
+        raise BadInput(f"not read: {error}", where=f"{where}:{error.line or 1}", fix="shorten it") from None
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         at = re.search(r"\(at line (\d+), column \d+\)$", message)
@@ -183,10 +188,13 @@ def _lines(text: str) -> dict[Loc, int]:
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     lines = text.split("\n")
-    start = 0
+    start, tried = 0, 0
     while start < len(lines):
         for end in range(start + 1, len(lines) + 1):
             statement = "\n".join(lines[start:end])
+            tried += len(statement)
+            if tried > PLACE_CHARS_TRIED:  # a list of many lines is read again for each of them
+                return
             try:
                 data = tomllib.loads(statement)
             except tomllib.TOMLDecodeError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from pathlib import Path
 from typing import Any
+
+from perdure.adapters.project.bounded import parse_json, parse_toml
+from perdure.models.policy import PROJECT_FILE_BYTES
 
 _BYTES = 4 * 1024 * 1024  # a large lock file; enough to recognise a toolchain
 
@@ -24,15 +25,15 @@ def read(path: Path, limit: int = _BYTES) -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file's table, empty when there is none that parses."""
     try:
-        return tomllib.loads(read(path))
-    except tomllib.TOMLDecodeError:
+        return parse_toml(read(path, PROJECT_FILE_BYTES + 1))
+    except ValueError:
         return {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file's object, empty when there is none that parses."""
     try:
-        data = json.loads(read(path))
-    except (ValueError, RecursionError):
+        data = parse_json(read(path, PROJECT_FILE_BYTES + 1))
+    except ValueError:
         return {}
     return data if isinstance(data, dict) else {}

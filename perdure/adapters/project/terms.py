@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from perdure.adapters.git.vault import Vault
@@ -10,6 +11,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ids import slug
 from perdure.models.issue import Issue
 from perdure.models.phases import Phase
+from perdure.models.policy import NAME_CHARS
 from perdure.models.request import DeliveryRequest
 
 
@@ -18,14 +20,19 @@ def branch_of(template: str, delivery: str, request: DeliveryRequest, issue: Iss
     number, empty without one. InvalidRequest for any other place."""
     words = request.request if request.request.strip() or issue is None else issue.title
     number = str(issue.number) if issue is not None else ""
-    try:
-        return template.format(id=delivery, slug=slug(words), issue=number)
-    except (KeyError, IndexError, ValueError, AttributeError):
+    places = {"{id}": delivery, "{slug}": slug(words), "{issue}": number}
+    parts = re.split(r"(\{[a-z]+\})", template)  # not str.format: a width in it would be obeyed
+    if any(("{" in part or "}" in part) and part not in places for part in parts):
         raise InvalidRequest(
-            f"git.branch: {template!r} has a place that is not known here",
+            f"git.branch: {template[:NAME_CHARS]!r} has a place that is not known here",
             where=where,
             fix="use {id}, {slug} and {issue}",
-        ) from None
+        )
+    name = "".join(places.get(part, part) for part in parts)
+    if len(name) > NAME_CHARS:
+        what = f"git.branch: makes a name of {len(name)} characters, at most {NAME_CHARS} fit"
+        raise InvalidRequest(what, where=where, fix="shorten it")
+    return name
 
 
 def check_branch(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import tomllib
 from collections.abc import Mapping
 
+from perdure.adapters.project.bounded import parse_toml
 from perdure.adapters.project.keys import place
 
 
@@ -20,8 +20,8 @@ def whence(name: str, origins: Mapping[str, str], file: str, text: str) -> str:
     if origin == "detected":
         return f'[[test]] "{name}", detected from the repository\'s files: no perdure.toml names a test command'
     if origin.startswith(file):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            tests = tomllib.loads(text).get("test") or ()
+        with contextlib.suppress(ValueError):
+            tests = parse_toml(text).get("test") or ()
             number = next((n for n, test in enumerate(tests) if test.get("name") == name), None)
             if number is not None:
                 return place(text, file, ("test", number))

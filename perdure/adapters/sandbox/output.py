@@ -13,8 +13,6 @@ CONTROL = re.compile(
     r"|\x1b[ -/]*[0-~]?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
-OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n])")
-"""What a progress bar wrote over: only what a person would have seen in the end is kept."""
 
 
 def excerpt(path: Path, head: int, tail: int) -> str:
@@ -44,8 +42,9 @@ def excerpt(path: Path, head: int, tail: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Without control sequences; of a line that was overwritten, the last state."""
-    return CONTROL.sub("", OVERWRITTEN.sub("", text.replace("\r\n", "\n"))).replace("\r", "")
+    """Without control sequences; of a line that was overwritten, as by a progress bar, the last state."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return CONTROL.sub("", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def _join(first: str, left_out: int, last: str) -> str:

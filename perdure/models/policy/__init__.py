@@ -6,6 +6,7 @@ from perdure.models.policy.agent import *  # noqa: F403
 from perdure.models.policy.defaults import *  # noqa: F403
 from perdure.models.policy.engine import *  # noqa: F403
 from perdure.models.policy.forge import *  # noqa: F403
+from perdure.models.policy.inputs import *  # noqa: F403
 from perdure.models.policy.local import *  # noqa: F403
 from perdure.models.policy.people import *  # noqa: F403
 from perdure.models.policy.sandbox import *  # noqa: F403

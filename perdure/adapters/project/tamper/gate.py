@@ -40,7 +40,7 @@ def tampering(
         return Tampered()
     try:
         return _tampering(before, after, commands, base, now, paths)
-    except RecursionError:
+    except (RecursionError, MemoryError):  # the parser of Python reports its own depth as the latter
         return Tampered((hit(Tampering.CONFIGURATION, "a file that differs is nested too deeply to be read"),))
     except (
         ValueError,

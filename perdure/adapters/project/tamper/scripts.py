@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perdure.adapters.project.bounded import parse_json
 from perdure.adapters.project.tamper.files import Files
 from perdure.models.policy import TAMPER_DEPTH
 
@@ -100,8 +100,8 @@ def _npm(files: Files, words: list[str], directory: str) -> Iterator[Script]:
     if not files.has(path):
         return
     try:
-        scripts = json.loads(files.text(path) or "{}").get("scripts", {})
-    except (ValueError, AttributeError, RecursionError):
+        scripts = parse_json(files.text(path) or "{}").get("scripts", {})
+    except (ValueError, AttributeError):
         return
     plain = [word for word in words if not word.startswith("-")]
     name = plain[1] if plain[:1] in (["run"], ["run-script"]) and len(plain) > 1 else (plain or [""])[0]

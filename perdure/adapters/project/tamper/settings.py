@@ -7,10 +7,10 @@ import fnmatch
 import json
 import posixpath
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure.adapters.project.bounded import parse_json, parse_toml
 from perdure.adapters.project.tamper.files import Files
 from perdure.adapters.project.tamper.inventory import hit, is_now, only_new, was
 from perdure.models.report import Hit, Tampering
@@ -162,7 +162,7 @@ def _flat(table: Any, prefix: str) -> dict[str, str]:
 
 
 def _pyproject(text: str, tasks: list[str]) -> dict[str, str]:
-    data = tomllib.loads(text)
+    data = parse_toml(text)
     found: dict[str, str] = {}
     for table in ("tool.pytest", "tool.coverage", "tool.tox", "project.entry-points.pytest11",
                   "tool.poetry.plugins.pytest11", *(f"tool.{task}" for task in tasks)):  # fmt: skip
@@ -202,14 +202,14 @@ def _ini(text: str, tox: bool) -> dict[str, str]:
 
 
 def _package(text: str) -> dict[str, str]:
-    data = json.loads(text or "{}")
+    data = parse_json(text or "{}")
     if not isinstance(data, dict):
         raise ValueError("it is no JSON object")
     return {k: v for key in _PACKAGE if key in data for k, v in _flat(data[key], key).items()}
 
 
 def _cargo(text: str) -> dict[str, str]:
-    data = tomllib.loads(text)
+    data = parse_toml(text)
     found: dict[str, str] = {}
 
     def walk(value: Any, at: str) -> None:
