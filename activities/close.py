@@ -11,6 +11,7 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.ports import release
 from perdure.models.errors import WorkspaceLost
+from perdure.models.ledger import Usage
 from perdure.models.work import Closed, CloseInput
 
 log = logging.getLogger(__name__)
@@ -39,9 +40,11 @@ class Closing:
         return "; ".join(part for part in (message, *sweep(self._host.home)) if part)
 
     def _closed(self, delivery: str, message: str) -> Closed:
+        paid = self._host.spend(delivery)
         return Closed(
             receipt=self._host.receipt(delivery),
-            spend=self._host.spend(delivery).total(),
+            spend=paid.total(),
+            usage=sum(paid.settled(), Usage()),
             message=message,
             notifies=bool(self._host.listeners.addresses),
         )

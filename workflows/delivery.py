@@ -237,6 +237,10 @@ class Delivery(TakesMessages):
         await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
         state.receipt, state.spend = closed.receipt, closed.spend
+        if (
+            closed.usage is not None and closed.usage.tokens >= state.usage.tokens
+        ):  # less where another host has the log
+            state.usage = closed.usage
         await self.stage.allowance.give_back()
         self.stage.show()
         if state.status not in SUCCESSES:

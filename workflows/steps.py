@@ -37,6 +37,7 @@ class Steps:
 
     def __init__(self, stage: Stage, forge: Publishing) -> None:
         self._stage, self._forge = stage, forge
+        self._reviewed_before = stage.state.reviewed
 
     @property
     def _request(self) -> DeliveryRequest:
@@ -208,14 +209,20 @@ class Steps:
         state.captured = state.head
 
     async def review(self) -> ReviewResult:
-        """What the reviewer says of the change, and what the engine found in it, counted together."""
+        """What the reviewer says of the change, and what the engine found in it, counted together.
+
+        What the run before has bought of this very commit is not bought again: a retry goes on with it.
+        """
         state, attempt = self._state, self._state.reviews + 1
+        before, self._reviewed_before = self._reviewed_before, ""
+        if before and before == state.head:
+            return state.review_result
         found = await self.inspect()
         await self.capture()
         seen = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
         told = {name: value for name, value in (seen | {"findings": found.findings}).items() if value}
         outcome = await self._stage.turns(Step.REVIEW, attempt, self._materials() | self._change() | told)
-        state.review, state.reviews = outcome.artifact, attempt
+        state.review, state.reviews, state.reviewed = outcome.artifact, attempt, state.head
         state.review_result = found.with_review(outcome.data)
         if state.review_result.blockers:
             self._stage.fail("; ".join([outcome.summary, *([found.summary] if found.blockers else [])]))

@@ -25,6 +25,7 @@ class DeliveryState(BaseModel):
     checkpoint  the newest checkpoint: where a retry goes on
     plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
     tests       verdict on `head`, None when `head` was not tested
+    reviewed    the commit that `review_result` is about
     found       what the engine itself found in the commit `inspected`
     screenshots artifact: the application's pages at the commit `captured`
     built, documented   whether the step and its commit are behind us
@@ -62,6 +63,7 @@ class DeliveryState(BaseModel):
     tests: TestVerdict | None = None
     review: str = ""
     review_result: ReviewResult = ReviewResult()
+    reviewed: str = ""
     found: Inspected = Inspected()
     inspected: str = ""
     screenshots: str = ""

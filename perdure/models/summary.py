@@ -76,7 +76,7 @@ def tests_of(state: DeliveryState) -> TestsResult:
 
 
 def usage_of(state: DeliveryState) -> UsageResult:
-    """Tokens of this run's replies; the money of all runs, from the spend log, because a rewind must not hide it."""
+    """Tokens and money of all replies of all runs, from the spend log once it has ended: a rewind must hide neither."""
     usage, spend = state.usage, state.spend
     known = usage.cost_usd is not None and spend.usd is not None
     return UsageResult(

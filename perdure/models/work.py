@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from perdure.models.base import Recorded
-from perdure.models.ledger import Spend
+from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.report import Severity
 from perdure.models.request import DeliveryRequest
@@ -224,10 +224,12 @@ class CloseInput(Recorded):
 
 
 class Closed(Recorded):
-    """`notifies`: this host tells somebody; known here also of a delivery that could not be prepared."""
+    """`notifies`: this host tells somebody; known here also of a delivery that could not be prepared. `usage`: of all
+    replies that `spend` is the price of; None: nobody added them up."""
 
     receipt: Receipt = Receipt()
     spend: Spend = Spend()
+    usage: Usage | None = None
     message: str = ""
     notifies: bool = False
 

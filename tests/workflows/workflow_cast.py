@@ -48,8 +48,9 @@ class Cast:
     def __init__(self) -> None:
         self.phases: tuple[Phase, ...] = ALL_PHASES
         self.settings: dict[str, Any] = {}
-        self.spend = Spend()
+        self.spend, self.usage = Spend(), Usage()
         self.closes = True
+        self.commits: list[str] = []
         self.seen: list[TurnInput] = []
         self.turn: Callable[[TurnInput], Awaitable[TurnResult]] = self.endless
         self.told: list[CommentInput] = []
@@ -101,11 +102,12 @@ class Cast:
         async def close(work: CloseInput) -> Closed:
             if not self.closes:
                 raise ApplicationError("the disk is gone", non_retryable=True)
-            return Closed(spend=self.spend)
+            return Closed(spend=self.spend, usage=self.usage)
 
         @activity.defn(name=Step.COMMIT)
         async def commit(work: CommitInput) -> Committed:
-            return Committed(commit="h1", tree="t1", files=1, added=1, summary="+1 in 1 file")
+            made = self.commits.pop(0) if self.commits else "h1"
+            return Committed(commit=made, tree="t1", files=1, added=1, summary="+1 in 1 file")
 
         @activity.defn
         async def check_access(work: CheckInput) -> Checked:

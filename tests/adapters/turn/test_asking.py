@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from turn_bench import DELIVERY, Bench, in_activity
 
+from activities.close import Closing
 from activities.open_pull_request import PullRequests
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
 from perdure.models.policy import REPLIES_CUT_PER_TURN
 from perdure.models.publishing import ShipInput
 from perdure.models.result import TestsStatus as Status
-from perdure.models.work import TestVerdict
+from perdure.models.work import CloseInput, TestVerdict
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.lab import heads
@@ -62,6 +63,9 @@ async def test_a_retry_finds_the_reply_that_was_bought_and_a_rewind_samples_anew
         stored.unlink()
     assert await calls("0-aaaaaaaaaaa4", began="aaaaaaaaaaa4") == 1
     assert bench.host.spend(DELIVERY).repeats() == (1, 0), "by its bytes, whatever run asks"
+    closed = await in_activity(Closing(bench.host).close, CloseInput(delivery=DELIVERY, keep=True))
+    assert closed.usage.tokens == closed.spend.tokens > 0
+    assert closed.usage.cost_usd == pytest.approx(closed.spend.usd), "tokens and dollars of the same replies"
 
 
 async def test_a_verdict_on_another_tree_ships_nothing(bench: Bench) -> None:
