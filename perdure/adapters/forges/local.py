@@ -19,6 +19,7 @@ from perdure.adapters.forges.base import Opened, Proposal, Pulled
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import Entry, ObjectStore
+from perdure.adapters.git.refusals import told
 from perdure.adapters.git.repository import ABSENT, Repository
 from perdure.models.base import Published
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
@@ -159,7 +160,9 @@ class LocalForge:
         try:
             repository.git.run("update-ref", "--stdin", stdin=("\n".join(moves) + "\n").encode(), hold=(held,))
         except GitError as error:
-            raise ForgeUnavailable("the pull request could not be written", where=error.stderr) from error
+            raise ForgeUnavailable(
+                f"the pull request could not be written: {told(error.stderr)}", where=str(self._path)
+            ) from error
 
     def _published(self, pull: LocalPull) -> PullRequest:
         return PullRequest(

@@ -32,11 +32,10 @@ def commit_tree(workspace: Workspace, *, checkpoint: str, parent: str, message: 
     index = workspace.private / "commit.index"
     git = Git(vault.path, workspace.path, vault.path, index)
     with workspace.alone() as held:
-        for left in (index, index.with_name(f"{index.name}.lock")):
-            left.unlink(missing_ok=True)
+        index.unlink(missing_ok=True)
         git.run("read-tree", record.base_sha, hold=(held,))
         _stage(git, record.exact_base, worktree_tree(vault, checkpoint), held)
-        tree = git.text("write-tree")
+        tree = git.run("write-tree", hold=(held,)).text
         if tree == vault.tree_of(parent):
             return "", tree
         crash_point(CrashPoint.INSIDE_COMMIT)

@@ -123,7 +123,8 @@ def is_at(workspace: Workspace, checkpoint: str) -> bool:
                 return False
             wanted = pathspecs(record.kept)
             others = git.run("ls-files", "--others", "--exclude-standard", "-z", "--", *wanted, hold=(held,))
-            return not others.names and git.text("write-tree") == worktree_tree(workspace.vault, checkpoint)
+            tree = git.run("write-tree", hold=(held,)).text
+            return not others.names and tree == worktree_tree(workspace.vault, checkpoint)
     except (FileNotFoundError, GitError):
         return False
 
@@ -178,7 +179,8 @@ def _files(workspace: Workspace, held: int) -> tuple[str, str]:
             gone = b"".join(os.fsencode(path) + b"\0" for path in surface.special)
             git.run("update-index", "--force-remove", "-z", "--stdin", stdin=gone, hold=(held,))
         git.run("add", "--all", "--", *pathspecs([*record.kept, *surface.special]), hold=(held,))
-    return git.text("write-tree"), workspace.vault.objects.blob(surface.sidecar.to_json())
+    tree = git.run("write-tree", hold=(held,)).text
+    return tree, workspace.vault.objects.blob(surface.sidecar.to_json())
 
 
 def _write(

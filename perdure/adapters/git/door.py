@@ -15,6 +15,7 @@ from typing import Any, cast
 import git
 
 from perdure.adapters.git.credentials import Credential, offered
+from perdure.adapters.git.refusals import told
 from perdure.models import policy
 from perdure.models.errors import PerdureError
 
@@ -79,8 +80,8 @@ class GitError(PerdureError):
         self.returncode = returncode
         self.stderr = redact("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
         how = "took too long and was ended" if returncode is None else f"failed with exit code {returncode}"
-        last = self.stderr.splitlines()[-1] if self.stderr else "it said nothing"
-        super().__init__(f"git {self.command[0] if args else ''} {how}: {last}", where=" ".join(("git", *self.command)))
+        said = told(self.stderr) or "it said nothing"
+        super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=" ".join(("git", *self.command)))
 
 
 @dataclass(frozen=True)

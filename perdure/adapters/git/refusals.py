@@ -50,6 +50,7 @@ _PUSH: Sequence[tuple[str, str]] = (
         "covers, and deliver anew with --id NAME",
     ),
     (r"archived", "unarchive the repository, or deliver to a fork"),
+    (r"\.lock'?: File exists", "if no git is at work in that repository, remove the lock file it names, then retry"),
 )
 """What a remote says when it takes no commit for a branch → what would make it do so."""
 
@@ -86,7 +87,7 @@ def line_fix(said: str) -> str:
 
 def told(stderr: str) -> str:
     """The line of git's stderr that says most: the remote's own words, else git's verdict, else the first line."""
-    lines = [line.strip() for line in stderr.splitlines() if not line.startswith("warning: ")]
+    lines = [line.strip() for line in stderr.splitlines() if not line.startswith(("warning: ", "hint: "))]
     remote = [line.removeprefix(_REMOTE).strip(" -") for line in lines if line.startswith(_REMOTE)]
     said = [re.sub(r"^error: ", "", line) for line in remote if line not in ("error:", "")]
     verdict = [line for line in lines if line.startswith(("fatal: ", "error: "))]

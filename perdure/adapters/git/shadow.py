@@ -39,10 +39,9 @@ class _Worktree(Protocol):
 
 
 def git_for(worktree: _Worktree, exact_base: str, held: int) -> Git:
-    """The shadow's git, made when it cannot be trusted, freed of a dead writer's lock; call it while alone."""
+    """The shadow's git, made when it cannot be trusted; call it while alone."""
     path = worktree.shadow
     git = Git(path, worktree.path, path, path / "index", worktree.vault.path / "objects", settings=_EXACT)
-    (path / "index.lock").unlink(missing_ok=True)
     if not is_whole(path):
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)

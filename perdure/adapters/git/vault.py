@@ -90,7 +90,7 @@ class Vault(Repository):
         Whoever holds it knows that the lock files of these files have no living owner.
         """
         with locked(self.path / "perdure.lock") as held:
-            for stale in ("packed-refs.lock", "config.lock"):
+            for stale in ("packed-refs.lock", "config.lock", "HEAD.lock"):
                 (self.path / stale).unlink(missing_ok=True)
             yield held
 
@@ -145,6 +145,7 @@ class Vault(Repository):
         parents = [name[:at] for at, character in enumerate(name) if character == "/"]
         with self.lock():  # deleting is what writes packed-refs
             for ref in [*map(_tracking, parents), *self.refs(f"{_tracking(name)}/")]:
+                self.remove_stale_locks(ref)  # who fetches is alone
                 if self.read_ref(ref):
                     self.delete_ref(ref)
 

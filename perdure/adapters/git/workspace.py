@@ -73,7 +73,8 @@ class Workspace:
         with workspace.alone(), vault.lock() as held:
             _take_away(vault, path, held)
             vault.git.run(
-                *("worktree", "add", "--quiet", "--force", "--detach", "--no-checkout"),
+                # Forced twice: a `worktree add` that was cut off leaves its place locked.
+                *("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout"),
                 *("--", str(path), base_sha),
                 hold=(held,),
             )
@@ -140,9 +141,16 @@ class Workspace:
     def alone(self) -> Iterator[int]:
         """Be the only one whose git touches this worktree; yields the descriptor for `hold=`.
 
-        A restore thereby waits for the git of a killed worker, which lives some milliseconds longer than it.
+        A restore thereby waits for the git of a killed worker, which lives some milliseconds longer than it. Whoever
+        holds it knows that no lock file in git's directories about this worktree has a living owner: all of them go.
         """
         with locked(self.private / "lock") as held:
+            directories = [self.private]
+            with contextlib.suppress(WorkspaceLost):
+                record = self.record()
+                directories += [Path(record.admin)] if record.path == str(self.path) else []
+            for stale in [lock for directory in directories for lock in directory.rglob("*.lock")]:
+                stale.unlink(missing_ok=True)
             yield held
 
     def git(self, admin: Path | None = None) -> Git:
@@ -193,8 +201,6 @@ class Workspace:
         """Let the worktree's own HEAD and index follow a commit: `git status` and `git log` inside then make sense."""
         record = self.record()
         with self.alone() as held:
-            for lock in ("index.lock", "HEAD.lock"):
-                (Path(record.admin) / lock).unlink(missing_ok=True)
             self.git(Path(record.admin)).run("update-ref", "--no-deref", "HEAD", commit, hold=(held,))
             self.git(Path(record.admin)).run("read-tree", commit, hold=(held,))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.exact import exact_tree
+from perdure.adapters.git.refusals import told
 from perdure.adapters.git.vault import Vault
 from perdure.models.ledger import Usage
 from perdure.models.policy import VERIFY_PAGE
@@ -21,7 +22,7 @@ def way_to(vault: Vault, tip: str) -> tuple[list[str], str]:
     try:
         return vault.git.text("rev-list", "--first-parent", "--reverse", "--end-of-options", tip).splitlines(), ""
     except GitError as error:
-        return [], error.stderr.splitlines()[-1]
+        return [], told(error.stderr)
 
 
 def hole(vault: Vault, tip: str) -> str:

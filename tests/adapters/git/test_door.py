@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from git_repositories import git
 
+from perdure.adapters.git.branch import push
 from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.vault import Vault
+from perdure.models.errors import ForgeRefused
 
 
 def seen_environment(door: Git) -> dict[str, str]:
@@ -130,3 +133,25 @@ def test_the_canary_sings_when_git_is_called_without_the_door(tmp_path: Path, ca
     plant(tmp_path / "plain" / ".git" / "config", tmp_path / "evil")
     subprocess.run(["git", "-C", str(tmp_path / "plain"), "status"], capture_output=True, check=False, timeout=30)
     assert list(canary.iterdir())
+
+
+def test_a_failure_says_what_is_wrong_and_names_the_file_whatever_git_goes_on_to_advise(vault: Vault) -> None:
+    _, base = vault.fetch()
+    lock = vault.path / "refs" / "heads" / "x.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    with pytest.raises(GitError) as caught:
+        vault.git.run("update-ref", "refs/heads/x", base)
+    assert str(caught.value.what).endswith(f"{lock}': File exists.")
+    assert "remove the file manually" in caught.value.stderr.splitlines()[-1], "it used to say this alone"
+
+
+def test_a_remotes_stale_lock_is_named_with_what_to_do(vault: Vault, origin: Path) -> None:
+    _, base = vault.fetch()
+    lock = origin / "refs" / "heads" / "perdure" / "x.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    with pytest.raises(ForgeRefused) as caught:
+        push(vault, str(origin), base, "perdure/x", None)
+    assert "x.lock': File exists" in caught.value.what
+    assert "remove the lock file" in caught.value.fix

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from git_repositories import git
 
+from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.branch import commit_tree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, sweep
 from perdure.adapters.host.home import Home
@@ -149,3 +151,54 @@ def test_setup_is_remembered_with_what_it_made(workspace: Workspace) -> None:
     (workspace.path / ".ports.env").write_text("P=1\n")
     assert workspace.finish_setup().kept == ("build",)
     assert os.stat(workspace.path).st_ino == workspace.record().inode
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "ORIG_HEAD", "config", "config.worktree", "logs/HEAD", "info/x"])
+def test_no_lock_file_of_a_dead_writer_stops_anything_in_a_worktree(workspace: Workspace, name: str) -> None:
+    admin, base = Path(workspace.record().admin), workspace.record().base_sha
+    cp.restore_base(workspace)
+    places = [directory / f"{name}.lock" for directory in (admin, workspace.shadow)]
+
+    def died() -> None:
+        for lock in places:
+            lock.parent.mkdir(exist_ok=True)
+            lock.touch()
+
+    died()
+    cp.restore_base(workspace)
+    died()
+    workspace.forget_changes()
+    died()
+    first = cp.begin(workspace, {"summary": "prepared"})
+    cp.restore(workspace, first)
+    died()
+    (workspace.path / "new").write_text("new")
+    second = cp.snapshot(workspace, parent=first, turn={"summary": "x"}, transcript=[])
+    died()
+    commit, _ = commit_tree(workspace, checkpoint=second, parent=base, message="new")
+    died()
+    workspace.advance(commit)
+    assert git(workspace.path, "log", "-1", "--format=%s") == "new"
+    died()
+    workspace.finish_setup()
+    assert workspace.validate() == []
+    died()
+    assert workspace.remove() == ""
+
+
+def test_a_later_generation_leaves_the_locks_of_one_that_may_be_alive(workspace: Workspace) -> None:
+    living = Path(workspace.record().admin) / "index.lock"
+    living.touch()
+    Workspace.create(workspace.home, workspace.vault, "demo-1", workspace.record().base_sha, generation=1)
+    assert living.exists()
+
+
+def test_a_worktree_whose_making_was_cut_off_is_made_again(home: Home, vault: Vault, workspace: Workspace) -> None:
+    """git holds its place locked until it is whole: neither removing nor pruning it takes that away."""
+    record = workspace.record()
+    (home.workspace("demo-1") / "record.json").unlink()
+    (Path(record.admin) / "locked").write_text("initializing")
+    (workspace.path / ".git").unlink()
+    again, _ = Workspace.open_or_rebuild(home, vault, "demo-1", record.base_sha)
+    assert again.validate() == []
+    assert not (Path(again.record().admin) / "locked").exists()
