@@ -144,16 +144,23 @@ class Host:
         async with self.lease(delivery) as (workspace, lease):
             contract = await in_thread(self.contract, workspace.vault, delivery, policy)
             workspace = await self.make_valid(workspace, lease, contract)
-            pair = await in_thread(lease_ports, self.home, self.config.ports, delivery)
-            await in_thread(write_ports_env, workspace.path, pair)
+            ports = await in_thread(self._ports, workspace, contract)
             yield Desk(
                 workspace=workspace,
                 lease=lease,
                 contract=contract,
                 sandbox=await in_thread(self.sandbox, delivery, contract.grade),
-                env=pair.environment(),
+                env=ports,
                 directory=self.home.workspace(delivery),
             )
+
+    def _ports(self, workspace: Workspace, contract: Contract) -> dict[str, str]:
+        """The leased pair as variables, written to `.ports.env` too; nothing where nobody needs one. Raises NoPorts."""
+        if not (contract.config.ports.need or contract.config.app.start):
+            return {}
+        pair = lease_ports(self.home, self.config.ports, workspace.delivery)
+        write_ports_env(workspace.path, pair)
+        return pair.environment()
 
     async def make_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
         """Validate three ways; rebuild what is not valid and run setup where it was not run."""

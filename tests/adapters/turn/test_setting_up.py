@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 
+import pytest
 from turn_bench import in_activity
 
 from activities.prepare import Preparation
@@ -13,6 +15,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.setting_up import read_binds
+from perdure.models.errors import NoPorts
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.lab import CALC, make_target
@@ -46,6 +49,35 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     assert (tree / ".venv" / "ran").read_text() == "once\n"
     assert Workspace.open(home, "d").record().setup_done
     assert read_binds(home.workspace("d")) == read_binds(home.workspace("d"))
+    await host.close()
+
+
+NO_PORTS = """
+version = 1
+[ports]
+need = false
+[[test]]
+name = "unit"
+command = "test -z \\"$BACKEND_PORT\\" && test ! -e .ports.env"
+"""
+
+
+async def test_a_repository_that_needs_no_ports_leases_none_and_waits_for_none(tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    home = Home(tmp_path / "home")
+    host = Host.open(home, {"PERDURE_PORTS_BACKEND": "25080-25080", "PERDURE_PORTS_FRONTEND": "25090-25090"})
+    with socket.create_server(("127.0.0.1", 25080)):  # the only pair is taken
+        request = DeliveryRequest(repository=str(origin), request="x", config=NO_PORTS)
+        prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery="d", request=request))
+        assert "red" not in prepared.summary
+        assert "on main" in prepared.summary
+        assert not list(home.ports.glob("*-*"))
+        app = NO_PORTS + '[app]\nstart = "serve $FRONTEND_PORT"\n'
+        with pytest.raises(NoPorts, match="all 1 port pairs are in use"):
+            await in_activity(
+                Preparation(host).prepare,
+                PrepareInput(delivery="e", request=request.model_copy(update={"config": app})),
+            )
     await host.close()
 
 
