@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TerminatedEr
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.history import Past, read_past
+from perdure.listing import newest
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_key, issue_delivery_id
 from perdure.models.policy import ARTIFACT_READ_BYTES
@@ -33,7 +34,7 @@ from perdure.steering import Answered, Steered
 from perdure.submission import WORKFLOW, start, start_accepted
 from perdure.unread import unread
 from perdure.untold import untold
-from perdure.view import RESUME, Described, Listed, Pending, asked_of, describe, listed, polled, word
+from perdure.view import RESUME, Described, Listed, Pending, describe, polled, word
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
@@ -278,15 +279,8 @@ class Perdure:
             return Submitted(delivery, attached=True)
 
     async def list(self, limit: int = 50, query: str = "") -> list[Listed]:
-        """The newest deliveries, each once, from visibility alone; `query` is added with AND (a list filter)."""
-        clause = f"WorkflowType = '{WORKFLOW}'" + (f" AND ({query})" if query else "")
-        found: dict[str, Listed] = {}
-        async for execution in self._client.list_workflows(clause, page_size=min(2 * limit, 1000)):
-            if execution.id not in found:  # a retried one has several runs, the newest first
-                found[execution.id] = listed(execution, await asked_of(execution))
-            if len(found) == limit:
-                break
-        return list(found.values())
+        """The newest by start, each once, from visibility alone; `query` is added with AND (a list filter)."""
+        return await newest(self._client, limit, query)
 
     async def waiting(self, limit: int = 1000) -> builtins.list[Listed]:
         """Those that wait for somebody, the longest first: to decide something, to resume them, or for a host."""

@@ -1,4 +1,4 @@
-"""Which delivery a person means: its id, the beginning of it, or `@last`."""
+"""Which delivery a person means: its id, the beginning of it, or `@last`, the one that was started last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LAST = "@last"
 WAITING = "@waiting"
 
 DeliveryId = Annotated[
-    str, typer.Argument(metavar="ID", help="A delivery: its id, the beginning of it, or @last.", show_default=True)
+    str,
+    typer.Argument(
+        metavar="ID", help="A delivery: its id, the beginning of it, or @last, the newest by start.", show_default=True
+    ),
 ]
 WaitingId = Annotated[
     str,

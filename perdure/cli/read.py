@@ -91,37 +91,37 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
 
 
 def list_(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many of each at most.")] = 20,
     waiting: Annotated[
         bool, typer.Option("--waiting", "-w", help="Only those that wait for you, and for what; the longest first.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """The newest deliveries, or those that wait for you."""
+    """Those that wait for you, the longest first, and below them the newest by start."""
     import asyncio
 
     from perdure.cli.screen import Screen
     from perdure.cli.session import connected
     from perdure.cli.table import delivery_rows, listed_json, waiting_rows
-    from perdure.cli.words import count
 
     screen = Screen(json=json)
 
-    async def work() -> list[Listed]:
+    async def work() -> tuple[list[Listed], list[Listed]]:
         perdure = await connected(screen)
-        return (await perdure.waiting())[:limit] if waiting else await perdure.list(limit=limit)
+        return await perdure.waiting(), [] if waiting else await perdure.list(limit=limit)
 
-    found = asyncio.run(work())
+    asking, found = asyncio.run(work())
     if json:
-        screen.data([listed_json(one) for one in found])
-    elif found and waiting:
-        screen.lines(waiting_rows(found, screen.room))
-        screen.line("perdure show ID says what to type")
-    elif found:
-        screen.lines(delivery_rows(found, screen.room))
-        if waits := sum(one.waiting for one in found):
-            screen.line(f"{count(waits, 'waits', 'wait')} for you: perdure list --waiting")
-    else:
+        screen.data([listed_json(one) for one in (asking[:limit] if waiting else found)])
+        return
+    if asking:
+        screen.lines(waiting_rows(asking[:limit], screen.room))
+        more = f"; {len(asking) - limit} more wait" if len(asking) > limit else ""
+        screen.line(f"perdure show ID says what to type{more}")
+    waits = {one.delivery_id for one in asking}
+    if others := [one for one in found if one.delivery_id not in waits]:
+        screen.lines(["", *delivery_rows(others, screen.room)] if asking else delivery_rows(others, screen.room))
+    elif not asking:
         screen.line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
 
 

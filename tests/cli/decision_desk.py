@@ -81,6 +81,8 @@ class Scene(Cast):
 
         @activity.defn
         async def read(work: ReadInput) -> Page:
+            if work.what == "diff":
+                return Page(text="")
             if work.what == "logs":
                 self.logs_read += 1
                 return Page(text=self.log[work.offset :])

@@ -79,7 +79,7 @@ async def test_a_person_sends_plan_and_change_back_edits_says_and_approves_also_
         submitted = await lab.submit(origin, gates=["plan", "pull_request"])
 
         first = await person.asked()
-        assert "waiting" in await person("list")
+        assert "waits for" in await person("list")
         await person("reject", "calc-sub", "--note", "with types, please")
         second = await person.asked(first.of)
         assert second.words == "approve the plan: Add typed sub"

@@ -45,3 +45,26 @@ async def test_a_delivery_with_several_runs_takes_one_place_in_the_list(
         await client.get_workflow_handle(id).terminate()
     found = await seen(perdure, fresh, lambda found: len(found) == 2)
     assert {one.delivery_id for one in found} == {f"{fresh}-again", f"{fresh}-other"}
+
+
+async def test_the_newest_is_the_one_that_was_started_last_whatever_runs_or_ended_since(
+    client: Client, perdure: Perdure, fresh: str
+) -> None:
+    names = [f"{fresh}-{n}" for n in range(5)]
+    for name in names:
+        await start(client, name)
+    for name in (names[4], names[2], names[1]):  # the newest has ended first, and older ones run on or ended later
+        await client.get_workflow_handle(name).terminate()
+
+    def order(count: int) -> list[str]:
+        return [f"{fresh}-{n}" for n in (4, 3, 2, 1, 0)[:count]]
+
+    async with asyncio.timeout(20):
+        for limit in (1, 2, 4, 10):
+            found: list[str] = []
+            while found != order(limit):
+                query = f"WorkflowId STARTS_WITH '{fresh}'"
+                found = [one.delivery_id for one in await perdure.list(limit=limit, query=query)]
+                await asyncio.sleep(0.1)
+    for name in (names[0], names[3]):
+        await client.get_workflow_handle(name).terminate()
