@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from perdure import secrets
+
+if __name__ == "__main__":
+    secrets.take()  # before anything below is imported: GitPython starts a process
+
 import asyncio
 import logging
 import os
@@ -32,10 +37,9 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
     home = Home.find()
-    host = Host.open(home, os.environ)  # takes keys and tokens out of the environment: no child sees them
+    host = Host.open(home, secrets.environment())
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect(home, start=False, say=logging.info)
-    os.environ.pop("TEMPORAL_API_KEY", None)
     await host.check_search_attributes(client)
     await put_rules(client, host.config.treasury)
 

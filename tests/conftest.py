@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import hypothesis
 import pytest
@@ -18,6 +19,17 @@ hypothesis.settings.load_profile("busy")
 pytest.register_assert_rewrite("tests.lab", "tests.targets")
 
 
+ABOUT_SECRETS_OR_MONEY = re.compile(
+    r"secret|credential|token|leak|redact|_key|budget|treasury|ledger|spen[dt]|paid|pays|money|cost|price",
+    re.IGNORECASE,
+)
+"""In the name of a test or its file. Such a test that fails has found something, or is wrong: `never_again`."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests begin first, so that none of them is waited for alone at the end."""
+    for item in items:
+        if ABOUT_SECRETS_OR_MONEY.search(item.nodeid.partition("[")[0]):
+            item.add_marker("never_again")
     items.sort(key=lambda item: item.get_closest_marker("long") is None)

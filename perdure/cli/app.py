@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from perdure import __version__
+from perdure import __version__, secrets
 from perdure.cli import (
     budget,
     config,
@@ -107,6 +107,7 @@ def run(arguments: list[str]) -> int:
 
 def main() -> NoReturn:
     """Entry point. Ends the process at once: the Temporal SDK was seen to crash in an ordinary exit."""
+    secrets.take()  # commands import what they need, GitPython among it, which starts a process
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # ✓ on a terminal that is not UTF-8

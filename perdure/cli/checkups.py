@@ -29,7 +29,7 @@ def check_git() -> list[Finding]:
     import re
     import subprocess
 
-    from perdure.local.access import without_secrets
+    from perdure.secrets import without_secrets
 
     env = without_secrets(os.environ)
     try:
@@ -80,15 +80,15 @@ def check_sandbox() -> list[Finding]:
 
 
 def check_key() -> list[Finding]:
-    import os
-
     from perdure.cli.intake import KEYS
+    from perdure.secrets import environment
 
-    if os.environ.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
-        held = [name for name in KEYS if os.environ.get(name, "").strip()]
+    env = environment()
+    if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
+        held = [name for name in KEYS if env.get(name, "").strip()]
         fix = "unset it here: what is not there cannot be taken" if held else ""
         return [Finding("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
-    names = [name for name in (*KEYS, "ANTHROPIC_BASE_URL") if os.environ.get(name, "").strip()]
+    names = [name for name in (*KEYS, "ANTHROPIC_BASE_URL") if env.get(name, "").strip()]
     if names:
         return [Finding("key", OK, f"{', '.join(names)} set")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure import secrets
 from perdure.cli.panels import HOST
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
 
     host = load_host_config(os.environ)
     given = load_repository_config(read_config(file), str(file)) if file else None
-    target = resolve(repo, Path.cwd(), Forges.from_environment(dict(os.environ)))
+    target = resolve(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
     name, sha = target.base(base)
     place = place_of(target, sha)
     text = file_at(place, sha) if place is not None else None

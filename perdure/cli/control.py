@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure import secrets
 from perdure.cli.ids import DeliveryId
 from perdure.cli.panels import STEER
 
@@ -132,7 +133,6 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
 
 
 async def _retry(id: str, screen: Screen, started: list[str], *, budget: float | None, detach: bool) -> int:
-    import os
 
     from perdure.adapters.host.home import Home
     from perdure.cli.ids import resolve_id
@@ -142,7 +142,7 @@ async def _retry(id: str, screen: Screen, started: list[str], *, budget: float |
     from perdure.local.up import ensure_running
 
     if not workers_elsewhere():
-        check_key(os.environ)
+        check_key(secrets.environment())
         await ensure_running(Home.find(), screen.say)
     perdure = await connected(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure import secrets
 from perdure.cli.options import (
     AllowTestChanges,
     Budget,
@@ -109,7 +109,7 @@ async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, 
 
     from perdure.cli.intake import take_in
 
-    taken = await asyncio.to_thread(take_in, asked, os.environ)
+    taken = await asyncio.to_thread(take_in, asked, secrets.environment())
 
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.cli.submit import hand_in

@@ -7,8 +7,8 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from perdure.models.policy import DEMO_S
 from perdure.models.result import DeliveryResult, Reason, Status
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from perdure.secrets import within
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncItera
         )
         grade, why = await asyncio.to_thread(best_grade)
         world = environment(place, rehearsal.url, grade, os.environ) | dict(played.variables)
-        stack.enter_context(_within(world))
+        stack.enter_context(within(world))
         stack.push_async_callback(stop_server, place.home)
         client = await connect(place.home, start=True, say=lambda _: None)
         supervisor, worker = await stack.enter_async_context(supervised(place.home))
@@ -125,19 +126,6 @@ async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncItera
             yield Cast(screen, place, played, found.delivery, knife, cutting, supervisor, keys, page)
         finally:
             cutting.cancel()
-
-
-@contextmanager
-def _within(world: Mapping[str, str]) -> Iterator[None]:
-    """This process has no other task than the demo: until that is over it sees only its world, as its children do."""
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(world)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 async def _perform(cast: Cast) -> int:

@@ -70,13 +70,16 @@ def worker(
 
     from perdure.local.application import worker_command, worker_environment
     from perdure.local.checks import check_home
+    from perdure.secrets import environment, handed_over
 
     home = _home()
     check_home(home.root)
     command = worker_command()
     sys.stdout.flush()
     role = {"PERDURE_WORKER_ROLE": "publisher"} if publisher else {}
-    os.execve(command[0], command, worker_environment(home, {**os.environ, **role}))  # noqa: S606 - this process becomes it
+    with handed_over({**environment(), **role}) as (env, pipe):
+        os.set_inheritable(pipe, True)
+        os.execve(command[0], command, worker_environment(home, env))  # noqa: S606 - this process becomes it
 
 
 @server.command()
@@ -125,12 +128,10 @@ def ui(
 ) -> None:
     """Open the Web UI with all deliveries."""
     import asyncio
-    import os
     import sys
     import webbrowser
 
     from perdure.cli.web import UI_VARIABLE, web_page
-    from perdure.local.access import without_secrets
     from perdure.local.connect import configured
     from perdure.models.errors import PerdureError, TemporalUnreachable
 
@@ -144,8 +145,6 @@ def ui(
         raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
     print(page, flush=True)
     if not show and sys.stdout.isatty():
-        for secret in os.environ.keys() - without_secrets(os.environ).keys():
-            del os.environ[secret]  # a browser outlives us, with what it inherits
         webbrowser.open(page)
 
 
@@ -155,13 +154,16 @@ def temporal(context: typer.Context) -> None:
     import os
     import sys
 
-    from perdure.local.access import without_secrets
     from perdure.local.binary import temporal_binary
     from perdure.local.connect import configured, embedded_environment
     from perdure.local.server import find_server
     from perdure.models.errors import TemporalUnreachable
+    from perdure.secrets import environment, is_secret
 
-    binary, env = str(temporal_binary()), without_secrets(os.environ)
+    theirs = {
+        name: value for name, value in environment().items() if not is_secret(name) or name.startswith("TEMPORAL_")
+    }
+    binary, env = str(temporal_binary()), theirs
     needs_server = bool(context.args) and not {"--help", "-h", "--version", "-v"} & set(context.args)
     if needs_server and configured() is None:
         home = _home()

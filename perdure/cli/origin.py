@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure import secrets
 from perdure.cli.checkups import MISSING, NOTE, OK, Finding, failed
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
 from perdure.models.policy import DOCTOR_FORGE_S
@@ -29,7 +29,7 @@ def check_repository() -> list[Finding]:
     from perdure.adapters.git.source import resolve
     from perdure.cli.repository import origin_of
 
-    forges = Forges.from_environment(dict(os.environ))
+    forges = Forges.from_environment(secrets.environment())
     try:
         target = resolve(".", Path.cwd(), forges)
     except BadInput as error:
@@ -40,7 +40,7 @@ def check_repository() -> list[Finding]:
         url, base = target.url, target.heads.default or "main"
     forge = forges.forge(url) if url else None
     if isinstance(forge, GitHub):
-        return [finding, *_hosted(forge, forges, url, base, os.environ)]
+        return [finding, *_hosted(forge, forges, url, base, secrets.environment())]
     if finding.mark == OK:
         said = "pull requests are kept in it"
         if forge is None:
@@ -98,18 +98,15 @@ def _stale_worker(env: Mapping[str, str]) -> list[Finding]:
     """The running worker has the environment of its own start: a token that was exported later is not in it."""
     from perdure.adapters.forges.github.access import SECRET_VARIABLES
     from perdure.adapters.host.home import Home
+    from perdure.local.access import fingerprint, forge_names
     from perdure.local.supervisor import read_supervisor
 
     home = Home.find()
     running = read_supervisor(home) if home.root.is_dir() else None
     if running is None:
         return []
-    try:
-        given = Path(f"/proc/{running.worker_pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # not Linux, or gone
-        return []
-    names = {name.decode(errors="replace") for name, _, value in (each.partition(b"=") for each in given) if value}
-    if names & set(SECRET_VARIABLES) or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
+    without = fingerprint(secrets.without_secrets(env), running.started_at.isoformat(), forge_names())
+    if running.forge_access != without or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
         return []
     what = f"the running worker (pid {running.worker_pid}) was started without the token"
     return [Finding(_GITHUB, MISSING, what, "perdure down; the next deliver starts one that has it")]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perdure import secrets
 from perdure.cli.options import (
     AllowTestChanges,
     Budget,
@@ -112,7 +112,7 @@ async def _run(
     from perdure.cli.intake import take_in
 
     asked = asked_for(phase, options)
-    taken = await asyncio.to_thread(take_in, asked, os.environ)
+    taken = await asyncio.to_thread(take_in, asked, secrets.environment())
 
     from perdure.cli.submit import hand_in
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.forges.github.access import SECRET_VARIABLES
 from perdure.adapters.git.door import Git
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.probe import probe, probe_landlock
@@ -31,6 +30,7 @@ from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.policy import SERVER_START_S, SERVER_STOP_S
 from perdure.rehearsal.server import KEY
+from perdure.secrets import is_secret
 
 PACKAGE = "durations"
 _PAIRS = 5
@@ -80,7 +80,7 @@ def environment(stage: Stage, rehearsal: str, grade: SandboxGrade, env: Mapping[
     kept = {
         name: value
         for name, value in embedded_environment(env).items()
-        if not name.startswith(theirs) and name not in SECRET_VARIABLES and not name.lower().endswith("_proxy")
+        if not name.startswith(theirs) and not is_secret(name) and not name.lower().endswith("_proxy")
     }
     first = _free_ports(2 * _PAIRS)
     if shutil.which("python3", path=kept.get("PATH")) is None:  # the example's tests are Python

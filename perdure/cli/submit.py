@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from perdure import __version__
+from perdure import __version__, secrets
 
 if TYPE_CHECKING:
     from perdure.cli.intake import Asked, Taken
@@ -36,7 +36,7 @@ async def hand_in(
     if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
         raise refusal
     if not taken.elsewhere:
-        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, os.environ))
+        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, secrets.environment()))
     perdure = Perdure(await connect(home, start=False, say=screen.say))
     # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
     patience = DECISION_ACCEPTED if detach else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure import secrets
 from perdure.cli.checkups import MISSING, NOTE, OK, Finding
 
 _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL of the worker, or what answers there"
@@ -19,7 +20,7 @@ def check_notify() -> list[Finding]:
     from perdure.local.access import tells_the_same
     from perdure.local.supervisor import read_supervisor
 
-    listeners, found = Listeners.of(load_host_config(os.environ).notify, os.environ), []
+    listeners, found = Listeners.of(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:
         told = f"{', '.join(address.name for address in listeners.addresses)} ({', '.join(listeners.events)})"
         words = ["perdure doctor --notify sends each a test"]
@@ -31,7 +32,7 @@ def check_notify() -> list[Finding]:
             )
         found = [Finding("notify", OK, told, "\n".join(words))]
     running = read_supervisor(home) if (home := Home.find()).root.is_dir() else None
-    if running and not tells_the_same(running.notify_access, os.environ, running.started_at.isoformat()):
+    if running and not tells_the_same(running.notify_access, secrets.environment(), running.started_at.isoformat()):
         other = "the worker that runs was started with other addresses or another secret than yours"
         found.append(Finding("notify", NOTE, other, "perdure down, then perdure up --detach: it takes yours"))
     return [*found, *(Finding("notify", NOTE, f"not told of {clean(words)}", _FIX) for words in asyncio.run(_untold()))]

@@ -10,16 +10,6 @@ from perdure.models.ids import digest
 NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
 
 
-def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` for a program that asks neither a model nor a forge: a browser, the Temporal command line, `--version`."""
-    from perdure.adapters.agents.model import HEADERS, KEYS
-    from perdure.adapters.forges.github.access import SECRET_VARIABLES
-    from perdure.adapters.notify.addresses import SECRET_VARIABLES as WEBHOOKS
-
-    secret = (*KEYS, HEADERS, *SECRET_VARIABLES, *WEBHOOKS)
-    return {name: value for name, value in env.items() if name not in secret}
-
-
 def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = NAMES) -> str:
     """Differs when one of these variables does; `salt` is new for every worker."""
     return digest(salt, *(env.get(name, "").strip() for name in names))[:16]

@@ -10,8 +10,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from perdure.local.access import without_secrets
 from perdure.models.errors import BadInput, PerdureError
+from perdure.secrets import without_secrets
 
 _VERSION_TIMEOUT_S = 30.0
 

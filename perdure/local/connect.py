@@ -18,6 +18,7 @@ from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.policy import SERVER_ANSWER_S
 from perdure.plugin import Interceptors, perdure_plugin
+from perdure.secrets import environment
 
 _DEFAULT_ADDRESS = "localhost:7233"
 
@@ -43,7 +44,7 @@ async def connect(home: Home, *, start: bool, say: Say, interceptors: Intercepto
 def configured() -> ClientConnectConfig | None:
     """The server that TEMPORAL_* variables or a profile name, None when they name none: then it is the embedded one."""
     try:
-        config = ClientConfig.load_client_connect_config()
+        config = ClientConfig.load_client_connect_config(override_env_vars=environment())
     except RuntimeError as error:  # a file that does not parse, a profile that does not exist
         where = os.environ.get("TEMPORAL_CONFIG_FILE") or "TEMPORAL_* variables and profile file"
         raise BadInput(f"the Temporal configuration cannot be read: {error}", where=where) from None

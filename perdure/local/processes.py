@@ -45,11 +45,15 @@ async def released(lock: Path, within: float) -> bool:
 
 
 def holds(pid: int, lock: Path) -> bool:
-    """Whether the process `pid` has `lock` open, by its open files. Where those cannot be seen: whether it is held."""
+    """Whether the process `pid` has `lock` open, by its open files.
+
+    Those of workers and supervisors cannot be seen without the rights of root (perdure.secrets): then whether the lock
+    is held, and the process ours and closed like them. A stranger with the same number is not.
+    """
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except PermissionError:
-        return held(lock)
+        return held(lock) and _runs_as(pid) == os.geteuid()
     except FileNotFoundError:
         return sys.platform != "linux" and held(lock)
     for descriptor in descriptors:
@@ -57,6 +61,15 @@ def holds(pid: int, lock: Path) -> bool:
             if os.path.samefile(f"/proc/{pid}/fd/{descriptor}", lock):
                 return True
     return False
+
+
+def _runs_as(pid: int) -> int:
+    """The effective user of a process, -1 when it has gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return -1
+    return next((int(line.split()[2]) for line in lines if line.startswith("Uid:")), -1)
 
 
 def signal_holder(pid: int, lock: Path, number: signal.Signals) -> bool:

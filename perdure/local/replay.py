@@ -21,6 +21,7 @@ from perdure.local.application import worker_command, worker_environment
 from perdure.models.errors import PerdureError
 from perdure.models.policy import VERIFY_REPLAY_S
 from perdure.plugin import perdure_plugin
+from perdure.secrets import without_secrets
 
 ARGUMENT = "--replay"
 """Of worker.py: no worker, no connection; histories are read from standard input."""
@@ -38,7 +39,7 @@ async def replay(histories: Sequence[WorkflowHistory]) -> list[str]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=worker_environment(Home.find(), os.environ),
+        env=worker_environment(Home.find(), without_secrets(os.environ)),
     )
     try:
         async with asyncio.timeout(VERIFY_REPLAY_S):

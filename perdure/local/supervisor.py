@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ValidationError
 
+from perdure import secrets
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
 from perdure.local import Say
@@ -137,13 +138,14 @@ class Supervisor:
 
     async def _spawn(self, worker_lock: int) -> Process:
         """In a session of its own: Ctrl-C at the terminal is for us, who pass it on."""
-        return await asyncio.create_subprocess_exec(
-            *dying_with_us(self._command),
-            stdin=asyncio.subprocess.DEVNULL,
-            env=worker_environment(self._home, os.environ),
-            pass_fds=[worker_lock],
-            start_new_session=True,
-        )
+        with secrets.handed_over(secrets.environment()) as (env, pipe):
+            return await asyncio.create_subprocess_exec(
+                *dying_with_us(self._command),
+                stdin=asyncio.subprocess.DEVNULL,
+                env=worker_environment(self._home, env),
+                pass_fds=[worker_lock, pipe],
+                start_new_session=True,
+            )
 
     async def _end(self, worker: Process, exited: asyncio.Task[int]) -> None:
         self._say(f"worker {worker.pid} finishes its turns")
@@ -204,15 +206,16 @@ class Supervisor:
                 return
 
     def _record(self) -> None:
+        known = secrets.environment()
         record = SupervisorRecord(
             pid=os.getpid(),
             worker_pid=self._worker_pid,
             restarts=self._restarts,
             started_at=self._started_at,
             idle_exit=self._idle_exit,
-            access=fingerprint(os.environ, self._started_at.isoformat()),
-            forge_access=fingerprint(os.environ, self._started_at.isoformat(), forge_names()),
-            notify_access=fingerprint(os.environ, self._started_at.isoformat(), notify_names()),
+            access=fingerprint(known, self._started_at.isoformat()),
+            forge_access=fingerprint(known, self._started_at.isoformat(), forge_names()),
+            notify_access=fingerprint(known, self._started_at.isoformat(), notify_names()),
         )
         write_whole(self._places.supervisor_record, record.model_dump_json().encode(), sync=False)
 
@@ -223,6 +226,7 @@ def _how(code: int) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Supervise in the foreground, one dated line an event. Exit codes as everywhere: 0, or those of PerdureError."""
+    secrets.take()
     parser = argparse.ArgumentParser(prog="python -m perdure.local.supervisor", description=__doc__)
     parser.add_argument("--idle-exit", type=float, metavar="S", help="end after S seconds without a running delivery")
     parser.add_argument("command", nargs="*", help="the worker's command line, default: this installation's worker.py")

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from perdure import secrets
 from perdure.adapters.host.home import Home
 from perdure.local import Say
 from perdure.local.access import check_same, check_same_forge
@@ -73,9 +74,9 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
     await ensure_server(home, say=say)
     if held(Places(home).supervisor_lock):
         if running := read_supervisor(home):
-            check_same(running.access, os.environ, running.started_at.isoformat())
+            check_same(running.access, secrets.environment(), running.started_at.isoformat())
             if hosted:
-                check_same_forge(running.forge_access, os.environ, running.started_at.isoformat())
+                check_same_forge(running.forge_access, secrets.environment(), running.started_at.isoformat())
     else:
         idle = policy.WORKER_IDLE_EXIT.total_seconds()
         started = await _start_supervisor(home, idle, command)
@@ -100,15 +101,24 @@ async def _start_supervisor(home: Home, idle_exit: float | None, command: Sequen
     arguments = ["--idle-exit", str(idle_exit)] if idle_exit is not None else []
     alive, kept_open = os.pipe()  # ends when the supervisor does, however it ends
     try:
-        await asyncio.to_thread(
-            start_detached,
-            # -P: `-m` would look for modules in the current directory first, and that is anybody's repository
-            [sys.executable, "-P", "-m", "perdure.local.supervisor", *arguments, "--", *(command or worker_command())],
-            log=places.worker_log,
-            env=worker_environment(home, os.environ),
-            cwd=home.root,
-            inherit=[kept_open],
-        )
+        with secrets.handed_over(secrets.environment()) as (env, pipe):
+            await asyncio.to_thread(
+                start_detached,
+                # -P: `-m` would look for modules in the current directory first, and that is anybody's repository
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "perdure.local.supervisor",
+                    *arguments,
+                    "--",
+                    *(command or worker_command()),
+                ],
+                log=places.worker_log,
+                env=worker_environment(home, env),
+                cwd=home.root,
+                inherit=[kept_open, pipe],
+            )
     finally:
         os.close(kept_open)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from google.protobuf.json_format import MessageToJson
 from perdure.models.result import Status
 from tests.github_lab import ID, TOKEN, github_lab
 from tests.lab import FIXES, finished
-from tests.secret_watch import SecretWatch, hits
+from tests.secret_watch import SecretWatch, hits, recording
 
 
 @pytest.mark.long
@@ -19,8 +20,10 @@ async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pu
     tmp_path: Path, ports: int
 ) -> None:
     async with github_lab(tmp_path, FIXES, ports=ports) as world:
-        worker = world.lab.program()
-        with SecretWatch((TOKEN,), roots=(worker.pid,), leave_out=(worker.pid,)) as watch:
+        seen = tmp_path / "seen"
+        shims = recording(seen, ("git", "env"))  # of each that is started, whenever that is
+        worker = world.lab.program(PATH=f"{shims}:{os.environ['PATH']}")
+        with SecretWatch((TOKEN,), roots=(worker.pid,)) as watch:  # and what lives for more than a moment
             world.github.faults.add("pulls/create", "unauthorized", times=1)  # its error goes into history
             submitted = await world.submit()
             first = await finished(submitted, world.lab)
@@ -37,6 +40,8 @@ async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pu
         watch.scan_bytes("result", str(result).encode())
         watch.scan_bytes("pull requests", str(world.github.pulls("me/calc")).encode())
         watch.scan_bytes("comments", str(world.github.comments("me/calc", world.issue)).encode())
-        watch.scan(world.lab.home.root, world.lab.log, world.bare, Path.home() / ".gitconfig")
+        assert TOKEN.encode() not in Path(f"/proc/{worker.pid}/environ").read_bytes()
+        assert {path.name.partition(".")[0] for path in seen.glob("*.*")} == {"git", "env"}
+        watch.scan(seen, world.lab.home.root, world.lab.log, world.bare, Path.home() / ".gitconfig")
         assert watch.found == [], hits(watch.found)
         assert ID in str(list(world.lab.home.root.rglob("*")))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.local.access import check_same_forge, fingerprint, forge_names, without_secrets
+from perdure.local.access import check_same_forge, fingerprint, forge_names
 from perdure.models.errors import BadInput
+from perdure.secrets import without_secrets
 
 SECRET = "s3cret-of-the-owner"
 NAMES = (

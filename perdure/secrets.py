@@ -1,0 +1,121 @@
+"""Keys and tokens of this process: held in its memory alone, out of reach of its children and of other processes.
+
+Standard library only: `take` comes before every import that may start a process (GitPython runs `git version`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+NAMES = frozenset({
+    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS",
+    "PERDURE_GITHUB_TOKEN", "PERDURE_GITHUB_APP_KEY",
+    "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN",
+    "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET",
+    "TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "TEMPORAL_CODEC_AUTH",
+})  # fmt: skip
+"""The variables nothing may inherit that does not itself ask a model, a forge or Temporal."""
+
+_PREFIX = "TEMPORAL_GRPC_META_"  # headers of every call to Temporal: an authorization among them
+_DESCRIPTOR = "PERDURE_SECRETS_FD"
+_PR_SET_DUMPABLE = 4
+
+_held: dict[str, str] = {}
+
+
+def is_secret(name: str) -> bool:
+    return name in NAMES or name.startswith(_PREFIX)
+
+
+def take() -> None:
+    """Take keys and tokens out of this process's environment, and close its memory to others. First thing in a program.
+
+    Afterwards `environment` tells them, `os.environ` does not, and neither does /proc/<pid>/environ, which shows what a
+    program was started with: that is overwritten. Other processes of the same user can read neither it nor the memory
+    (Linux), and no crash writes the memory to a file.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if sys.platform != "win32":  # there the command says so, a moment later
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _held.update(_received(os.environ.pop(_DESCRIPTOR, "")))
+    for name in [name for name in os.environ if is_secret(name)]:
+        _held[name] = os.environ.pop(name)
+    if sys.platform == "linux":
+        _overwrite_first_environment()
+
+
+def environment() -> dict[str, str]:
+    """This process's variables with what was taken: for reading keys, never for a child."""
+    return {**_held, **os.environ}
+
+
+def without_secrets(env: Mapping[str, str]) -> dict[str, str]:
+    """`env` for a program that asks neither a model nor a forge: a browser, the Temporal command line, `--version`."""
+    return {name: value for name, value in env.items() if not is_secret(name)}
+
+
+@contextmanager
+def handed_over(env: Mapping[str, str]) -> Iterator[tuple[dict[str, str], int]]:
+    """`env` for a child that calls `take`, and the descriptor it must inherit: on that pipe it gets the secrets of it.
+
+    The child, and what stands between us and it, have no secret in their environment at any moment.
+    """
+    secret = json.dumps({name: value for name, value in env.items() if is_secret(name)}).encode()
+    reading, writing = os.pipe()
+    try:
+        try:
+            os.set_blocking(writing, False)
+            if os.write(writing, secret) < len(secret):
+                raise BlockingIOError("the keys and tokens in the environment are longer than a pipe holds")
+        finally:
+            os.close(writing)
+        yield {**without_secrets(env), _DESCRIPTOR: str(reading)}, reading
+    finally:
+        os.close(reading)
+
+
+@contextmanager
+def within(world: Mapping[str, str]) -> Iterator[None]:
+    """Until the end of the context this process has `world` as its environment, and no secret of its own."""
+    before, held = dict(os.environ), dict(_held)
+    os.environ.clear()
+    os.environ.update(world)
+    _held.clear()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        _held.update(held)
+
+
+def _received(descriptor: str) -> dict[str, str]:
+    if not descriptor.isdigit():
+        return {}
+    with open(int(descriptor), "rb") as pipe:
+        found = json.loads(pipe.read() or b"{}")
+    return {str(name): str(value) for name, value in found.items() if is_secret(name)}
+
+
+def _overwrite_first_environment() -> None:
+    """The block on the stack that execve filled, by secrets' values only: the C library still points to the others."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return
+    start, end = int(fields[47]), int(fields[48])  # env_start and env_end, proc(5): 0 where the kernel hides them
+    at = start
+    for entry in ctypes.string_at(start, end - start).split(b"\0") if start else ():
+        name, _, value = entry.partition(b"=")
+        if value and is_secret(os.fsdecode(name)):
+            ctypes.memset(at + len(name) + 1, 0, len(value))
+        at += len(entry) + 1
