@@ -23,15 +23,18 @@ from perdure.models.errors import InvalidRequest, WorkspaceLost
 
 __all__ = ["RefLocked", "RefMoved", "Vault"]
 
-_CONFIG = """\
-# Written by Perdure at creation. Nothing here may ever be collected by itself: checkpoints of a delivery that waits
-# for a person for a month must be there afterwards (packing: Vault.repack).
+BARE = """\
 [core]
 	repositoryformatversion = 0
 	filemode = true
 	bare = true
 	logAllRefUpdates = false
-[gc]
+"""
+
+_CONFIG = f"""\
+# Written by Perdure at creation. Nothing here may ever be collected by itself: checkpoints of a delivery that waits
+# for a person for a month must be there afterwards (packing: Vault.repack).
+{BARE}[gc]
 	auto = 0
 	pruneExpire = never
 	worktreePruneExpire = never

@@ -16,7 +16,7 @@ from perdure.adapters.host.lease import Lease
 from perdure.adapters.host.replies import Replies
 from perdure.adapters.host.setting_up import read_binds
 from perdure.adapters.host.spend import SpendLog
-from perdure.adapters.sandbox.base import Command, Sandbox
+from perdure.adapters.sandbox.base import Command, GitView, Sandbox
 from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.missing import missing_inside
 from perdure.models.contract import Contract
@@ -27,6 +27,7 @@ from perdure.models.ids import checkout_name
 class Desk:
     """Held for as long as the lease: nobody else writes to this workspace.
 
+    git        what commands see of the vault
     env        variables every command of the delivery gets (leased ports)
     directory  what is known about the workspace: journals, logs, replies
     """
@@ -35,6 +36,7 @@ class Desk:
     lease: Lease
     contract: Contract
     sandbox: Sandbox
+    git: GitView
     env: Mapping[str, str]
     directory: Path
 
@@ -74,7 +76,7 @@ class Desk:
             output=self.logs / "command.log",
             timeout_s=0,
             shared=self.workspace.record().kept,
-            git_dir=self.vault.path,
+            git_dir=self.git,
             env=self.env,
             lock=self.lease.sandbox_lock,
             fence=self.lease.check,

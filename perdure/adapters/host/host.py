@@ -18,6 +18,7 @@ from perdure.adapters.agents import conversation
 from perdure.adapters.agents.model import Model
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.view import view
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.home import Home
@@ -150,6 +151,7 @@ class Host:
                 lease=lease,
                 contract=contract,
                 sandbox=await in_thread(self.sandbox, delivery, contract.grade),
+                git=await in_thread(view, workspace, contract.base, contract.base_sha, contract.branch),
                 env=ports,
                 directory=self.home.workspace(delivery),
             )

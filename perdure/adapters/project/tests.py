@@ -19,7 +19,7 @@ from perdure.adapters.project.runners import Invocation, invocation
 from perdure.adapters.project.selection import alone, reproduction
 from perdure.adapters.project.testcases import BadReport
 from perdure.adapters.project.verdict import line, note
-from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place
 from perdure.models.config import TestCommand, seconds
 from perdure.models.errors import SandboxUnavailable
@@ -55,7 +55,7 @@ class _Place:
     inside: Path | None
     source: Path | None
     shared: tuple[str, ...]
-    git_dir: Path | None
+    git_dir: Path | GitView | None
     env: Mapping[str, str]
     log_dir: Path
     lock: Path | None
@@ -86,7 +86,7 @@ async def run_tests(
     inside: Path | None = None,
     source: Path | None,
     shared: tuple[str, ...],
-    git_dir: Path | None,
+    git_dir: Path | GitView | None,
     commands: Sequence[TestCommand],
     env: Mapping[str, str],
     log_dir: Path,

@@ -11,6 +11,22 @@ from perdure.models.config import SandboxGrade
 
 
 @dataclass(frozen=True)
+class GitView:
+    """What commands see where `.git` points (perdure.adapters.git.view); all of it read-only.
+
+    at       the vault's path, as it is written in the worktree's `.git`
+    shown    the repository that is seen there
+    history  its borrowed objects, at their own path
+    admin    the worktree's own directory in the vault: its HEAD and index
+    """
+
+    at: Path
+    shown: Path
+    history: Path
+    admin: Path
+
+
+@dataclass(frozen=True)
 class Command:
     """One shell command.
 
@@ -19,7 +35,8 @@ class Command:
     inside    absolute path the command sees it at; None: its own. Only grade `full` can show it elsewhere
     source    directory shown in place of `worktree` (a clean checkout); None: the worktree itself
     shared    paths relative to the worktree, shown read-only from the real worktree (setup's .venv, node_modules)
-    git_dir   the vault, shown read-only so that `git log` and `git diff` work; None: no git inside
+    git_dir   what `.git` points to, shown read-only so that `git log` and `git diff` work: a view of the vault, or a
+              repository as it is; None: no git inside
     writable  whether the working directory may be written to
     network   only for setup, which runs before any model call
     env       added to the sandbox's own small environment
@@ -39,7 +56,7 @@ class Command:
     inside: Path | None = None
     source: Path | None = None
     shared: tuple[str, ...] = ()
-    git_dir: Path | None = None
+    git_dir: Path | GitView | None = None
     writable: bool = True
     network: bool = False
     env: Mapping[str, str] = field(default_factory=dict)

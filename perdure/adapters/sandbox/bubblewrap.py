@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox import environment, seccomp, setup
-from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.base import Command, Finished, GitView
 from perdure.adapters.sandbox.etc import private_etc
 from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.program import bubblewrap
@@ -87,8 +87,7 @@ class Bubblewrap:
             yield from mounts
         else:
             yield from setup.caches(self._home)
-        if command.git_dir is not None:
-            yield from ("--ro-bind", str(command.git_dir), str(command.git_dir))
+        yield from _git(command.git_dir)
         yield from _worktree(command)
         if command.results is not None:
             yield from ("--bind", str(command.results), str(command.results_at or command.results))
@@ -145,6 +144,14 @@ def tmpfs() -> Iterator[str]:
         (environment.RUN, SANDBOX_TMPFS_BYTES // 16),
     ):
         yield from ("--size", str(size), "--tmpfs", path)
+
+
+def _git(found: Path | GitView | None) -> Iterator[str]:
+    if isinstance(found, GitView):
+        yield from ("--ro-bind", str(found.history), str(found.history))
+        yield from ("--ro-bind", str(found.shown), str(found.at), "--ro-bind", str(found.admin), str(found.admin))
+    elif found is not None:
+        yield from ("--ro-bind", str(found), str(found))
 
 
 def _worktree(command: Command) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox import environment, setup
-from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.base import Command, Finished, GitView
 from perdure.adapters.sandbox.etc import sweep
 from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.status import StatusFile
@@ -63,7 +63,9 @@ def _spec(
     directory = str(command.source or command.worktree)
     variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
     readable = (*readable, *binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
-    readable = (*readable, *([str(command.git_dir)] if command.git_dir else []), *map(str, command.shown))
+    # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there.
+    git_dir = command.git_dir.at if isinstance(command.git_dir, GitView) else command.git_dir
+    readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.shown))
     writable = (*writable, str(private), *([directory] if command.writable else []))
     writable = (*writable, *([str(command.results)] if command.results else []))
     cache = setup.cache(home)

@@ -29,3 +29,6 @@ SANDBOX_PROBE_S = 20.0
 SANDBOX_PROCESSES = 8192
 """At once, with their threads, in one sandbox (in all of its user's before Linux 5.14): a fork bomb ends there, test
 runners stay below a thousand. The kernel does not hold a root worker's commands to it: there the timeout is the end."""
+
+GIT_VIEW_PACKS = 50
+"""Packs of a base branch's history before they become one: git asks each of them for every object it looks up."""

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.tools.paths import ToolError
-from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.sandbox.base import GitView, Sandbox
 from perdure.models.base import Written
 from perdure.models.decisions import Question
 from perdure.models.phases import READ_ONLY, Step
@@ -47,7 +47,7 @@ class Toolbox:
     inside: Path | None = None
     read_files: dict[str, str] = field(default_factory=dict)
     on_spawn: Callable[[], None] = _nothing
-    git_dir: Path | None = None
+    git_dir: Path | GitView | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     lock: Path | None = None
     writable: bool = True
