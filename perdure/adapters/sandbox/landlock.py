@@ -3,7 +3,8 @@
 Weaker than `full`, each point measured: pathname Unix sockets of the host can be reached; metadata (chmod, utime,
 stat) outside of the rules can be changed and read; the host's process list can be read; .git, .venv and node_modules
 in the worktree can be overwritten; tests cannot listen on TCP ports; nothing is mounted, so a clean checkout runs at
-a path of its own and git leads into the whole vault. Survivors are ended by the launcher, which a SIGKILL of its own would prevent.
+a path of its own and git leads into the whole vault. Survivors are ended by the launcher, which a SIGKILL of its own
+would prevent.
 """
 
 from __future__ import annotations
