@@ -136,12 +136,14 @@ def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
     )
 
 
-async def polled(client: Client, queue: str) -> bool:
-    """Whether a worker has asked for activities of this queue in the last few minutes; True where nobody may look."""
+async def polled(
+    client: Client, queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+) -> bool:
+    """True where a worker has asked for work of this queue in the last few minutes, and where nobody may look."""
     asked = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        task_queue_type=kind,
     )
     try:
         return bool((await client.workflow_service.describe_task_queue(asked)).pollers)

@@ -129,6 +129,29 @@ def check_worker() -> list[Finding]:
     return [Finding("worker", OK, f"runs (pid {running.worker_pid}){again}")]
 
 
+def check_deliveries() -> list[Finding]:
+    """Workflows that stand still for a reason nobody would see, where a server runs; its own line comes first."""
+    import asyncio
+
+    from temporalio.service import RPCError
+
+    from perdure.adapters.host.home import Home
+    from perdure.local.connect import connect
+    from perdure.models.errors import PerdureError
+    from perdure.stuck import Stuck, stuck
+
+    async def look() -> list[Stuck]:
+        client = await connect(Home.find(), start=False, say=lambda line: None)
+        return [one async for one in stuck(client)]
+
+    try:
+        return [Finding("deliveries", NOTE, f"{one.id} {one.why}", one.fix) for one in asyncio.run(look())]
+    except RPCError as error:
+        return [Finding("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
+    except PerdureError:
+        return []
+
+
 def check_variables() -> list[Finding]:
     import os
 

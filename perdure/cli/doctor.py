@@ -60,6 +60,7 @@ def _all() -> tuple[Callable[[], list[Finding]], ...]:
         checkups.check_key,
         checkups.check_temporal,
         checkups.check_worker,
+        checkups.check_deliveries,
         check_repository,
         checkups.check_browser,
         check_notify,

@@ -85,3 +85,6 @@ STAT_PAGES = 16
 
 SPENT_TIME = timedelta(minutes=2)
 """To read a spend log takes milliseconds where the host lives; where it does not, nothing else waits for it."""
+
+LOOKED_AT_MOST = 200
+"""Running workflows that `doctor` asks the server about one by one, the newest: a few milliseconds each."""

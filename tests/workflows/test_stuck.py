@@ -1,0 +1,73 @@
+"""What stands still is named with its reason, without a worker of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from perdure.models.policy import TASK_QUEUE
+from perdure.stuck import Stuck, stuck
+
+REQUEST = {"repository": "/r", "request": "Add sub"}
+
+
+@workflow.defn(name="Delivery")
+class Broken:
+    """A release that cannot replay what it finds."""
+
+    @workflow.run
+    async def run(self, raw: object) -> None:
+        raise RuntimeError("there is no step lunch")
+
+
+async def found(client: Client, *ids: str) -> dict[str, Stuck]:
+    """The server's list follows with a delay."""
+    async with asyncio.timeout(30):
+        while True:
+            seen = {one.id: one async for one in stuck(client)}
+            if all(id in seen for id in ids):
+                return seen
+            await asyncio.sleep(0.1)
+
+
+def doctor(address: str) -> set[str]:
+    """The lines of `perdure doctor` about deliveries, without how often a task has failed by now."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "PERDURE_HOME": "/nonexistent",
+        "TEMPORAL_ADDRESS": address,
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "perdure.cli", "doctor", "--json"], env=env, capture_output=True, timeout=60, check=False
+    )
+    found = json.loads(ran.stdout)
+    return {one["text"].partition(" times")[0] for one in found if one["name"] == "deliveries" and one["fix"]}
+
+
+async def test_a_workflow_whose_task_fails_and_one_on_a_queue_of_nobody_are_named(
+    client: Client, server: str, fresh: str
+) -> None:
+    lost, broken, well = f"{fresh}-lost", f"{fresh}-broken", f"{fresh}-well"
+    start = client.start_workflow
+    await start("Delivery", REQUEST, id=lost, task_queue="perdur")
+    await start("Delivery", REQUEST, id=broken, task_queue=fresh, task_timeout=timedelta(seconds=5))
+    await start("Delivery", REQUEST, id=well, task_queue=TASK_QUEUE)  # no worker yet: it only waits
+    async with Worker(client, task_queue=fresh, workflows=[Broken]):
+        seen = await found(client, lost, broken)
+        told = await asyncio.to_thread(doctor, server)
+    assert seen[lost].why == "waits on task queue perdur, from which nobody takes work"
+    assert {f"{one.id} {one.why.partition(' times')[0]}" for one in (seen[lost], seen[broken])} <= told
+    assert seen[broken].why.startswith("its workflow task has failed ")
+    assert seen[broken].why.endswith("there is no step lunch")
+    assert well not in seen
+    for id in (lost, broken, well):
+        await client.get_workflow_handle(id).terminate()
