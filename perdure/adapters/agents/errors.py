@@ -12,6 +12,7 @@ from time import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from perdure.adapters.agents.bounds import Unacceptable
 from perdure.adapters.agents.question import Question
 from perdure.adapters.agents.text import plain, redact
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
@@ -57,8 +58,12 @@ def translate(error: Exception, question: Question, endpoint: Endpoint) -> StepE
     import anthropic
     import httpx2
 
+    if (refused := _of_peer(error, endpoint)) is not None:
+        return refused
     if isinstance(error, anthropic.APIStatusError):
         return _of_status(error, question, endpoint)
+    if isinstance(error, TimeoutError):
+        return unavailable("the model's reply did not come to an end", endpoint)
     if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
         return unavailable("the model API went silent", endpoint)
     if isinstance(error, anthropic.APIConnectionError):
@@ -67,6 +72,27 @@ def translate(error: Exception, question: Question, endpoint: Endpoint) -> StepE
         return unavailable(f"the model's reply was cut off: {plain(str(error), 300) or type(error).__name__}", endpoint)
     if isinstance(error, (anthropic.APIError, httpx2.SSEError, *_UNREADABLE)):
         return unavailable(f"the model API answered with something else: {plain(repr(error), 300)}", endpoint)
+    return None
+
+
+def _of_peer(error: BaseException, endpoint: Endpoint) -> StepError | None:
+    """What is wrong with the peer itself, wherever in the error's causes it stands; None when nothing is."""
+    import ssl
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, Unacceptable):
+            if not seen.final:
+                return unavailable(str(seen), endpoint)
+            fix = f"set ANTHROPIC_BASE_URL to the address that answers itself, {RESTART}"
+            return ModelRefusesUs(str(seen), where=endpoint.host, fix=fix)
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            what = f"certificate verify failed: the certificate of {endpoint.host} is not trusted"
+            fix = f"set SSL_CERT_FILE to the file with your company's certificates, or mend the server's, {RESTART}"
+            return ModelRefusesUs(f"{what} ({seen.verify_message})", where=endpoint.host, fix=fix)
+        if isinstance(seen, ssl.SSLError):
+            return unavailable(f"TLS with {endpoint.host} failed: {seen.reason or 'it is no TLS server'}", endpoint)
+        seen = seen.__cause__ or seen.__context__
     return None
 
 

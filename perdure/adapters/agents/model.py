@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from perdure.adapters.agents.bounds import bounding
 from perdure.adapters.agents.errors import Endpoint, translate, unavailable
 from perdure.adapters.agents.prices import price
 from perdure.adapters.agents.question import Question, Reply, most_tokens, upper_bound
 from perdure.adapters.host.threads import in_thread
 from perdure.models.errors import BadInput
 from perdure.models.ledger import Usage
-from perdure.models.policy import MODEL_CONNECT_S, MODEL_SILENCE_S
+from perdure.models.policy import MODEL_CONNECT_S, MODEL_REPLY_S, MODEL_SILENCE_S
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -34,7 +35,8 @@ class Model:
     """Holds the key, in this process only.
 
     `variable` is the environment variable the key came from, for messages; `silence_s` how long the API may send
-    nothing, in seconds. `secrets` are the values to keep out of everything that is stored or shown.
+    nothing, `within_s` how long one reply may take, in seconds. `secrets` are the values to keep out of everything
+    that is stored or shown.
     """
 
     def __init__(
@@ -45,11 +47,12 @@ class Model:
         headers: Mapping[str, str] | None = None,
         variable: str = KEYS[0],
         silence_s: float = MODEL_SILENCE_S,
+        within_s: float = MODEL_REPLY_S,
     ) -> None:
         """BadInput when `base_url` is not an HTTP address."""
         self._key = api_key
         self._headers = dict(headers or {})
-        self._silence_s = silence_s
+        self._silence_s, self._within_s = silence_s, within_s
         self._client: AsyncAnthropic | None = None
         self._opening = asyncio.Lock()
         address = _address(base_url or API)
@@ -86,7 +89,7 @@ class Model:
         body = await in_thread(question.body)
         begun = False
         try:
-            async with client.messages.stream(**body) as stream:
+            async with asyncio.timeout(self._within_s), client.messages.stream(**body) as stream:
                 async for event in stream:
                     if not begun:
                         begun = True
@@ -121,9 +124,14 @@ class Model:
         return anthropic.AsyncAnthropic(
             api_key=self._key,
             base_url=self._endpoint.base_url,
-            default_headers=self._headers,
+            default_headers={"accept-encoding": "identity", **self._headers},
             max_retries=0,
-            timeout=httpx2.Timeout(self._silence_s, connect=MODEL_CONNECT_S),
+            http_client=anthropic.DefaultAsyncHttpxClient(
+                base_url=self._endpoint.base_url,
+                follow_redirects=False,
+                timeout=httpx2.Timeout(self._silence_s, connect=MODEL_CONNECT_S),
+                event_hooks={"response": [bounding(self._silence_s)]},
+            ),
         )
 
     def _reply(self, message: Message, request_id: str | None) -> Reply:

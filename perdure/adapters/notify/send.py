@@ -115,7 +115,9 @@ def _cause(error: BaseException) -> str:
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLError):
-            return ": its certificate or its TLS is not accepted"
+            verified = isinstance(seen, ssl.SSLCertVerificationError)
+            why = "certificate verify failed; SSL_CERT_FILE names more that are trusted" if verified else "TLS failed"
+            return f": its certificate or its TLS is not accepted ({why})"
         if isinstance(seen, socket.gaierror):
             return ": there is no such host"
         if isinstance(seen, ConnectionRefusedError):

@@ -30,6 +30,16 @@ MODEL_CONNECT_S = 10.0
 MODEL_SILENCE_S = 120.0
 """Reaching the model API, and the longest it may send nothing: its pings come every few seconds."""
 
+MODEL_REPLY_S = 3600.0
+"""For one whole reply, however alive its stream looks: 128,000 tokens at 50 a second take 43 minutes."""
+
+MODEL_REPLY_BYTES = 64 * 1024**2
+MODEL_ERROR_BYTES = 1024**2
+"""Of a reply's stream (128,000 tokens, each in an event of its own, are 20 MB), and of an error's body."""
+
+MODEL_EVENT_BYTES, MODEL_EVENT_LINES = 4 * 1024**2, 1000
+"""Of one event of the stream: two lines, and some hundred KB where what the model thought is signed."""
+
 READ_FILE_BYTES = 10_000_000
 READ_LINES = 2000
 READ_LINE_CHARS = 2000

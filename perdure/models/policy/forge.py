@@ -36,6 +36,9 @@ ISSUE_TITLE_CHARS = 300
 FORGE_SILENCE_S = 30
 """How long a forge may say nothing to one small request; GitHub itself gives up after ten seconds."""
 
+FORGE_ANSWER_S, FORGE_ANSWER_BYTES = 120.0, 32 * 1024**2
+"""For the whole of one answer, and of it unpacked: the largest, a page of a hundred comments, has some 7 MB."""
+
 FORGE_RETRY_AFTER_CAP_S = 3600.0
 """A forge's budget of requests is new every hour: what asks for more is a mistake, and costs one request to see."""
 

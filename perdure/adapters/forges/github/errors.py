@@ -49,7 +49,8 @@ def translate(error: Exception, where: str, variable: str) -> StepError | None:
         return ForgeUnavailable("GitHub does not answer", where=where)
     if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
         fix = "set REQUESTS_CA_BUNDLE to the file with your company's certificates, or mend the server's certificate"
-        return ForgeRefused("the server's certificate is not trusted", where=where, fix=fix)
+        what = "certificate verify failed: the certificate of the server is not trusted"
+        return ForgeRefused(what, where=where, fix=fix)
     if isinstance(error, requests.RequestException | OSError):
         reason = _reason(error)
         return ForgeUnavailable("GitHub cannot be reached" + (f": {reason}" if reason else ""), where=where)

@@ -26,6 +26,9 @@ def connect(
     import github
     from github import Auth
 
+    from perdure.adapters.forges.github.bounded import bound
+
+    bound()
     logging.getLogger("github").setLevel(logging.WARNING)  # below that it logs bodies, and some of them are tokens
     auth: Auth.Auth | None = Auth.Token(token) if token else None
     if app is not None:
