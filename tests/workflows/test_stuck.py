@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 from temporalio import workflow
 from temporalio.client import Client
@@ -38,14 +39,9 @@ async def found(client: Client, *ids: str) -> dict[str, Stuck]:
             await asyncio.sleep(0.1)
 
 
-def doctor(address: str) -> set[str]:
+def doctor(address: str, home: str) -> set[str]:
     """The lines of `perdure doctor` about deliveries, without how often a task has failed by now."""
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": "/nonexistent",
-        "PERDURE_HOME": "/nonexistent",
-        "TEMPORAL_ADDRESS": address,
-    }
+    env = {"PATH": os.environ["PATH"], "HOME": home, "PERDURE_HOME": home, "TEMPORAL_ADDRESS": address}
     ran = subprocess.run(
         [sys.executable, "-m", "perdure.cli", "doctor", "--json"], env=env, capture_output=True, timeout=60, check=False
     )
@@ -54,7 +50,7 @@ def doctor(address: str) -> set[str]:
 
 
 async def test_a_workflow_whose_task_fails_and_one_on_a_queue_of_nobody_are_named(
-    client: Client, server: str, fresh: str
+    client: Client, server: str, fresh: str, tmp_path: Path
 ) -> None:
     lost, broken, well = f"{fresh}-lost", f"{fresh}-broken", f"{fresh}-well"
     start = client.start_workflow
@@ -63,7 +59,7 @@ async def test_a_workflow_whose_task_fails_and_one_on_a_queue_of_nobody_are_name
     await start("Delivery", REQUEST, id=well, task_queue=TASK_QUEUE)  # no worker yet: it only waits
     async with Worker(client, task_queue=fresh, workflows=[Broken]):
         seen = await found(client, lost, broken)
-        told = await asyncio.to_thread(doctor, server)
+        told = await asyncio.to_thread(doctor, server, str(tmp_path))
     assert seen[lost].why == "waits on task queue perdur, from which nobody takes work"
     assert {f"{one.id} {one.why.partition(' times')[0]}" for one in (seen[lost], seen[broken])} <= told
     assert seen[broken].why.startswith("its workflow task has failed ")
