@@ -35,6 +35,7 @@ class Company(Cast):
         super().__init__()
         self.verdicts = [TestsStatus.RED, TestsStatus.GREEN]
         self.blockers = [1, 0]
+        self.found: list[Inspected] = []
         self.artifacts: dict[str, str] = {}
         self.plans: dict[str, CheckedPlan] = {}
         self.pushed: list[str] = []
@@ -93,7 +94,7 @@ class Company(Cast):
 
         @activity.defn
         async def inspect_change(work: InspectInput) -> Inspected:
-            return Inspected()
+            return self.found.pop(0) if self.found else Inspected()
 
         @activity.defn
         async def check_plan(work: CheckPlanInput) -> CheckedPlan:

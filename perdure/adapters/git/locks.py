@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perdure.adapters.host.files import make_directory
 from perdure.models import policy
 from perdure.models.errors import PerdureError
 
@@ -24,7 +25,7 @@ def locked(path: Path, timeout_s: float = policy.GIT_TIMEOUT_S) -> Iterator[int]
     Pass the descriptor to git (`hold=`): a command that survives its killed worker by some milliseconds then keeps
     the lock, and nobody writes beside it. Works between threads and processes; the file stays. Raises LockBusy.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take(descriptor, path, timeout_s)

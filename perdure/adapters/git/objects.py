@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.door import IDENTITY
+from perdure.adapters.host.files import sync_directory
 
 FILE, TREE = "100644", "40000"
 
@@ -57,7 +58,7 @@ class ObjectStore:
             return sha
         if not directory.exists():
             directory.mkdir(exist_ok=True)
-            _sync_directory(self.path)
+            sync_directory(self.path)
         handle, temporary = tempfile.mkstemp(prefix="tmp_obj_", dir=directory)  # git's own name for unfinished ones
         try:
             with os.fdopen(handle, "wb") as file:
@@ -69,13 +70,5 @@ class ObjectStore:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        _sync_directory(directory)
+        sync_directory(directory)
         return sha
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

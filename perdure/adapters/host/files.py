@@ -12,12 +12,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory and what is missing above it, each durably: a synced file in an unsynced one is lost with it."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_directory(made.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Write down which names a directory has: a file's own fsync does not."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
     """Write so that after a crash, power loss included, `path` holds either the old bytes or all of `data`.
 
     `sync=False` covers the death of processes only, for what a restart of the machine makes meaningless anyway.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -29,18 +46,16 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    if not sync:
-        return
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    if sync:
+        sync_directory(path.parent)
 
 
 def append_line(path: Path, line: bytes, *, sync: bool) -> None:
-    """Append one line in one write, so that lines of several processes never mix. OSError: it did not fit."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Append one line in one write, so that lines of several processes never mix. OSError: it did not fit.
+
+    `sync`: it outlives a power cut when this returns, and so does the file's name.
+    """
+    make_directory(path.parent)
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "rb+", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"  # the writer before us died in its write
@@ -49,6 +64,8 @@ def append_line(path: Path, line: bytes, *, sync: bool) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         if sync:
             os.fsync(file.fileno())
+    if sync:
+        sync_directory(path.parent)
 
 
 def sync_all(path: Path) -> None:
@@ -69,7 +86,7 @@ def sync_all(path: Path) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive flock, waiting for it: for critical sections of a few milliseconds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -80,7 +97,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def try_lock(path: Path) -> int | None:
     """An exclusive flock's descriptor, or None when somebody else holds it. Closing the descriptor lets go."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.host.disk import disk_full
-from perdure.adapters.host.files import write_whole
+from perdure.adapters.host.files import make_directory, write_whole
 from perdure.models.policy import DISK_FREE_TURN_BYTES
 
 
@@ -34,6 +34,6 @@ class Replies:
 
     def require_room(self) -> None:
         """Raises DiskFull when a reply could not be kept: it would be paid for again."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         if shutil.disk_usage(self._directory).free < DISK_FREE_TURN_BYTES:
             raise disk_full(str(self._directory))

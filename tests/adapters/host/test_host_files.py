@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,11 @@ import pytest
 from other_process import line, python
 
 from perdure.adapters.host.files import append_line, locked, try_lock, write_whole
+from perdure.adapters.host.home import Home
 from perdure.adapters.host.journal import read_lines
+from perdure.adapters.host.lease import Leases
+from perdure.adapters.host.replies import Replies
+from perdure.adapters.host.spend import SpendLog
 
 HOLDER = """
 import sys, time
@@ -58,6 +63,46 @@ def test_a_secret_file_is_readable_for_its_owner_only(tmp_path: Path) -> None:
     write_whole(tmp_path / "token", b"secret")
     append_line(tmp_path / "log", b"{}", sync=False)
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("token", "log")} == {0o600}
+
+
+class Disk:
+    """What outlives a power cut: contents of files that were synced, names in directories that were synced since."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._contents: set[int] = set()
+        self._names: set[tuple[int, str]] = set()
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, fd: int) -> None:
+        self._fsync(fd)
+        inode = os.fstat(fd).st_ino
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            self._names.update((inode, name) for name in os.listdir(fd))
+        else:
+            self._contents.add(inode)
+
+    def keeps(self, path: Path, below: Path) -> bool:
+        """Whether a file, with every directory that leads to it from `below`, is there after a power cut."""
+        chain = [path, *(parent for parent in path.parents if parent.is_relative_to(below) and parent != below)]
+        named = all((one.parent.stat().st_ino, one.name) in self._names for one in chain)
+        return named and path.stat().st_ino in self._contents
+
+
+async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, home = Disk(monkeypatch), Home(tmp_path / "home")
+    workspace = home.workspace("d")
+    append_line(workspace / "journal.jsonl", b"{}", sync=False)  # it comes first, and makes the directory
+    Replies(workspace).require_room()
+    Replies(workspace).put("key", {"text": "paid for"})
+    SpendLog(workspace).intend("request", "reply", 0.1)
+    async with Leases(home).take("d"):
+        pass
+    for name in ("replies/key.json", "spend.jsonl", "generation"):
+        assert disk.keeps(workspace / name, tmp_path), name
+    assert not disk.keeps(workspace / "journal.jsonl", tmp_path), "this says nothing about any of them"
 
 
 def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:

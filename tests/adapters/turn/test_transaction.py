@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from temporalio import activity
@@ -126,8 +131,6 @@ async def test_what_a_cut_off_turn_left_in_the_worktree_is_gone_when_it_is_taken
 
 
 async def test_a_lost_worktree_is_rebuilt_from_the_checkpoint(bench: Bench) -> None:
-    import shutil
-
     first = await bench.take(bench.work(1, bench.prepared.checkpoint))
     shutil.rmtree(bench.host.home.tree(DELIVERY))
     second = await bench.take(bench.work(2, first.checkpoint))
@@ -176,6 +179,48 @@ async def test_an_overtaken_attempt_writes_nothing(bench: Bench) -> None:
     with pytest.raises(Superseded):
         await asleep
     assert vault(bench).read_ref(run_ref(DELIVERY, "run-1")) == first.checkpoint
+
+
+def git_that(does: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on every git of ours is started by a script that does this first."""
+    real, script = shutil.which("git"), root / "bin" / "git"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\n{does}\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+async def test_an_attempt_that_is_overtaken_while_it_takes_its_snapshot_does_not_move_the_ref(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await bench.take(bench.work(1, bench.prepared.checkpoint))
+    generation = bench.host.home.workspace(DELIVERY) / "generation"
+    overtaken = f'case " $* " in *" add --all "*) echo 99 >{generation};; esac'
+    git_that(overtaken, tmp_path, monkeypatch)
+    with pytest.raises(Superseded):
+        await bench.take(bench.work(2, first.checkpoint))
+    assert generation.read_text() == "99\n", "nobody took a snapshot"
+    assert vault(bench).read_ref(run_ref(DELIVERY, "run-1")) == first.checkpoint
+
+
+async def test_every_git_that_writes_a_checkpoint_syncs_what_it_wrote(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await bench.take(bench.work(1, bench.prepared.checkpoint))
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    git_that(f"export GIT_TRACE2_EVENT={traces}", tmp_path, monkeypatch)
+    await bench.take(bench.work(2, first.checkpoint))
+    synced: Counter[str] = Counter()
+    for trace in traces.iterdir():
+        events = [json.loads(line) for line in trace.read_text().splitlines()]
+        argv = next(event["argv"] for event in events if event["event"] == "start")
+        told = [event for event in events if event.get("category") == "fsync" and "hardware-flush" in str(event)]
+        did = {"add", "write-tree", "update-ref"}.intersection(argv)
+        synced.update({name: int(event.get("value") or event["count"]) for event in told for name in did})
+    assert synced["add"] >= 1, "the content of the file that was changed"
+    assert synced["write-tree"] >= 1, "the tree that holds it"
+    assert synced["update-ref"] >= 1, "the ref: from here the turn has happened"
 
 
 async def test_a_worker_without_a_key_says_so_and_one_without_the_workspace_too(bench: Bench) -> None:
