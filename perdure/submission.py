@@ -22,7 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
 from perdure.models.markdown import cell
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.policy import TASK_QUEUE, WORKFLOW_TASK
 
 WORKFLOW = "Delivery"
 ATTACH = "attach"
@@ -40,6 +40,7 @@ async def start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDR
         raw,
         id=id,
         task_queue=TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK,
         id_reuse_policy=reuse,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         static_summary=caption,
@@ -60,6 +61,7 @@ async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: t
         raw,
         id=id,
         task_queue=TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK,
         id_reuse_policy=reuse,
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         static_summary=caption,

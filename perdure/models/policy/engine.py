@@ -7,6 +7,10 @@ from datetime import timedelta
 TASK_QUEUE = "perdure"
 """Workflows and whatever may run on any host."""
 
+WORKFLOW_TASK = timedelta(seconds=5)
+"""For one decision of the workflow, half of what a server gives by itself: a worker that dies over one has left nothing
+by which it could be reported. Deciding takes milliseconds, and replaying the longest history a second."""
+
 HEARTBEAT_EVERY = timedelta(seconds=1)
 """From a task of its own: cancel, reset and pause reach an activity only with its heartbeat."""
 
