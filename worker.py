@@ -48,6 +48,7 @@ async def main() -> None:
             worker = Worker(
                 client,
                 task_queue=queue,
+                identity=host.inflight.identity,
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
                 interceptors=[AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,

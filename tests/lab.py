@@ -195,6 +195,24 @@ class Lab:
         """Callbacks that held the event loop for more than 100 ms, start-up aside: needs PYTHONASYNCIODEBUG=1."""
         return [line for line in self.worker_log().splitlines() if "Executing <" in line and "coro=<main()" not in line]
 
+    async def redone(self, id: str = "calc-sub") -> list[tuple[str, str]]:
+        """Each activity that was done again, of any run, with why its last attempt failed: `WorkerDied` when that was
+        the report of the living, `timeout` when nobody had known better than to wait."""
+        found: list[tuple[str, str]] = []
+        async for run in self.client.list_workflows(f"WorkflowId = '{id}'"):
+            scheduled: dict[int, str] = {}
+            async for event in self.client.get_workflow_handle(id, run_id=run.run_id).fetch_history_events():
+                if event.HasField("activity_task_scheduled_event_attributes"):
+                    scheduled[event.event_id] = event.activity_task_scheduled_event_attributes.activity_type.name
+                started = event.activity_task_started_event_attributes
+                if started.HasField("last_failure"):
+                    failure = started.last_failure
+                    why = (
+                        "timeout" if failure.HasField("timeout_failure_info") else failure.application_failure_info.type
+                    )
+                    found.append((scheduled[started.scheduled_event_id], why))
+        return found
+
     def model_calls(self) -> int:
         assert self.rehearsal is not None
         return len(self.rehearsal.calls)

@@ -8,6 +8,7 @@ from enum import StrEnum
 class CrashPoint(StrEnum):
     """Set `PERDURE_CRASH_AT=<point>` and the worker sends itself SIGKILL there, once per PERDURE_HOME."""
 
+    HANDED_OUT = "handed-out"
     DURING_PREPARE = "during-prepare"
     WAITING_FOR_MODEL = "waiting-for-model"
     AFTER_REPLY = "after-reply"

@@ -26,6 +26,9 @@ PAID_AGAIN = {CrashPoint.WAITING_FOR_MODEL}
 ELSEWHERE = {*AT_A_HOSTED_FORGE, *WHERE_SOMEBODY_IS_TOLD}
 """Points that this delivery does not come by."""
 
+NOT_BEGUN = {CrashPoint.HANDED_OUT}
+"""The only point where nobody has written down yet that a worker works on this delivery."""
+
 TOGETHER = (
     (
         CrashPoint.DURING_PREPARE,
@@ -35,6 +38,7 @@ TOGETHER = (
         CrashPoint.AFTER_PUSH,
     ),
     (
+        CrashPoint.HANDED_OUT,
         CrashPoint.AFTER_REPLY,
         CrashPoint.AFTER_SNAPSHOT,
         CrashPoint.DURING_TOOL,
@@ -65,9 +69,11 @@ async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_requ
         result = await finished(await lab.submit(origin), lab, timeout=180)
         check_shipped(origin, lab, result, SHIPPED)
         assert sorted(path.stem for path in lab.home.crashes.iterdir()) == sorted(points), "each point was come by"
+        redone = await lab.redone()
+        assert {why for _, why in redone} == {"WorkerDied"}, f"a time-out decided, not the living: {redone}"
         assert sandboxes(lab) == [], "a tool of a killed worker lives on"
         again = len(PAID_AGAIN.intersection(points))
-        assert result.receipt.worker_deaths == len(points)
+        assert result.receipt.worker_deaths == len({*points} - NOT_BEGUN)
         assert result.receipt.turns_redone == len(REDONE.intersection(points))
         assert result.receipt.replies_cut == again
         report = await lab.report()

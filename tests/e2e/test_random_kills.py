@@ -72,5 +72,8 @@ async def test_a_worker_killed_at_random_moments_ships_exactly_one_pull_request(
             result = await finished(submitted, lab, timeout=60)
         print(f"seed {seed}: {result.receipt} {retries} retries")
         check_shipped(origin, lab, result, SHIPPED)
+        causes = [why for _, why in await lab.redone()]
+        assert "WorkerDied" in causes, "nobody reported any of the deaths"
+        assert causes.count("timeout") <= 1, f"time-outs decided, not the living: {causes}"
         assert result.receipt.replies_cut <= result.receipt.worker_deaths
         assert result.receipt.turns_redone <= result.receipt.worker_deaths <= KILLS

@@ -17,10 +17,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
+from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.disk import disk_full, is_disk_full
 from perdure.adapters.host.inflight import InFlight
 from perdure.adapters.host.journal import ADOPTED, DONE, Journal
 from perdure.adapters.host.lease import SUPERSEDED
+from perdure.models.crash import CrashPoint
 from perdure.models.errors import (
     BadInput,
     DiskFull,
@@ -137,6 +139,7 @@ class _Attempts(ActivityInboundInterceptor):
         info = activity.info()
         assert info.workflow_id is not None
         assert info.workflow_run_id is not None
+        crash_point(CrashPoint.HANDED_OUT)
         inflight, record = self._keeper.inflight, _Record()
         with contextlib.ExitStack() as ending:
             ending.callback(self._forget, info, record)

@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import shutil
+import socket
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -30,6 +31,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
+from perdure.adapters.host.unnoted import handed_to
 from perdure.models.ids import digest
 
 log = logging.getLogger(__name__)
@@ -52,10 +54,11 @@ BURIAL = "burial"
 
 
 class InFlight:
-    """What this worker works on, on disk, for others to find."""
+    """What this worker works on, on disk, for others to find. `identity`: what servers call it, ending in its name."""
 
     def __init__(self, home: Home) -> None:
         self.worker = uuid.uuid4().hex
+        self.identity = f"{os.getpid()}@{socket.gethostname()}/{self.worker}"
         self._root = home.inflight
         self._notes = home.inflight / self.worker
         self._notes.mkdir(parents=True)
@@ -124,11 +127,12 @@ class InFlight:
             for path, note in await asyncio.to_thread(_notes_of, lock):
                 if await _report(client, note):
                     path.unlink(missing_ok=True)
-            await asyncio.to_thread(_clear, lock)
             # It may also have kept workflows in memory whose activities run in others: those are noted there (H30).
             for path in await asyncio.to_thread(lambda: sorted(self._root.glob("*/*.json"))):
                 for _, note in await asyncio.to_thread(_read_notes, [path]):
                     await _unstick(client, note)
+            if await _report_unnoted(client, lock.stem):
+                await asyncio.to_thread(_clear, lock)
         finally:
             os.close(fd)
 
@@ -184,6 +188,15 @@ async def _unstick(client: Client, note: dict[str, Any]) -> bool:
     except RPCError as error:
         return error.status in _SETTLED
     return True
+
+
+async def _report_unnoted(client: Client, worker: str) -> bool:
+    """Whether nothing is left with that worker that it had been handed and did not note."""
+    try:
+        return all([await _report(client, note) async for note in handed_to(client, worker)])
+    except RPCError as error:
+        log.warning("could not ask what else a dead worker had in hand: %s", error)
+        return error.status == RPCStatusCode.PERMISSION_DENIED  # who may not look will not be let in a second later
 
 
 async def _report(client: Client, note: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from temporalio import activity, workflow
 from temporalio.client import Client
+from temporalio.common import RetryPolicy
 from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
@@ -41,6 +42,8 @@ class Nap:
             CloseInput(delivery=file),
             heartbeat_timeout=timedelta(seconds=30),
             schedule_to_close_timeout=timedelta(seconds=60),
+            # A death is nobody's failure: with a pause like this one, only its report has it done again in time.
+            retry_policy=RetryPolicy(initial_interval=timedelta(minutes=10)),
         )
         return slept
 
