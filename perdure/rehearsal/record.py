@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ class Call:
     message  of the error, when the answer was one
     dropped  the client went away before the whole answer was sent
     ended    nothing more will be sent
+    began    when it came, over when nothing more was sent: time.monotonic
     """
 
     number: int
@@ -37,6 +39,8 @@ class Call:
     usage: dict[str, Any] | None = None
     dropped: bool = False
     ended: bool = False
+    began: float = field(default_factory=time.monotonic)
+    over: float = 0.0
 
 
 def chain(request: Request) -> list[str]:
@@ -99,7 +103,7 @@ class Record:
         self._answered.add(digest)
 
     def note_end(self, call: Call) -> None:
-        call.ended = True
+        call.ended, call.over = True, time.monotonic()
         self._outcomes["dropped" if call.dropped and call.outcome == "reply" else call.outcome] += 1
 
     def report(self, title: str) -> dict[str, Any]:

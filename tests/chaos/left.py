@@ -1,0 +1,44 @@
+"""What may not be left behind when a delivery has ended and everything was told to stop."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from perdure.adapters.host.inflight import BURIAL
+from tests.chaos.world import World, mentions
+from tests.lab import git
+
+
+def left_behind(world: World) -> list[str]:
+    """Processes, held locks, git's lock files, leased ports, worktrees, notes of what is in flight; in words."""
+    home = world.lab.home.root
+    others = {os.getpid(), world.server()}
+    processes = [one for one in mentions(str(home)) if one.pid not in others]
+    found = [f"process {one.pid}: {' '.join(one.cmdline())[:200]}" for one in processes]
+    found += [f"lock held: {path.relative_to(home)}" for path in _held(home)]
+    # Locks of ours are files that stay, and are held or free: nobody may hold them, as above.
+    for repository in (world.origin, *world.lab.home.vaults.glob("*.git")):
+        found += [f"git's lock: {path}" for path in repository.rglob("*.lock") if not path.name.startswith("perdure")]
+        listed = git(repository, "worktree", "list", "--porcelain").count("worktree ")
+        found += [f"{listed - 1} worktrees of {repository.name}"] if listed > 1 else []
+    found += [f"worktree: {path.name}" for path in home.glob("trees/*")]
+    found += [f"port leased: {path.name}: {path.read_text()[:100]}" for path in home.glob("ports/*.json")]
+    found += [f"in flight: {path.name}" for path in home.glob("inflight/*") if path.stem != BURIAL]
+    return found
+
+
+def _held(home: Path) -> list[Path]:
+    """Files below a home that somebody holds a flock on, the server's own aside."""
+    held = []
+    for path in sorted(home.rglob("*lock*")):
+        if path.is_file() and path.name != "server.lock":
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                held.append(path)
+            finally:
+                os.close(fd)
+    return held

@@ -1,0 +1,101 @@
+"""Whole deliveries under random faults: kills, sleep, resets, cancels, damaged worktrees, partners that are away.
+
+Three fixed seeds in the suite; `make chaos N=40 SEED=1000` for as many others as a machine has time for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from perdure.models.result import SUCCESSES, DeliveryResult
+from tests.chaos.faults import storm
+from tests.chaos.left import left_behind
+from tests.chaos.oracle import histories, judge, target
+from tests.chaos.stories import STORIES, told
+from tests.chaos.world import PATIENCE_S, World, answered, opened
+
+FAULTS = (3, 6)
+"""At least and at most, in one delivery."""
+
+CALM_S = 2.0
+"""The longest pause between the moment a fault waits for and the fault."""
+
+RETRIES = 6
+"""As often as a person would; each must have a fault that explains it."""
+
+
+def _seeds() -> list[int]:
+    first, _, count = os.environ.get("CHAOS", "").partition(":")
+    if first:
+        return list(range(int(first), int(first) + int(count or 1)))
+    return [1, 2, 3]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", _seeds())
+async def test_a_delivery_under_random_faults_ends_as_if_nothing_had_happened(
+    seed: int, tmp_path: Path, ports: int
+) -> None:
+    rng = random.Random(seed)
+    story = STORIES[seed % len(STORIES)]
+    screenplay, model = told(story, rng)
+    print(f"seed {seed}: {story.name}, model: {', '.join(model) or 'well'}")
+    async with opened(tmp_path, story, screenplay, rng, ports) as world:
+        before = target(tmp_path / "calc.git-work")
+        await _submit(world)
+        raging = asyncio.create_task(storm(world, rng.randint(*FAULTS), CALM_S))
+        try:
+            result = await _ended(world, raging)
+            runs = await histories(world)
+        finally:
+            raging.cancel()
+            await asyncio.gather(raging, return_exceptions=True)
+            for struck in world.struck:
+                print(f"  {struck.began - world.struck[0].began:6.1f} s  {struck.kind}: {struck.detail}")
+        print(f"  {result.status} {result.receipt}")
+        wrong = await judge(world, result, runs)
+        world.supervisor.terminate()
+        await asyncio.to_thread(world.supervisor.wait, PATIENCE_S)
+        wrong += left_behind(world)
+        wrong += [] if target(tmp_path / "calc.git-work") == before else ["the person's checkout was touched"]
+        assert not wrong, "\n".join([f"seed {seed}", *wrong, world.lab.worker_log()[-6000:]])
+
+
+async def _submit(world: World) -> None:
+    if world.github is not None:
+        repository: dict[str, object] = {"repository": f"{world.github.url}/me/calc", "issue": 1}
+    else:
+        repository = {"repository": str(world.origin), "request": "Add sub"}
+    await answered(lambda: world.lab.perdure.submit(repository, id=world.id))
+
+
+async def _ended(world: World, raging: asyncio.Task[None]) -> DeliveryResult:
+    """The end, after as many retries as the faults explain; whoever is asked to go on says yes."""
+    delivery, retries = world.lab.perdure.delivery(world.id), 0
+    async with asyncio.timeout(PATIENCE_S * 2):
+        while True:
+            described = await answered(delivery.describe)
+            if described.running:
+                if described.asked is not None and "approve" in described.asked.options:
+                    await answered(delivery.approve)
+                await asyncio.sleep(0.2)
+                continue
+            result = await answered(delivery.result)
+            if result.status in SUCCESSES or retries >= RETRIES or not _explained(world, result):
+                return result
+            retries, world.cancelled = retries + 1, False
+            print(f"  retried after {result.status} {result.reason or ''}: {result.message[:100]}")
+            await answered(delivery.retry)
+
+
+def _explained(world: World, result: DeliveryResult) -> bool:
+    """Whether a person would have expected this end, having seen the faults."""
+    if result.status == "cancelled":
+        return world.cancelled
+    return result.reason == "limits" and "3 times" in result.message and len(world.struck) >= 3

@@ -1,0 +1,163 @@
+"""What a delivery under faults lives in: a home with server and supervisor, the model's twin, a forge."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+from temporalio.service import RPCError
+
+from perdure.rehearsal.github import GitHubTwin
+from tests.chaos.stories import Story
+from tests.github_lab import TOKEN
+from tests.lab import Lab, git, make_target
+from tests.processes import family, send
+
+PATIENCE_S = 240.0
+"""For anything that the harness waits for: twenty times what it takes on a busy machine."""
+
+
+@dataclass
+class Struck:
+    """One fault: when it began and ended (time.monotonic), its kind, and what exactly it hit."""
+
+    kind: str
+    detail: str
+    began: float
+    ended: float = 0.0
+
+
+@dataclass
+class World:
+    """`origin`: the bare repository that the pull request is opened in; `base`: its main before; `struck`: the faults,
+    in order; `id`: of the delivery."""
+
+    lab: Lab
+    story: Story
+    rng: random.Random
+    origin: Path
+    base: str
+    id: str
+    github: GitHubTwin | None
+    supervisor: subprocess.Popen[bytes]
+    struck: list[Struck] = field(default_factory=list)
+    cancelled: bool = False
+
+    @property
+    def root(self) -> Path:
+        return self.lab.root
+
+    def worker(self) -> int | None:
+        """The process id of the supervised worker that lives, from the process table."""
+        for process in _children(self.supervisor.pid):
+            with suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and "worker.py" in " ".join(process.cmdline()):
+                    return int(process.pid)
+        return None
+
+    def server(self) -> int | None:
+        """The process id of this home's Temporal server, likewise."""
+        for process in psutil.process_iter(["cmdline"]):
+            command = process.info["cmdline"] or []
+            if "start-dev" in command and str(self.lab.home.root / "temporal.db") in command:
+                return int(process.pid)
+        return None
+
+    def sandboxes(self) -> list[int]:
+        """Processes of bubblewrap below the worker."""
+        worker, found = self.worker(), []
+        for process in family(worker)[1:] if worker else []:
+            with suppress(psutil.Error):
+                if process.name() == "bwrap" and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(int(process.pid))
+        return found
+
+    def inside(self) -> list[int]:
+        """Processes that work in this home, beside server and supervisor: workers, their gits and sandboxes."""
+        others = {os.getpid(), self.server(), self.supervisor.pid}
+        return [process.pid for process in mentions(str(self.lab.home.root)) if process.pid not in others]
+
+    def restart(self) -> None:
+        """Another supervisor, after the one before was killed."""
+        self.supervisor.wait(10)
+        self.supervisor = self.lab.supervised()
+
+    def signal(self, pid: int | None, number: signal.Signals) -> bool:
+        if pid is None:
+            return False
+        send(pid, number)
+        return True
+
+    def note(self, kind: str, detail: str = "") -> Struck:
+        self.struck.append(Struck(kind, detail, time.monotonic()))
+        return self.struck[-1]
+
+
+def mentions(path: str) -> list[psutil.Process]:
+    """Processes whose command line, environment or directory names a path; zombies aside."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.status() != psutil.STATUS_ZOMBIE and path in " ".join(_words(process)):
+                found.append(process)
+    return found
+
+
+def _words(process: psutil.Process) -> list[str]:
+    words = list(process.cmdline())
+    with suppress(psutil.Error, OSError):
+        words.append(process.cwd())
+    with suppress(psutil.Error, OSError):
+        words += process.environ().values()
+    return words
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children())
+    except psutil.Error:
+        return []
+
+
+_T = TypeVar("_T")
+
+
+async def answered(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """The server's answer, asked for again while it is away."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            async with asyncio.timeout(20):
+                return await ask()
+        except (RPCError, TimeoutError):
+            if time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.3)
+
+
+@asynccontextmanager
+async def opened(root: Path, story: Story, screenplay: str, rng: random.Random, ports: int) -> AsyncIterator[World]:
+    """Nothing is submitted yet. On the way out all is ended in order, as a person would end it."""
+    origin, github = make_target(root / "calc.git"), None
+    async with AsyncExitStack() as stack:
+        env: dict[str, str] = {}
+        if story.github:
+            github = await stack.enter_async_context(GitHubTwin(root / "github", token=TOKEN))
+            github.add_repository("me/calc", source=origin)
+            github.add_issue("me/calc", "Add sub", "There is add, there is no sub.")
+            env = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN}
+            origin = root / "github" / "me" / "calc.git"
+        lab = await stack.enter_async_context(Lab.open(root, screenplay, ports=ports, env=env))
+        id = "calc-issue-1" if github else "calc-sub"
+        base = git(origin, "rev-parse", "main")
+        yield World(lab, story, rng, origin, base, id, github, lab.supervised())
