@@ -10,6 +10,7 @@ from temporalio import activity
 
 from perdure.adapters.forges.body import subject
 from perdure.adapters.git.branch import commit_tree, find_commit
+from perdure.adapters.git.door import IDENTITY
 from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
@@ -33,6 +34,8 @@ def _commit(desk: Desk, work: CommitInput) -> Committed:
     vault, ref = desk.vault, f"refs/heads/{branch_name(work.delivery)}"
     vault.remove_stale_locks(ref)
     trailers = {"Perdure-Delivery": work.delivery, "Perdure-Step": f"{work.step}/{work.attempt}"}
+    if desk.contract.config.git.sign_off:
+        trailers["Signed-off-by"] = f"{IDENTITY['GIT_COMMITTER_NAME']} <{IDENTITY['GIT_COMMITTER_EMAIL']}>"
     desk.restore(work.checkpoint)
     commit, tree = commit_tree(
         desk.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_message(work, trailers)

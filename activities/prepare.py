@@ -29,7 +29,7 @@ from perdure.adapters.project.config import Effective, effective, load_repositor
 from perdure.adapters.project.detect import detect
 from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
-from perdure.adapters.project.terms import branch_of, check_branch, title_of
+from perdure.adapters.project.terms import Ground, branches_of, check_branch, title_of
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.config import seconds
 from perdure.models.contract import Contract
@@ -118,7 +118,11 @@ class Preparation:
         if problem := why_not(settings.config.delivery.phases, request.branch):
             raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
         if request.branch is not None:
-            check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head)
+            check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head, target.heads.default)
+            branches = {"": request.branch}
+        else:
+            ground = Ground(vault, target.heads, base, base_sha, delivery)
+            branches = branches_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE, ground)
         contract = Contract(
             delivery=delivery,
             repository=target.url,
@@ -127,7 +131,8 @@ class Preparation:
             base_sha=base_sha,
             head=head,
             existing=request.branch is not None,
-            branch=request.branch or branch_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE),
+            branch=branches[""],
+            branches={kind: name for kind, name in branches.items() if kind},
             config=settings.config,
             source=request.source or "",
             origins=settings.origins,
@@ -196,6 +201,7 @@ class Preparation:
             base_sha=contract.base_sha,
             head=contract.head,
             branch=contract.branch,
+            branches=contract.branches,
             checkpoint=checkpoint,
             policy=policy,
             phases=tuple(Phase(phase) for phase in config.delivery.phases),

@@ -103,6 +103,7 @@ class Publishing:
             delivery=self._stage.delivery,
             policy=prepared.policy,
             workflow_id=workflow_id,
+            branch=prepared.branch,
             status=state.status or "running",
             reason=state.reason or "",
             message=state.message[:500],

@@ -71,7 +71,9 @@ class Steps:
 
     async def classify(self) -> None:
         outcome = await self._stage.turns(Step.CLASSIFY, 1, {})
-        self._state.kind = str(outcome.data.get("kind", ""))
+        self._state.kind = kind = str(outcome.data.get("kind", ""))
+        if kind in self._prepared.branches:
+            self._state.prepared = self._prepared.model_copy(update={"branch": self._prepared.branches[kind]})
 
     async def plan(self, words: str = "") -> None:
         """A plan; with `words`, another one than the person who said them had before them."""

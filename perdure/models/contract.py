@@ -21,6 +21,7 @@ class Contract(Recorded):
     issue      the issue it came from, as it was when the delivery began
     config     the effective configuration: flags, request, environment, repository, user and defaults merged
     head       the commit the delivery builds on: base_sha, or the tip of an existing branch
+    branches   by kind, the branch it will be when that is known; empty where its name does not say the kind
     existing   whether `branch` was there before, and is other people's too
     source     the submitter's checkout, for `[setup] copy`
     origins    where each effective setting came from, by dotted name
@@ -36,6 +37,7 @@ class Contract(Recorded):
     branch: str
     config: RepositoryConfig
     head: str = ""
+    branches: dict[str, str] = {}
     existing: bool = False
     source: str = ""
     notes: tuple[Note, ...] = ()

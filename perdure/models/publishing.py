@@ -98,11 +98,13 @@ class CommentInput(Recorded):
     status        running, or how the delivery ended; reason and message as in the result
     waiting       what a person has to decide before it goes on
     pull_request  once there is one
+    branch        as far as it is settled; empty: the contract's
     """
 
     delivery: str
     policy: str
     workflow_id: str
+    branch: str = ""
     status: str = "running"
     reason: str = ""
     message: str = ""

@@ -30,6 +30,7 @@ class Prepared(Recorded):
     queue       the host's task queue: everything that touches the worktree runs there
     checkpoint  the first checkpoint: the base commit's tree, no transcript
     head        what the delivery builds on: base_sha, or the tip of `branch` when an existing one was named
+    branches    by kind, what `branch` becomes when that is known; empty where its name does not say the kind
     policy      artifact of the Contract
     plan        artifact of a plan the submitter sent along, or empty
     limits      the few settings the workflow itself decides on
@@ -97,6 +98,7 @@ class Prepared(Recorded):
     notifies: bool = False
     comments_at_gates: bool = False
     treasury: dict[str, float] = {}
+    branches: dict[str, str] = {}
 
 
 class CommitInput(Recorded):

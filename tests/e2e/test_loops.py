@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from perdure.models.errors import InvalidRequest
 from tests.lab import CALC, FIXES, HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -110,17 +111,30 @@ async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_t
     tmp_path: Path, fixes: Lab
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    asked = '[delivery]\non_failure = "draft"\n[limits]\ntest_fixes = 0\n[git]\nbranch = "robots/{slug}/{id}"\n'
+    asked = '[delivery]\non_failure = "draft"\n[limits]\ntest_fixes = 0\n'
+    asked += '[git]\nsign_off = true\nbranch = "robots/{kind}/{slug}/{id}"\n'
     config = (origin.with_name("calc.git-work") / "perdure.toml").read_text() + asked
     result = await finished(await fixes.submit(origin, "Add sub, please", id="drafted", config=config), fixes)
     assert (result.status, result.reason) == ("draft", "tests_red")
-    assert result.branch == "robots/add-sub-please/drafted"
+    assert result.branch == "robots/feature/add-sub-please/drafted"
     assert heads(origin)[result.branch] == result.head_sha
+    signed = git(origin, "log", "-1", "--format=%(trailers:key=Signed-off-by,valueonly)%cn <%ce>", result.branch)
+    by, committer = signed.split("\n")
+    assert by == committer
     assert result.pull_request is not None
     assert result.pull_request.draft
     body = git(origin, "show", "refs/pull/1/record:body.md")
     assert "tests are red" in body.splitlines()[0]
     assert "exit code 1" in body
+
+
+async def test_a_branch_that_is_the_base_is_refused_before_anything_is_paid_for(tmp_path: Path, fixes: Lab) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    before, calls = heads(origin), fixes.model_calls()
+    config = (origin.with_name("calc.git-work") / "perdure.toml").read_text() + '[git]\nbranch = "main"\n'
+    with pytest.raises(InvalidRequest, match="main is the base branch: nobody delivers onto it"):
+        await finished(await fixes.submit(origin, "Add sub onto main", id="onto-main", config=config), fixes)
+    assert (heads(origin), fixes.model_calls()) == (before, calls)
 
 
 async def test_an_untested_delivery_is_a_draft_that_says_so(tmp_path: Path, happy: Lab) -> None:

@@ -79,8 +79,8 @@ def _facts(work: CommentInput, contract: Contract, receipt: Receipt | None, spen
     origin = f"{code(contract.base)} at `{contract.base_sha[:12]}`"
     if work.status == "running":
         budget = dollars(contract.config.limits.budget_usd)
-        return [f"branch {code(contract.branch)}, from {origin}", f"spends at most {budget}"]
-    facts = [f"branch {code(contract.branch)}, from {origin}"] if work.pull_request else []
+        return [f"branch {code(work.branch or contract.branch)}, from {origin}", f"spends at most {budget}"]
+    facts = [f"branch {code(work.branch or contract.branch)}, from {origin}"] if work.pull_request else []
     if work.tests is not None and work.tests.status is TestsStatus.NONE:
         facts.append("tests: the repository has no test command")
     elif work.tests is not None:

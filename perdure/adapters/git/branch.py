@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -82,6 +82,20 @@ def export(vault: Vault, commit: str, into: Path, *, like: Workspace | None = No
         (into / ".git").write_text(f"gitdir: {like.record().admin}\n")
 
 
+def is_branch_name(vault: Vault, name: str) -> bool:
+    """Whether a branch may be called so: git's rules, and nothing that is read as another ref."""
+    if name == "HEAD" or name.startswith(("-", "refs/")):
+        return False
+    return vault.git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode == 0
+
+
+def in_the_way(heads: Iterable[str], branch: str) -> str | None:
+    """A branch beside which one of this name cannot exist: git keeps them as files in folders."""
+    return next((h for h in heads if h != branch and f"{branch}/".startswith(f"{h}/")), None) or next(
+        (h for h in heads if h.startswith(f"{branch}/")), None
+    )
+
+
 def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) -> None:
     """Push a commit to `url` as `branch`, which must be at `expected` (None: must not exist) or already at `sha`.
 
@@ -121,13 +135,11 @@ def _refusal(
 ) -> ForgeRefused:
     """`reason` is git's own: `[remote rejected] (hook declined)`."""
     where = f"{redact(url)} {branch}"
-    in_the_way = next((head for head in heads if f"{branch}/".startswith(f"{head}/") and head != branch), None)
-    in_the_way = in_the_way or next((head for head in heads if head.startswith(f"{branch}/")), None)
-    if in_the_way:
+    if other := in_the_way(heads, branch):
         return ForgeRefused(
-            f"the remote has a branch {in_the_way}, so that {branch} cannot exist beside it",
+            f"the remote has a branch {other}, so that {branch} cannot exist beside it",
             where=where,
-            fix=f"rename {in_the_way} on the remote, or set [git] branch to another name",
+            fix=f"rename {other} on the remote, or set [git] branch to another name",
         )
     if heads.get(branch) != expected:
         return ForgeRefused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.adapters.git.branch import push
-from perdure.adapters.git.remote import remote_tip
+from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.models.contract import Contract
 from perdure.models.errors import Diverged, ForgeRefused
@@ -23,13 +23,20 @@ def publish(vault: Vault, contract: Contract, *, branch: str, head: str, tested:
     if tested and tested != vault.tree_of(head):
         raise Diverged(f"tests ran on tree {tested[:12]}, which is not what {head[:12]} holds")
     url, existing = contract.repository, contract.existing or contract.head not in ("", contract.base_sha)
-    tip = remote_tip(url, branch, vault.keys)
+    heads = remote_heads(url, vault.keys)
+    tip = heads.branches.get(branch)
     if tip == head:
         return False
+    if branch in (contract.base, heads.default):
+        raise ForgeRefused(
+            f"{branch} is the {'base' if branch == contract.base else 'default'} branch: nobody delivers onto it",
+            where=url,
+            fix="set [git] branch to a name of its own, and deliver anew with --id NAME",
+        )
     if existing:
         if tip is None or not _between(vault, contract.head, tip, head, branch):
             raise _moved(contract, branch, tip, again)
-    elif tip is not None and not _ours(vault, contract, branch, head, tip):
+    elif tip is not None and not made_by(vault, contract.delivery, branch, contract.base_sha, tip):
         raise ForgeRefused(
             f"branch {branch} on the remote holds commits that are not this delivery's ({tip[:12]})",
             where=url,
@@ -62,14 +69,15 @@ def _between(vault: Vault, began: str, tip: str, head: str, branch: str) -> bool
     return vault.is_ancestor(began, tip) and vault.is_ancestor(tip, head)
 
 
-def _ours(vault: Vault, contract: Contract, branch: str, head: str, tip: str) -> bool:
-    """What an earlier push or an earlier run put there: an ancestor of the head, or a commit with our trailer."""
+def made_by(vault: Vault, delivery: str, branch: str, base_sha: str, tip: str) -> bool:
+    """Whether a branch of the remote is this delivery's own: its tip, and every commit it has and the base has not,
+    carry the delivery's trailer. One that somebody made at the base, or that is an ancestor of our work, is not."""
     if vault.fetch_branch(branch) != tip:
         return False
-    if vault.is_ancestor(tip, head):
-        return True
-    said = vault.git.text("log", "-1", "--format=%B", "--end-of-options", tip)
-    return f"Perdure-Delivery: {contract.delivery}" in said
+    told = "--format=by %(trailers:key=Perdure-Delivery,valueonly,separator=%x2C)"
+    newest = vault.git.text("log", "-1", told, "--end-of-options", tip)
+    others = vault.git.text("log", told, "--end-of-options", tip, f"^{base_sha}")
+    return {newest, *others.splitlines()} == {f"by {delivery}"}
 
 
 def _moved(contract: Contract, branch: str, tip: str | None, again: str) -> ForgeRefused:

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from perdure.adapters.git.branch import in_the_way, is_branch_name
+from perdure.adapters.git.publish import made_by
+from perdure.adapters.git.remote import Heads
 from perdure.adapters.git.vault import Vault
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
-from perdure.models.ids import slug
+from perdure.models.ids import digest, slug
 from perdure.models.issue import Issue
-from perdure.models.phases import Phase
+from perdure.models.phases import Kind, Phase
 from perdure.models.policy import NAME_CHARS
 from perdure.models.request import DeliveryRequest
 
+NO_KIND = "change"
+"""In place of {kind} where nobody asked what it is: a plan came with the request, or no plan is wanted."""
 
-def branch_of(template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str) -> str:
+
+def branch_of(
+    template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str, kind: str = NO_KIND
+) -> str:
     """`[git] branch`: {id} is the delivery, {slug} the first words of the request or of the issue's title, {issue} its
-    number, empty without one. InvalidRequest for any other place."""
+    number, empty without one, {kind} what `classify` calls it. InvalidRequest for any other place."""
     words = request.request if request.request.strip() or issue is None else issue.title
     number = str(issue.number) if issue is not None else ""
-    places = {"{id}": delivery, "{slug}": slug(words), "{issue}": number}
+    places = {"{id}": delivery, "{slug}": slug(words), "{issue}": number, "{kind}": kind}
     parts = re.split(r"(\{[a-z]+\})", template)  # not str.format: a width in it would be obeyed
     if any(("{" in part or "}" in part) and part not in places for part in parts):
         raise InvalidRequest(
             f"git.branch: {template[:NAME_CHARS]!r} has a place that is not known here",
             where=where,
-            fix="use {id}, {slug} and {issue}",
+            fix="use {id}, {kind}, {slug} and {issue}",
         )
     name = "".join(places.get(part, part) for part in parts)
     if len(name) > NAME_CHARS:
@@ -35,11 +44,70 @@ def branch_of(template: str, delivery: str, request: DeliveryRequest, issue: Iss
     return name
 
 
+def branches_of(
+    template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str, ground: Ground
+) -> dict[str, str]:
+    """The branch for each kind that this delivery may turn out to be, and under "" for none; one alone where its name
+    does not say the kind. Each can be pushed: where words of others make a name that is taken, the delivery's digest
+    follows it. InvalidRequest where the owner's own words do.
+    """
+    kinds = {"": NO_KIND} | ({str(kind): str(kind) for kind in Kind} if "{kind}" in template else {})
+    found = {}
+    for kind, word in kinds.items():
+        name = branch_of(template, delivery, request, issue, where, word)
+        problem = ground.taken(name)
+        if problem and "{slug}" in template:
+            name = f"{name}-{digest(delivery)[:8]}"
+            problem = ground.taken(name)
+        if problem:
+            fix = "set [git] branch to a name of its own, such as perdure/{id}; or deliver with another --id"
+            raise InvalidRequest(f"git.branch: {problem}", where=where, fix=fix)
+        found[kind] = name
+    return found
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where a delivery's branch is to stand: the remote's branches, and the commit it begins on."""
+
+    vault: Vault
+    heads: Heads
+    base: str
+    base_sha: str
+    delivery: str
+
+    def taken(self, name: str) -> str:
+        """Why a branch of this name cannot be pushed, in words; empty when it can."""
+        shown = name[:NAME_CHARS]
+        if not is_branch_name(self.vault, name):
+            return f"{shown!r} cannot be a branch's name"
+        if name in (self.base, self.heads.default):
+            return f"{shown} is the {'base' if name == self.base else 'default'} branch: nobody delivers onto it"
+        if other := in_the_way(self.heads.branches, name):
+            return f"the remote has a branch {other}, so that {shown} cannot exist beside it"
+        tip = self.heads.branches.get(name)
+        if tip is not None and not made_by(self.vault, self.delivery, name, self.base_sha, tip):
+            return f"the remote has a branch {shown} already, with commits that are not this delivery's ({tip[:12]})"
+        return ""
+
+
 def check_branch(
-    vault: Vault, request: DeliveryRequest, phases: Sequence[str], base: str, base_sha: str, head: str
+    vault: Vault,
+    request: DeliveryRequest,
+    phases: Sequence[str],
+    base: str,
+    base_sha: str,
+    head: str,
+    default: str | None = None,
 ) -> None:
     """InvalidRequest unless an existing branch is another than the base, with something on it where these phases are
-    about what differs. `head`: its tip."""
+    about what differs, and none that nobody pushes to. `head`: its tip; `default`: the remote's default branch."""
+    pushed = request.push or (Phase.SHIP in phases and tuple(phases) != (Phase.SHIP,))
+    if request.branch == default and pushed and default != base:
+        fix = "name another branch, or leave it out to begin from the base"
+        raise InvalidRequest(
+            f"branch: {default} is the default branch: nobody delivers onto it", where=request.repository, fix=fix
+        )
     if request.branch == base:
         fix = "name another branch, or leave it out to begin from the base"
         raise InvalidRequest(f"branch: {base} is the base itself", where=request.repository, fix=fix)

@@ -191,3 +191,27 @@ def test_terms_of_an_older_release_tell_an_existing_branch_by_where_they_begin(
     old = terms.model_copy(update={"existing": False})
     with pytest.raises(ForgeRefused, match="has moved meanwhile"):
         publish(workspace.vault, old, branch=TOPIC, head=made, again=AGAIN)
+
+
+@pytest.mark.parametrize("name", ["main", "trunk"])
+def test_nothing_is_ever_pushed_onto_the_base_or_the_default_branch(
+    workspace: Workspace, terms: Contract, origin: Path, name: str
+) -> None:
+    vault, base = workspace.vault, terms.base_sha
+    git(origin, "update-ref", "refs/heads/trunk", base)
+    git(origin, "symbolic-ref", "HEAD", "refs/heads/trunk")
+    own = terms.model_copy(update={"branch": name, "existing": False, "head": base})
+    with pytest.raises(ForgeRefused, match="nobody delivers onto it"):
+        publish(vault, own, branch=name, head=commit(workspace, base), again=AGAIN)
+    assert remote_tip(str(origin), name) == base
+
+
+def test_a_branch_that_somebody_made_where_the_delivery_began_is_not_its_own(
+    workspace: Workspace, terms: Contract, origin: Path
+) -> None:
+    base = terms.base_sha
+    git(origin, "update-ref", f"refs/heads/{OWN}", base)
+    own = terms.model_copy(update={"branch": OWN, "existing": False, "head": base})
+    with pytest.raises(ForgeRefused, match="not this delivery's"):
+        publish(workspace.vault, own, branch=OWN, head=commit(workspace, base), again=AGAIN)
+    assert remote_tip(str(origin), OWN) == base

@@ -101,7 +101,7 @@ def test_a_branch_can_be_called_after_the_issue(template: str, words: str, issue
     assert branch_of(template, "d", request, issue, "perdure.toml") == branch
 
 
-@pytest.mark.parametrize("template", ["{kind}/{id}", "{0}", "{id", "{id.x}", "{issue[0]}"])
+@pytest.mark.parametrize("template", ["{who}/{id}", "{0}", "{id", "{id.x}", "{issue[0]}"])
 def test_a_branch_with_an_unknown_place_is_refused(template: str) -> None:
     with pytest.raises(InvalidRequest, match="has a place that is not known here"):
         branch_of(template, "d", DeliveryRequest(repository="/r", issue=12), None, "perdure.toml")
