@@ -19,7 +19,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check fmt schema replay chaos-github bench-recovery bench-treasury bench-verdict lock clean
+.PHONY: help demo test test-slow check fmt schema replay chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ bench-treasury: $(READY) ## events of a budget that many deliveries share (DELIV
 
 bench-verdict: $(READY) ## what a verdict costs beside running the test command bare (ROUNDS=7)
 	@$(BIN)/python benchmarks/verdict.py $(ARGS)
+
+bench-setup: $(READY) ## what setup costs the second delivery of a repository (MEGABYTES=300, FILES=12000)
+	@$(BIN)/python benchmarks/setup.py $(ARGS)
 
 lock: ## write the lock files from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	@$(if $(UV),,{ echo "error: uv is needed to write the lock; pip install uv" >&2; exit 1; })

@@ -226,6 +226,12 @@ class NotifySettings(Settings):
         return tuple(urls)
 
 
+class EnvironmentSettings(Settings):
+    """What setup made is kept for later deliveries, up to this size; 0: it is not."""
+
+    gigabytes: float = Field(default=DEFAULTS.environment_gb, ge=0, le=100_000, allow_inf_nan=False)
+
+
 class HostConfig(Settings):
     """What only the host's owner decides: `config.toml` of the user, or `PERDURE_*` variables."""
 
@@ -236,3 +242,4 @@ class HostConfig(Settings):
     slots: int = Field(default=DEFAULTS.slots, ge=1, le=200)
     treasury: Budgets = ()
     notify: NotifySettings = NotifySettings()
+    environments: EnvironmentSettings = EnvironmentSettings()

@@ -176,12 +176,15 @@ class Workspace:
 
     def finish_setup(self, copied: Iterable[str] = ()) -> WorkspaceRecord:
         """Write down that setup is done, and what it made: every untracked path, and the files in `copied`."""
-        listed = self.git().run("ls-files", "--others", "--directory", "-z").names
-        made = {name.rstrip("/") for name in listed} | {os.path.normpath(name) for name in copied}
-        kept = tuple(sorted(made - {PORTS_FILE}))
+        kept = tuple(sorted({*self.untracked(), *(os.path.normpath(name) for name in copied)}))
         record = self.record().model_copy(update={"setup_done": True, "kept": kept})
         self.write(record)
         return record
+
+    def untracked(self) -> tuple[str, ...]:
+        """Every path that git does not track, ignored ones too; of a directory that is untracked as a whole, itself."""
+        listed = self.git().run("ls-files", "--others", "--directory", "-z").names
+        return tuple(sorted({name.rstrip("/") for name in listed} - {PORTS_FILE}))
 
     def forget_changes(self) -> None:
         """Put tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""

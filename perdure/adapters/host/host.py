@@ -21,6 +21,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.view import view
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.desk import Desk
+from perdure.adapters.host.environments import Environments
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.inflight import InFlight
 from perdure.adapters.host.journal import Journal
@@ -179,7 +180,8 @@ class Host:
                 generation=record.generation,
             )
         if problems or not record.setup_done:
-            await set_up(self.home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ)
+            kept = Environments(self.home, int(self.config.environments.gigabytes * 1e9))
+            await set_up(self.home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, kept)
         return workspace
 
     def contract(self, vault: Vault, delivery: str, policy: str) -> Contract:

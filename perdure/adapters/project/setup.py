@@ -32,7 +32,6 @@ async def run_setup(
 ) -> None:
     """Run the commands one after the other in a worktree, `timeout_s` for all of them; logs go to `log_dir`.
 
-    Afterwards git ignores everything in the directories setup fills, whatever the repository's own .gitignore says.
     Raises SetupFailed (the command, its last lines, the fix), SandboxUnavailable, and what `fence` raises.
     """
     loop = asyncio.get_running_loop()
@@ -59,7 +58,6 @@ async def run_setup(
             raise SandboxUnavailable(finished.failure, where=f"[setup] {script}", fix="run `perdure doctor`")
         if finished.exit_code != 0:
             raise _failed(script, finished, await in_thread(tail, log, FAILURE_TAIL_CHARS), timeout_s)
-    await in_thread(_ignore, workspace_path)
 
 
 def dependencies(tree: Path) -> tuple[str, ...]:
@@ -91,7 +89,8 @@ def _failed(script: str, finished: Finished, output: str, timeout_s: float) -> S
     return SetupFailed(f"setup failed: {how}\n{last_lines(output)}".rstrip(), where=f"[setup] {script}", fix=fix)
 
 
-def _ignore(tree: Path) -> None:
+def ignore_dependencies(tree: Path) -> None:
+    """Make git ignore everything in the directories setup fills, whatever the repository's own .gitignore says."""
     for path in _dependencies(tree, _DEPTH):
         marker = path / ".gitignore"
         if not marker.exists() and not marker.is_symlink():

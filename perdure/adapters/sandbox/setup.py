@@ -69,6 +69,15 @@ def variables(owner: Mapping[str, str], owner_home: Path) -> dict[str, str]:
     return {**_npm_settings(owner_home / ".npmrc"), **setup_variables(owner)}
 
 
+def sources(owner: Mapping[str, str], owner_home: Path) -> list[object]:
+    """All that says where packages come from: to compare by its digest alone, for it may be secret."""
+    files = [Path("/etc/pip.conf"), *(owner_home / own for own, _ in OWNER_FILES)]
+    return [
+        variables(owner, owner_home),
+        [file.read_text(errors="replace") if file.is_file() else "" for file in files],
+    ]
+
+
 def copy_owner_files(owner_home: Path, private_home: Path) -> None:
     """For the grades that cannot mount: the same files, in the command's own home."""
     for own, shown in OWNER_FILES:

@@ -17,6 +17,7 @@ class Defaults:
     host_budget_usd: float = 100.0  # the most one request may ask for on a host nobody configured
     host_time: str = "24h"  # likewise for time
     max_tokens: int = 16_000  # of one reply; a longer edit is better done in two
+    environment_gb: float = 10.0  # what setups made and keep for the next one: some thirty environments of a usual size
     slots: int = 32  # activities at once on one host: turns mostly wait for the model
 
 

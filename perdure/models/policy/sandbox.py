@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 OUTPUT_FILE_BYTES = 50_000_000
 """Where a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
 
@@ -32,3 +34,12 @@ runners stay below a thousand. The kernel does not hold a root worker's commands
 
 GIT_VIEW_PACKS = 50
 """Packs of a base branch's history before they become one: git asks each of them for every object it looks up."""
+
+ENVIRONMENT_KEPT = timedelta(days=7)
+"""After this long setup runs again although the repository is the same: what no lock file pins is renewed."""
+
+ENVIRONMENT_MADE_S = 3600.0
+"""A half-made environment this old was left by a death: to link and sync 300 MB takes seconds."""
+
+ENVIRONMENT_POLL_S = 0.2
+"""How often a delivery looks whether another one's setup of the same files has ended; it wins minutes."""

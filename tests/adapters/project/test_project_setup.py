@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from project_files import Files
 
-from perdure.adapters.project.setup import copy_files, dependencies, run_setup
+from perdure.adapters.project.setup import copy_files, dependencies, ignore_dependencies, run_setup
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.errors import SetupFailed
 from perdure.models.policy import FAILURE_CHARS
@@ -55,6 +55,7 @@ async def test_what_setup_installed_is_found_and_ignored_by_git(sandbox: Sandbox
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     commands = ["mkdir -p .venv/bin node_modules/x/node_modules packages/a/node_modules/y; touch .venv/bin/python"]
     await run_setup(sandbox, root, commands, 60, tmp_path / "logs", lambda _: None)
+    ignore_dependencies(root)
     assert dependencies(root) == (".venv", "node_modules", "packages/a/node_modules")
     status = ["git", "-C", str(root), "status", "--porcelain", "-uall"]
     assert sorted(subprocess.check_output(status, text=True).split()[1::2]) == [".venv-docs/x", "packages/a/x"]
