@@ -19,7 +19,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check fmt schema replay chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
+.PHONY: help demo test test-slow check fmt schema replay attack chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,9 @@ schema: $(READY) ## write docs/schema and the TypeScript types from the models
 
 replay: $(READY) ## replay the kept histories against today's workflows
 	@$(PYTEST) -q tests/replay $(ARGS)
+
+attack: $(READY) ## the attack table, by root once more as an ordinary user (ARGS="--only WORD": some of it)
+	@$(BIN)/python -m tests.attack $(ARGS)
 
 chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (FORGE_KILLS=1-25: the seeds)
 	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)

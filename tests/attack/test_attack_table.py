@@ -1,0 +1,41 @@
+"""The attack table: a short part of it, and what holds for the whole. `make attack` runs all of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attack.cases import CASES
+from tests.attack.table import HELD, Case, Ground, Seen, ground, one_line, row, tried
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[Ground]:
+    with ground() as place:
+        yield place
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.short], ids=lambda case: case.name)
+def test_an_attack_of_the_short_part_does_not_succeed(case: Case, at: Ground) -> None:
+    seen = tried(case, at)
+    assert seen.verdict == HELD, seen.words
+
+
+def test_the_table_has_eighty_cases_each_with_a_name_of_its_own() -> None:
+    assert len([case for case in CASES if case.group != "grade reduced"]) >= 80
+    assert [name for name, times in Counter((c.group, c.name) for c in CASES).items() if times > 1] == []
+
+
+def test_a_row_is_one_line_whatever_was_said(at: Ground) -> None:
+    case = Case("g", "n", "e", lambda _: Seen(HELD, "a\nb\x1b[2J" + "x" * 1000))
+    assert "\n" not in row(case, tried(case, at))
+    assert len(one_line("x" * 1000)) == 110
+
+
+def test_a_case_that_breaks_is_missed_and_not_held(at: Ground) -> None:
+    def broken(_: Ground) -> Seen:
+        raise OSError("no such luck")
+
+    assert tried(Case("g", "n", "e", broken), at).verdict == "MISSED"
