@@ -19,7 +19,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check fmt schema replay attack chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
+.PHONY: help demo test test-slow check fmt schema replay attack chaos chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,10 +69,14 @@ replay: $(READY) ## replay the kept histories against today's workflows
 attack: $(READY) ## the attack table, by root once more as an ordinary user (ARGS="--only WORD": some of it)
 	@$(BIN)/python -m tests.attack $(ARGS)
 
+chaos: $(READY) ## N=40 deliveries under random faults: kills, sleep, resets, damaged worktrees (SEED: the first)
+	@first=$(or $(SEED),$$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')); echo "seeds from $$first: make chaos N=1 SEED=…"; \
+	  CHAOS=$$first:$(or $(N),40) $(PYTEST) -q --no-header -n $(if $(filter file,$(origin JOBS)),2,$(JOBS)) -rP tests/chaos $(ARGS)
+
 chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (FORGE_KILLS=1-25: the seeds)
 	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)
 
-bench-recovery: $(READY) ## from SIGKILL of the worker to the redone turn, and to the next
+bench-recovery: $(READY) ## from SIGKILL of the worker to the next turn: median, p95, worst (KILLS=100)
 	@$(BIN)/python benchmarks/recovery.py $(ARGS)
 
 bench-treasury: $(READY) ## events of a budget that many deliveries share (DELIVERIES=50)

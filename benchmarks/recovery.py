@@ -1,7 +1,8 @@
 """How long a SIGKILL of the worker holds a delivery up, and how soon a cancel reaches a running tool.
 
-`make bench-recovery`: 20 kills at random moments of scripted turns of under half a second, heartbeat timeout 30 s.
+`make bench-recovery`: 100 kills at random moments of scripted turns of under half a second, heartbeat timeout 30 s.
 Recovery is counted from the signal to the next turn's request at the model's API: report, restart, replay, redone turn.
+The machine's load is printed beside the figures: a new worker takes as long to start as the machine lets it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from perdure.local.supervisor import read_supervisor
 from tests.lab import Lab, finished, make_target, until
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = int(os.environ.get("KILLS", "100"))
+A_DELIVERY = 20
+"""Kills in one: a conversation of hundreds of turns would be measured instead."""
+
 CANCELS = 5
-TARGET_S, CANCEL_TARGET_S = 3.0, 2.0
+P95_TARGET_S, CANCEL_TARGET_S = 3.0, 2.0
 SEED = int(os.environ.get("SEED", "20261121"))
 CONFIG = "version = 1\n[setup]\ncommands = []\n[limits]\nturns_per_step = 500\n"
 
@@ -35,7 +39,7 @@ turn = {turn}
 seconds = 0.2
 use = [{{ tool = "bash", input = {{ command = "echo {turn} >> turns.txt; sleep 0.1" }} }}]
 """
-    for turn in range(1, 10 * KILLS)
+    for turn in range(1, 10 * A_DELIVERY)
 )
 
 SLEEP = """
@@ -52,23 +56,33 @@ async def recoveries(root: Path, rng: random.Random) -> list[float]:
     waits = []
     async with Lab.open(root, TURNS, ports=22000, env={"PYTHONASYNCIODEBUG": ""}) as lab:
         lab.supervised()
-        submitted = await lab.submit(origin, phases=["build"], config=CONFIG)
-        await until(lambda: lab.model_calls() >= 3)
-        for number in range(KILLS):
-            await asyncio.sleep(rng.uniform(0.0, 0.5))
-            record = read_supervisor(lab.home)
-            assert record is not None
-            calls, killed = lab.model_calls(), time.perf_counter()
-            os.kill(record.worker_pid, signal.SIGKILL)
-            await until(lambda seen=calls: lab.model_calls() > seen, timeout=60, every=0.005)
-            waits.append(time.perf_counter() - killed)
-            print(f"kill {number + 1:2}  {waits[-1]:5.2f} s", flush=True)
-            # Two more turns, so that no turn dies three times.
-            calls = lab.model_calls()
-            await until(lambda seen=calls: lab.model_calls() >= seen + 2, timeout=60)
-        await submitted.delivery.cancel()
-        result = await finished(submitted, lab)
-        assert result.receipt.replies_paid_twice == 0
+        for first in range(0, KILLS, A_DELIVERY):
+            for wait in await _killed(lab, origin, f"calc-{first}", min(A_DELIVERY, KILLS - first), rng):
+                waits.append(wait)
+                print(f"kill {len(waits):3}  {wait:5.2f} s  load {os.getloadavg()[0]:.1f}", flush=True)
+    return waits
+
+
+async def _killed(lab: Lab, origin: Path, id: str, kills: int, rng: random.Random) -> list[float]:
+    """So many kills in one delivery, which is cancelled then."""
+    waits = []
+    before = lab.model_calls()
+    submitted = await lab.submit(origin, id=id, phases=["build"], config=CONFIG)
+    await until(lambda: lab.model_calls() >= before + 3)
+    for _ in range(kills):
+        await asyncio.sleep(rng.uniform(0.0, 0.5))
+        record = read_supervisor(lab.home)
+        assert record is not None
+        calls, killed = lab.model_calls(), time.perf_counter()
+        os.kill(record.worker_pid, signal.SIGKILL)
+        await until(lambda seen=calls: lab.model_calls() > seen, timeout=60, every=0.005)
+        waits.append(time.perf_counter() - killed)
+        # Two more turns, so that no turn dies three times.
+        calls = lab.model_calls()
+        await until(lambda seen=calls: lab.model_calls() >= seen + 2, timeout=60)
+    await submitted.delivery.cancel()
+    result = await finished(submitted, lab)
+    assert result.receipt.replies_paid_twice == 0
     return waits
 
 
@@ -88,18 +102,29 @@ async def cancels(root: Path) -> list[float]:
     return waits
 
 
-def show(name: str, waits: list[float], target: float) -> bool:
-    median, worst = statistics.median(waits), max(waits)
-    print(f"{name}: median {median:.2f} s, worst {worst:.2f} s over {len(waits)} (target {target:g} s for the median)")
-    return median <= target
+def p95(waits: list[float]) -> float:
+    """The least that 95 of 100 do not exceed."""
+    return sorted(waits)[max(0, -(-95 * len(waits) // 100) - 1)]
+
+
+def show(name: str, waits: list[float]) -> None:
+    figures = f"median {statistics.median(waits):.2f} s, p95 {p95(waits):.2f} s, worst {max(waits):.2f} s"
+    print(f"{name}: {figures} over {len(waits)}")
 
 
 async def main() -> int:
+    before = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
         recovered = await recoveries(Path(scratch) / "kills", random.Random(SEED))
         cancelled = await cancels(Path(scratch) / "cancels")
-    kept = show("SIGKILL to next turn", recovered, TARGET_S)
-    return 0 if show("cancel to closed, tool running", cancelled, CANCEL_TARGET_S) and kept else 1
+    show("SIGKILL to next turn", recovered)
+    show("cancel to closed, tool running", cancelled)
+    print(f"targets: {P95_TARGET_S:g} s for the p95 of recovery, {CANCEL_TARGET_S:g} s for the median of cancelling")
+    print(
+        f"load: {' '.join(f'{load:.1f}' for load in (*before, *os.getloadavg()))} (1, 5, 15 minutes, before and after)"
+    )
+    kept = p95(recovered) <= P95_TARGET_S and statistics.median(cancelled) <= CANCEL_TARGET_S
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":

@@ -91,6 +91,7 @@ class Lab:
         ports: int = 21000,
         env: dict[str, str] | None = None,
         measured: bool = False,
+        server_port: int | None = None,
     ) -> AsyncIterator[Lab]:
         """A home with server and rehearsal, no worker yet; on the way out nothing is left running."""
         lab = cls(root, ports=ports, env=env, measured=measured)
@@ -99,15 +100,15 @@ class Lab:
         async with Rehearsal(Screenplay.parse(text)) as rehearsal:
             lab.rehearsal = rehearsal
             lab.env |= {"ANTHROPIC_BASE_URL": rehearsal.url, "ANTHROPIC_API_KEY": "rehearsal"}
-            await lab.start_server()
+            await lab.start_server(server_port)
             try:
                 yield lab
             finally:
                 lab.end_workers()
                 await lab.end_server()
 
-    async def start_server(self) -> None:
-        info = await ensure_server(self.home, say=lambda _: None)
+    async def start_server(self, port: int | None = None) -> None:
+        info = await ensure_server(self.home, port=port, say=lambda _: None)
         self.client = await Client.connect(info.address, plugins=[perdure_plugin()])
         self.perdure = Perdure(self.client)
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 import psutil
 from temporalio.service import RPCError
 
+from perdure.local.ports import any_free
 from perdure.rehearsal.github import GitHubTwin
 from tests.chaos.stories import Story
 from tests.github_lab import TOKEN
@@ -157,7 +158,9 @@ async def opened(root: Path, story: Story, screenplay: str, rng: random.Random, 
             github.add_issue("me/calc", "Add sub", "There is add, there is no sub.")
             env = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN}
             origin = root / "github" / "me" / "calc.git"
-        lab = await stack.enter_async_context(Lab.open(root, screenplay, ports=ports, env=env))
+        # Not the port that everybody tries first: this server is killed, and another home's would take it meanwhile.
+        port = any_free().grpc
+        lab = await stack.enter_async_context(Lab.open(root, screenplay, ports=ports, env=env, server_port=port))
         id = "calc-issue-1" if github else "calc-sub"
         base = git(origin, "rev-parse", "main")
         yield World(lab, story, rng, origin, base, id, github, lab.supervised())
