@@ -6,6 +6,7 @@ import logging
 
 from temporalio import activity
 
+from perdure.adapters.git.door import GitError
 from perdure.adapters.git.workspace import Workspace, sweep
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
@@ -37,7 +38,12 @@ class Closing:
         release(self._host.home, workspace.delivery)
         workspace.end()
         message = "" if keep else workspace.remove()
-        return "; ".join(part for part in (message, *sweep(self._host.home)) if part)
+        packing = ""
+        try:
+            workspace.vault.pack_when_it_pays()
+        except GitError as error:
+            packing = str(error)
+        return "; ".join(part for part in (message, packing, *sweep(self._host.home)) if part)
 
     def _closed(self, delivery: str, message: str) -> Closed:
         paid = self._host.spend(delivery)

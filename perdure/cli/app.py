@@ -17,6 +17,7 @@ from perdure.cli import (
     deliver,
     demo_entry,
     doctor,
+    gc,
     init,
     local,
     logs,
@@ -57,6 +58,7 @@ for group in (
     pulls,
     local,
     doctor,
+    gc,
     config,
     rehearse,
 ):

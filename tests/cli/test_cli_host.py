@@ -16,7 +16,7 @@ from tests.lab import git
 COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "report", "verify", "pulls", "ui"),
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "retry", "cancel"),
-    *("up", "down", "doctor", "config"),
+    *("up", "down", "doctor", "gc", "config"),
 )
 ADVANCED = ("server", "worker", "temporal", "rehearse")
 

@@ -55,6 +55,7 @@ class ObjectStore:
         directory = self.path / sha[:2]
         target = directory / sha[2:]
         if target.exists() and target.stat().st_size:  # a power cut can leave an empty file under a good name
+            os.utime(target)  # somebody is about to refer to it: not to be dropped for being old
             return sha
         if not directory.exists():
             directory.mkdir(exist_ok=True)

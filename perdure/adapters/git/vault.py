@@ -20,6 +20,7 @@ from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
 from perdure.adapters.host.home import Home
 from perdure.models import ids
 from perdure.models.errors import InvalidRequest, WorkspaceLost
+from perdure.models.policy import LOOSE_MOST, PACKS_MOST
 
 __all__ = ["RefLocked", "RefMoved", "Vault"]
 
@@ -179,11 +180,21 @@ class Vault(Repository):
             raise WorkspaceLost(f"artifact {sha256[:12]} is damaged", where=str(self.path))
         return data
 
-    def repack(self) -> None:
-        """Pack loose objects and refs, removing nothing that is not packed."""
+    def repack(self, *, together: bool = False) -> None:
+        """Pack loose objects and refs, removing nothing that is not packed. `together`: all packs into one."""
+        all_of_it = ("-a", "--keep-unreachable") if together else ()
         with self.lock() as held:
-            self.git.run("repack", "-d", "--quiet", hold=(held,))
+            self.git.run("repack", "-d", "--quiet", *all_of_it, hold=(held,))
             self.git.run("pack-refs", "--all", hold=(held,))
+
+    def pack_when_it_pays(self, loose: int = LOOSE_MOST, packs: int = PACKS_MOST) -> bool:
+        """Pack a vault with more loose objects or packs than that: True when it was done."""
+        counted = dict(line.split(": ", 1) for line in self.git.text("count-objects", "-v").splitlines())
+        many = int(counted["packs"]) > packs
+        if int(counted["count"]) <= loose and not many:
+            return False
+        self.repack(together=many)
+        return True
 
 
 def _tracking(branch: str) -> str:

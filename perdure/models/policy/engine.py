@@ -47,6 +47,13 @@ GIT_TIMEOUT_S = 300.0
 WORKSPACE_KEPT = timedelta(days=7)
 """After a failure, for a person to look at."""
 
+PRUNE_AFTER = timedelta(weeks=2)
+"""Since an object of the vault that nothing refers to was last touched: somebody may be about to refer to it (H15)."""
+
+LOOSE_MOST, PACKS_MOST = 5000, 50
+"""Of objects outside packs, and of packs, before a vault is packed at the end of a delivery: some hundred turns. Packed
+they take a tenth of the disk and are read five times as fast (benchmarks/README.md)."""
+
 CLOSE_TIMEOUT = timedelta(hours=1)
 """To tidy up after a delivery: seconds, unless its host is away; then the result must not wait for it for ever."""
 

@@ -64,6 +64,23 @@ def test_an_unreferenced_checkpoint_outlives_a_persons_git_gc(vault: Vault) -> N
     assert vault.has(lonely)
 
 
+def test_a_vault_is_packed_when_it_has_grown_and_loses_nothing_by_it(vault: Vault) -> None:
+    def counted(name: str) -> int:
+        return int(dict(line.split(": ") for line in git(vault.path, "count-objects", "-v").splitlines())[name])
+
+    kept, lonely = vault.put_artifact("d", b"plan"), vault.objects.blob(b"nobody refers to it yet")
+    assert not vault.pack_when_it_pays(loose=2)
+    assert vault.pack_when_it_pays(loose=1)
+    assert (counted("count"), counted("packs")) == (1, 1)
+    for word in (b"one", b"two"):
+        vault.put_artifact("d", word)
+        vault.repack()
+    assert vault.pack_when_it_pays(packs=2)
+    assert counted("packs") == 1
+    assert vault.get_artifact("d", kept) == b"plan"
+    assert git(vault.path, "cat-file", "blob", lonely) == "nobody refers to it yet"
+
+
 def test_fetching_takes_the_default_branch_as_the_remote_names_it(home: Home, tmp_path: Path) -> None:
     origin = make_origin(tmp_path / "o.git")
     git(origin, "branch", "-m", "main", "trunk")

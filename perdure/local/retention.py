@@ -1,0 +1,77 @@
+"""`perdure gc`: what ended long ago goes, what runs or is nowhere else stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.adapters.git.retention import Kept, forget, kept, prune, size, unmerged
+from perdure.adapters.git.workspace import sweep
+from perdure.adapters.host.home import Home
+from perdure.models.errors import PerdureError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of one delivery. `why` it stays; empty: it goes."""
+
+    delivery: str
+    ended: datetime | None
+    why: str
+    refs: int
+
+
+async def judge(client: Client, one: Kept, older_than: timedelta, *, also_unmerged: bool) -> Verdict:
+    """Raises RPCError when the server does not say whether it runs."""
+    ended = await _ended(client, one)
+    if ended is None:
+        why = "has not ended"
+    elif datetime.now(UTC) - ended < older_than:
+        why = f"ended less than {older_than.days} days ago"
+    else:
+        why = "" if also_unmerged else _not_merged(one)
+    return Verdict(one.delivery, ended, why, len(one.refs))
+
+
+def _not_merged(one: Kept) -> str:
+    try:
+        return "is not merged" if unmerged(one) else ""
+    except PerdureError as error:
+        return f"may not be merged: {error.what}"
+
+
+async def _ended(client: Client, one: Kept) -> datetime | None:
+    """When it ended: the newest of what its record and the server say; None while either says that it goes on."""
+    try:
+        described = await client.get_workflow_handle(one.delivery).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return one.record.ended_at  # the server keeps those that ended for 90 days
+    return described.close_time
+
+
+async def collect(
+    client: Client, home: Home, older_than: timedelta, *, also_unmerged: bool = False, dry: bool = False
+) -> tuple[list[Verdict], list[str], int]:
+    """(each delivery of this host, what could not be removed, bytes freed). `dry`: nothing is removed."""
+    before = 0 if dry else size(home.root)
+    all_of_them = list(kept(home))
+    verdicts = [await judge(client, one, older_than, also_unmerged=also_unmerged) for one in all_of_them]
+    if dry:
+        return verdicts, [], 0
+    problems = sweep(home)
+    going = {verdict.delivery for verdict in verdicts if not verdict.why}
+    for one in all_of_them:
+        if one.delivery in going:
+            try:
+                forget(home, one)
+            except (PerdureError, OSError) as error:
+                problems.append(f"{one.delivery}: {error}")
+    left = list(kept(home))
+    vaults = {one.vault.path: one.vault for one in all_of_them}
+    problems += filter(None, (prune(vault, left) for vault in vaults.values()))
+    return verdicts, problems, max(before - size(home.root), 0)

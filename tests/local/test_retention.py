@@ -1,0 +1,133 @@
+"""What ended long ago is removed; what runs, waits for a merge or may be wanted again is not."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+
+from perdure.adapters.git.retention import kept, prune, unmerged
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.home import Home
+from perdure.local.retention import collect
+from perdure.models import ids
+from tests.lab import CALC, git, make_target
+from tests.served import server
+
+__all__ = ["server"]
+
+WEEKS = timedelta(weeks=3)
+
+
+def delivery(home: Home, vault: Vault, id: str, text: str = "") -> str:
+    """One that ended, with a checkpoint, an artifact, and a commit where it has a `text`; returns the checkpoint."""
+    _, base = vault.fetch()
+    workspace = Workspace.create(home, vault, id, base)
+    store = vault.objects
+    blob = store.blob(f"what {id} said".encode())
+    git(vault.path, "update-ref", ids.run_ref(id, "run"), blob)
+    vault.put_artifact(id, f"the plan of {id}".encode())
+    if text:
+        (workspace.path / "calc.py").write_text(text)
+        git(workspace.path, "commit", "-qam", f"{id}: change")
+        git(vault.path, "update-ref", f"refs/heads/{ids.branch_name(id)}", git(workspace.path, "rev-parse", "HEAD"))
+    workspace.end()
+    return blob
+
+
+def aged(vault: Vault) -> None:
+    """Three weeks pass for the vault's objects."""
+    then = time.time() - WEEKS.total_seconds()
+    for path in (vault.path / "objects").rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+async def test_what_is_merged_or_has_nothing_goes_and_what_runs_or_is_nowhere_else_stays(
+    home: Home, server: str, tmp_path: Path
+) -> None:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    person = tmp_path / "calc.git-work"
+    vault = Vault.open(home, str(origin))
+    said = {
+        id: delivery(home, vault, id, text)
+        for id, text in (("merged", "one = 1\n"), ("alone", "two = 2\n"), ("empty", ""), ("runs", ""), ("young", ""))
+    }
+    (person / "calc.py").write_text("one = 1\n")  # squashed by a forge: another commit with the same change
+    git(person, "commit", "-qam", "squashed")
+    git(person, "push", "-q", str(origin), "HEAD:main")
+    client = await Client.connect(server)
+    await client.start_workflow("Delivery", {}, id="runs", task_queue="nobody")
+    young = Workspace.open(home, "young")
+    assert Workspace.open(home, "empty").remove() == "", "as at the end of one that delivered"
+    for id in said.keys() - {"young"}:
+        there = Workspace.open(home, id)
+        there.write(there.record().model_copy(update={"ended_at": datetime.now(UTC) - WEEKS}))
+    aged(vault)
+
+    verdicts, problems, freed = await collect(client, home, timedelta(days=7), dry=True)
+    stays = {"alone": "is not merged", "runs": "has not ended", "young": "ended less than 7 days ago"}
+    assert {one.delivery: one.why for one in verdicts} == {"merged": "", "empty": ""} | stays
+    assert (problems, freed, len(list(kept(home)))) == ([], 0, 5), "a look removes nothing"
+
+    _, problems, freed = await collect(client, home, timedelta(days=7))
+    assert problems == []
+    assert freed > 0
+    assert {one.delivery for one in kept(home)} == set(stays)
+    assert [id for id, blob in said.items() if vault._answers("cat-file", "-e", blob)] == ["alone", "runs", "young"]
+    assert young.validate() == []
+    assert not home.tree("merged").exists()
+    assert not home.workspace("merged").exists()
+    assert git(vault.path, "fsck", "--connectivity-only", "--no-dangling") == ""
+
+    verdicts, _, _ = await collect(client, home, timedelta(days=7), also_unmerged=True)
+    assert {one.delivery for one in verdicts if not one.why} == {"alone"}
+    await client.get_workflow_handle("runs").terminate()
+
+
+def test_an_origin_that_does_not_answer_proves_no_merge_and_a_long_delivery_keeps_every_object(
+    home: Home, tmp_path: Path
+) -> None:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    vault = Vault.open(home, str(origin))
+    delivery(home, vault, "alone", "two = 2\n")
+    (one,) = kept(home)
+    assert unmerged(one)
+    lost = vault.objects.blob(b"nobody refers to it")
+    aged(vault)
+    workspace = Workspace.open(home, "alone")
+    long_ago = {"ended_at": None, "created_at": datetime.now(UTC) - WEEKS}
+    workspace.write(workspace.record().model_copy(update=long_ago))
+    assert prune(vault, list(kept(home))).endswith("keeps its objects: alone has not ended")
+    assert vault._answers("cat-file", "-e", lost)
+    workspace.end()
+    assert prune(vault, list(kept(home))) == ""
+    assert not vault._answers("cat-file", "-e", lost)
+
+
+def test_the_commit_a_delivery_began_at_stays_although_its_origin_has_left_it(home: Home, tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    person = tmp_path / "calc.git-work"
+    vault = Vault.open(home, str(origin))
+    delivery(home, vault, "waits")
+    (one,) = kept(home)
+    git(person, "commit", "-q", "--amend", "-m", "another first commit")
+    git(person, "push", "-qf", str(origin), "HEAD:main")
+    vault.fetch()
+    Workspace.open(home, "waits").remove()
+    aged(vault)
+    assert prune(vault, [one]) == ""
+    assert vault.has(one.record.base_sha)
+
+
+def test_an_old_object_that_is_written_again_counts_as_new(home: Home, tmp_path: Path) -> None:
+    vault = Vault.open(home, str(make_target(tmp_path / "calc.git", CALC)))
+    sha = vault.objects.blob(b"the same again")
+    aged(vault)
+    vault.objects.blob(b"the same again")
+    assert prune(vault, []) == ""
+    assert vault._answers("cat-file", "-e", sha)
