@@ -63,20 +63,23 @@ def check_sandbox() -> list[Finding]:
 
     from perdure.adapters.project.host import load_host_config
     from perdure.adapters.sandbox.probe import probe, probe_landlock
+    from perdure.adapters.sandbox.usage import Caps, gigabytes
     from perdure.models.config import SandboxGrade
 
-    grade = load_host_config(os.environ).sandbox
+    host = load_host_config(os.environ)
+    grade, caps = host.sandbox, Caps.of(host.commands)
+    held = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes (watched)"
     if grade is SandboxGrade.OFF:
         text = "grade off: what the agent runs can read and change everything you can"
         return [Finding("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
     if grade is SandboxGrade.REDUCED:
         error = probe_landlock()
-        found = Finding("sandbox", NOTE, "grade reduced (Landlock): weaker than bubblewrap")
+        found = Finding("sandbox", NOTE, f"grade reduced (Landlock): weaker than bubblewrap{held}")
         return [found if error is None else failed("sandbox", error)]
     seen = probe()
     if seen.error is not None:
         return [failed("sandbox", seen.error)]
-    return [Finding("sandbox", OK, f"grade full, {seen.program}")]
+    return [Finding("sandbox", OK, f"grade full, {seen.program}{held}")]
 
 
 def check_key() -> list[Finding]:

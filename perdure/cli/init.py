@@ -71,9 +71,10 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
     from perdure.adapters.project.verdict import not_started, verdict
     from perdure.adapters.sandbox.select import sandbox_for
     from perdure.adapters.sandbox.toolchain import compute_binds
+    from perdure.adapters.sandbox.usage import Caps
     from perdure.models.config import seconds
 
-    home, grade = Home.find(), load_host_config(os.environ).sandbox
+    home, host = Home.find(), load_host_config(os.environ)
     with _scratch(home) as scratch:
         tree, logs = scratch / "tree", scratch / "logs"
         logs.mkdir()
@@ -82,7 +83,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
 
         def sandbox() -> Sandbox:
             binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
-            return sandbox_for(grade, home, binds)
+            return sandbox_for(host.sandbox, home, binds, Caps.of(host.commands))
 
         if config.setup.commands:
             before, limit = await asyncio.to_thread(sandbox), seconds(config.setup.timeout)

@@ -9,7 +9,14 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_validat
 
 from perdure.models.base import Written
 from perdure.models.phases import ALL_PHASES, Phase
-from perdure.models.policy import DEFAULTS, DURATION_CHARS, DURATION_MOST_S, SETTING_CHARS
+from perdure.models.policy import (
+    DEFAULTS,
+    DURATION_CHARS,
+    DURATION_MOST_S,
+    SANDBOX_DISK,
+    SANDBOX_PROCESSES,
+    SETTING_CHARS,
+)
 from perdure.models.treasury import Budgets
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -38,6 +45,24 @@ def _duration(text: str) -> str:
 
 
 Duration = Annotated[str, AfterValidator(_duration)]
+
+
+def size(text: str) -> int:
+    """`"500m"`, `"4g"` → bytes. ValueError says what was expected."""
+    import re
+
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([mg])b?", text.lower()) if len(text) < 16 else None
+    if found is None or not float(found[1]):
+        raise ValueError("this is no size: write for example 500m or 4g")
+    return int(float(found[1]) * 1024 ** (2 if found[2] == "m" else 3))
+
+
+def _size(text: str) -> str:
+    size(text)
+    return text
+
+
+Size = Annotated[str, AfterValidator(_size)]
 
 
 class Settings(Written):
@@ -184,6 +209,24 @@ class RepositoryConfig(Settings):
     artifacts: ArtifactSettings = ArtifactSettings()
 
 
+class CommandLimits(Settings):
+    """The most that one command of a model or a test may use of the host; see docs/workspaces.md.
+
+    memory     of all its processes together, such as "4g"; None: 8 GB, or three quarters of a smaller host's
+    processes  with their threads
+    disk       what commands may write into one worktree
+    cpu        of all processors together, such as "2h"; None: what the command's time-out allows
+    """
+
+    memory: Size | None = None
+    processes: int = Field(default=SANDBOX_PROCESSES, ge=50, le=1_000_000)
+    disk: Size = SANDBOX_DISK
+    cpu: Duration | None = None
+
+    def cpu_s(self) -> float | None:
+        return None if self.cpu is None else seconds(self.cpu)
+
+
 class PortRanges(Settings):
     """Inclusive ranges a host leases pairs from."""
 
@@ -237,6 +280,7 @@ class HostConfig(Settings):
 
     sandbox: SandboxGrade = SandboxGrade.FULL
     ports: PortRanges = PortRanges()
+    commands: CommandLimits = CommandLimits()
     limits: Limits = Limits(budget_usd=DEFAULTS.host_budget_usd, time=DEFAULTS.host_time)
     steps: StepsSettings = StepsSettings()
     slots: int = Field(default=DEFAULTS.slots, ge=1, le=200)

@@ -35,6 +35,7 @@ from perdure.adapters.project.ports import lease_ports, write_ports_env
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import HostConfig, SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, ModelRefusesUs
@@ -114,7 +115,7 @@ class Host:
     def sandbox(self, delivery: str, grade: str) -> Sandbox:
         """The sandbox of a delivery, with the binds that were computed once after setup."""
         binds: Binds = read_binds(self.home.workspace(delivery))
-        return sandbox_for(SandboxGrade(grade), self.home, binds)
+        return sandbox_for(SandboxGrade(grade), self.home, binds, Caps.of(self.config.commands))
 
     @asynccontextmanager
     async def lease(self, delivery: str) -> AsyncIterator[tuple[Workspace, Lease]]:
@@ -181,7 +182,8 @@ class Host:
             )
         if problems or not record.setup_done:
             kept = Environments(self.home, int(self.config.environments.gigabytes * 1e9))
-            await set_up(self.home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, kept)
+            grade, caps = SandboxGrade(contract.grade), Caps.of(self.config.commands)
+            await set_up(self.home, workspace, lease, contract, grade, os.environ, kept, caps)
         return workspace
 
     def contract(self, vault: Vault, delivery: str, policy: str) -> Contract:

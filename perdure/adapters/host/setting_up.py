@@ -33,6 +33,7 @@ from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.setup import sources
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds, fingerprint
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.base import Recorded
 from perdure.models.config import SandboxGrade, seconds
 from perdure.models.contract import Contract
@@ -57,6 +58,7 @@ class _Setting:
     contract: Contract
     grade: SandboxGrade
     env: Mapping[str, str]
+    caps: Caps | None
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -105,13 +107,15 @@ async def set_up(
     grade: SandboxGrade,
     env: Mapping[str, str],
     environments: Environments,
+    caps: Caps | None = None,
 ) -> None:
     """Run `[setup]` in a fresh worktree, or put there what it made before, and compute what its sandbox shows.
 
     The binds are computed once, here, and stored: an agent that could make them wider would only have to leave a
     link behind for the next command (feasibility.md §1.2). Raises SetupFailed, SandboxUnavailable.
     """
-    setting, directory = _Setting(home, workspace, lease, contract, grade, env), home.workspace(workspace.delivery)
+    setting = _Setting(home, workspace, lease, contract, grade, env, caps)
+    directory = home.workspace(workspace.delivery)
     started = time.monotonic()
     # An attempt that died here may have left half of what it made, a power cut may have emptied what it checked out.
     await in_thread(restore_base, workspace)
@@ -164,7 +168,7 @@ async def _made(setting: _Setting, commit: Commit | None = None) -> Opened:
     await in_thread(copy_files, Path(setting.contract.source), workspace.path, setting.copies)
     if not setting.commands:
         return Opened()
-    sandbox = sandbox_for(setting.grade, setting.home, await in_thread(setting.binds))
+    sandbox = sandbox_for(setting.grade, setting.home, await in_thread(setting.binds), setting.caps)
     directories = {*commit.names, *(name.rpartition("/")[0] for name in setting.copied)} if commit else ()
     async with watched(workspace.path, directories) as opened:
         await run_setup(

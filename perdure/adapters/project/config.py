@@ -17,7 +17,7 @@ from perdure.models.request import DeliveryRequest
 DEFAULT = "default"
 LOWERED = " (lowered to the host's limit)"
 
-_HOST_ONLY = {("sandbox",), ("slots",), ("ports", "backend"), ("ports", "frontend")}
+_HOST_ONLY = {("sandbox",), ("slots",), ("commands",), ("ports", "backend"), ("ports", "frontend")}
 
 
 @dataclass(frozen=True)

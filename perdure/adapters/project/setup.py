@@ -79,7 +79,7 @@ def copy_files(source_checkout: Path, tree: Path, names: Sequence[str]) -> None:
 
 def _failed(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
     how = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
-    how = flooded() if finished.truncated else how
+    how = flooded() if finished.truncated else f"ended: {finished.over}" if finished.over else how
     missing = missing_command(output) if finished.exit_code == 127 else ""
     fix = "run it in a fresh clone to see more, then correct [setup] commands in perdure.toml"
     if finished.timed_out:

@@ -247,6 +247,8 @@ def _verdict(run: _Run) -> tuple[str, str]:
         return "timed_out", f"not finished after {run.test.timeout}"
     if run.finished.truncated:
         return "failed", flooded()
+    if run.finished.over:
+        return "failed", f"ended: {run.finished.over}"
     if code is None:
         return "failed", "it was ended from outside"
     if code in (126, 127) and not run.cases:

@@ -79,6 +79,8 @@ class Finished:
     exit_code  of the command; None when it was killed by a timeout or never started; 128+n when signal n ended it
     timed_out  killed because `timeout_s` was over
     truncated  ended because its output passed policy.OUTPUT_FILE_BYTES; exit_code is then 153 (128 + SIGXFSZ)
+    over       ended because it was "over its memory limit of 4 GB, …"; exit_code is then 137 (128 + SIGKILL)
+    peak       the most memory it was seen to use, in bytes
     failure    why the *sandbox* could not run the command, empty when it did: never mistaken for a failing command
     """
 
@@ -87,6 +89,8 @@ class Finished:
     timed_out: bool = False
     truncated: bool = False
     failure: str = ""
+    over: str = ""
+    peak: int = 0
 
 
 class Sandbox(Protocol):

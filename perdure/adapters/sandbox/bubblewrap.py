@@ -18,11 +18,13 @@ from perdure.adapters.sandbox.program import bubblewrap
 from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import SandboxGrade
 from perdure.models.policy import (
     OUTPUT_FILE_BYTES,
     SANDBOX_FILE_BYTES,
     SANDBOX_NICE,
+    SANDBOX_OOM_SCORE,
     SANDBOX_PROCESSES,
     SANDBOX_TMPFS_BYTES,
 )
@@ -35,7 +37,10 @@ READ_ONLY = (".git", ".venv", "node_modules")
 HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_list"})
 """Of /proc: what tells about the host's memory, keys, log and other processes to whoever looks like its root."""
 
-PRELUDE = f'ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; exec "$@"'
+PRELUDE = (
+    f"echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; "
+    f'ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; exec "$@"'
+)
 
 
 class Bubblewrap:
@@ -43,11 +48,19 @@ class Bubblewrap:
 
     grade = SandboxGrade.FULL
 
-    def __init__(self, home: Home, binds: Binds, *, bwrap: str = "", output_limit: int = OUTPUT_FILE_BYTES) -> None:
+    def __init__(
+        self,
+        home: Home,
+        binds: Binds,
+        *,
+        bwrap: str = "",
+        output_limit: int = OUTPUT_FILE_BYTES,
+        caps: Caps | None = None,
+    ) -> None:
         self._home = home
         self._binds = binds
         self._bwrap = bwrap or bubblewrap().path
-        self._limit = output_limit
+        self._limit, self._caps = output_limit, caps
 
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
@@ -66,7 +79,8 @@ class Bubblewrap:
                 options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
                 argv = [self._bwrap, *options, "--", *_shell(command)]
                 # An empty environment: the command can read its pid 1's, which is bwrap's own.
-                return await supervise(Launch(argv, {}, (arguments, system_calls)), command, status, self._limit)
+                launch = Launch(argv, {}, (arguments, system_calls))
+                return await supervise(launch, command, status, self._limit, self._caps)
             finally:
                 os.close(arguments)
                 os.close(system_calls)

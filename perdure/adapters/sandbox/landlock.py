@@ -15,6 +15,7 @@ from perdure.adapters.sandbox.etc import ALLOWED
 from perdure.adapters.sandbox.launched import run_launched
 from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import SandboxGrade
 from perdure.models.policy import OUTPUT_FILE_BYTES
 
@@ -32,14 +33,23 @@ class Landlock:
 
     grade = SandboxGrade.REDUCED
 
-    def __init__(self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES) -> None:
+    def __init__(
+        self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
+    ) -> None:
         self._home = home
         self._binds = binds
-        self._limit = output_limit
+        self._limit, self._caps = output_limit, caps
 
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
         readable = (*READABLE, *(FOR_SETUP if command.network else ()))
         return await run_launched(
-            command, self._home, self._binds, self._limit, confined=True, readable=readable, writable=DEVICES
+            command,
+            self._home,
+            self._binds,
+            self._limit,
+            self._caps,
+            confined=True,
+            readable=readable,
+            writable=DEVICES,
         )

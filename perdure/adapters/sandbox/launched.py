@@ -16,7 +16,8 @@ from perdure.adapters.sandbox.etc import sweep
 from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
-from perdure.models.policy import SANDBOX_FILE_BYTES, SANDBOX_NICE
+from perdure.adapters.sandbox.usage import Caps
+from perdure.models.policy import SANDBOX_FILE_BYTES, SANDBOX_NICE, SANDBOX_OOM_SCORE
 
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 
@@ -26,6 +27,7 @@ async def run_launched(
     home: Home,
     binds: Binds,
     limit: int,
+    caps: Caps | None,
     *,
     confined: bool,
     readable: tuple[str, ...] = (),
@@ -46,7 +48,7 @@ async def run_launched(
                 lifeline=json.dumps(_spec(command, home, binds, private, confined, readable, writable)).encode()
                 + b"\n",
             )
-            return await supervise(launch, command, status, limit)
+            return await supervise(launch, command, status, limit, caps)
     finally:
         shutil.rmtree(private, ignore_errors=True)
 
@@ -81,6 +83,7 @@ def _spec(
         "cwd": directory,
         "env": variables,
         "nice": SANDBOX_NICE,
+        "oom_score": SANDBOX_OOM_SCORE,
         "file_bytes": SANDBOX_FILE_BYTES,
         "confined": confined,
         "network": command.network,

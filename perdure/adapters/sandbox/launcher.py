@@ -73,6 +73,8 @@ def _become(spec: dict[str, Any]) -> None:
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     os.nice(spec["nice"])
+    if LINUX:
+        Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (spec["file_bytes"],) * 2)
     os.chdir(spec["cwd"])

@@ -8,6 +8,7 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.launched import run_launched
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import SandboxGrade
 from perdure.models.policy import OUTPUT_FILE_BYTES
 
@@ -24,12 +25,14 @@ class Off:
 
     grade = SandboxGrade.OFF
 
-    def __init__(self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES) -> None:
+    def __init__(
+        self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
+    ) -> None:
         self._home = home
         self._binds = binds
-        self._limit = output_limit
+        self._limit, self._caps = output_limit, caps
         log.warning(WARNING)
 
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
-        return await run_launched(command, self._home, self._binds, self._limit, confined=False)
+        return await run_launched(command, self._home, self._binds, self._limit, self._caps, confined=False)

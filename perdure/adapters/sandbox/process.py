@@ -9,14 +9,16 @@ import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perdure.adapters.sandbox import keyring
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.status import Holder, Status, StatusFile, forget
-from perdure.models.policy import OUTPUT_FILE_BYTES, OUTPUT_POLL_S, SANDBOX_END_S
+from perdure.adapters.sandbox.usage import Caps, Watcher
+from perdure.models.config import CommandLimits
+from perdure.models.policy import OUTPUT_FILE_BYTES, OUTPUT_POLL_S, SANDBOX_END_S, SANDBOX_LOOK_S
 
 FLOODED = 128 + signal.SIGXFSZ
 """Exit code of a command that was ended because it wrote too much, as if RLIMIT_FSIZE had done it."""
@@ -37,7 +39,9 @@ class Launch:
     lifeline: bytes | None = None
 
 
-async def supervise(launch: Launch, command: Command, status: StatusFile, limit: int = OUTPUT_FILE_BYTES) -> Finished:
+async def supervise(
+    launch: Launch, command: Command, status: StatusFile, limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
+) -> Finished:
     """Run to the end. Everything the command started is dead on return, also when the caller is cancelled.
 
     RuntimeError outside of the main thread: parent-death signals fire when the spawning *thread* ends, so commands
@@ -47,7 +51,10 @@ async def supervise(launch: Launch, command: Command, status: StatusFile, limit:
         raise RuntimeError("sandboxes are started from the main thread only")
     stop = asyncio.Event()
     # In a task of its own: a cancellation that arrives while we wait for the dead must not end the waiting.
-    life = asyncio.ensure_future(_live(launch, command, status, limit, stop))
+    # What setup opens is noted (opened.py): a walk through its worktree would be taken for it.
+    worktree = None if command.network else command.source or command.worktree
+    watcher = Watcher(caps or Caps.of(CommandLimits()), worktree)
+    life = asyncio.ensure_future(_live(launch, command, status, limit, stop, watcher))
     cancelled: asyncio.CancelledError | None = None
     while not life.done():
         try:
@@ -63,7 +70,16 @@ async def supervise(launch: Launch, command: Command, status: StatusFile, limit:
     return life.result()
 
 
-async def _live(launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event) -> Finished:
+async def _live(
+    launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event, watcher: Watcher
+) -> Finished:
+    finished = await _lived(launch, command, status, limit, stop, watcher)
+    return replace(finished, peak=watcher.peak)
+
+
+async def _lived(
+    launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event, watcher: Watcher
+) -> Finished:
     started = time.monotonic()
     keyring.leave_ours()
     output = os.open(command.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -89,10 +105,12 @@ async def _live(launch: Launch, command: Command, status: StatusFile, limit: int
             await process.stdin.drain()
     ended = asyncio.ensure_future(process.wait())
     stopping = asyncio.ensure_future(stop.wait())
+    looking = asyncio.ensure_future(_look(watcher, status))
     try:
-        why = await _watch(ended, stopping, command, limit, started + command.timeout_s)
+        why = await _watch(ended, stopping, looking, command, limit, started + command.timeout_s)
     finally:
         stopping.cancel()
+        over = await _looked(looking)
     alive = await _end(process, ended, status)
     said = status.read()
     if command.lock is not None:
@@ -106,17 +124,41 @@ async def _live(launch: Launch, command: Command, status: StatusFile, limit: int
         return Finished(None, duration, timed_out=True)
     if why == "output":
         return Finished(FLOODED, duration, truncated=True)
+    if why == "over":
+        return Finished(128 + signal.SIGKILL, duration, over=over)
     return _verdict(said, process.returncode, command.output, duration)
 
 
+async def _look(watcher: Watcher, status: StatusFile) -> str:
+    """Look at the sandbox until it is over a limit; say which."""
+    while True:
+        await asyncio.sleep(SANDBOX_LOOK_S)
+        holder = status.read().holder
+        if holder and (said := await asyncio.to_thread(watcher.look, holder.pid)):
+            return said
+
+
+async def _looked(looking: asyncio.Future[str]) -> str:
+    """What it found, if it did; it is at its end afterwards."""
+    if not looking.done():
+        looking.cancel()
+        await asyncio.wait({looking})
+    return "" if looking.cancelled() else looking.result()
+
+
 async def _watch(
-    ended: asyncio.Future[Any], stopping: asyncio.Future[Any], command: Command, limit: int, deadline: float
+    ended: asyncio.Future[Any],
+    stopping: asyncio.Future[Any],
+    looking: asyncio.Future[str],
+    command: Command,
+    limit: int,
+    deadline: float,
 ) -> str:
-    """Wait for the end, the deadline, too much output, or the caller's cancellation; say which: '' is the end."""
+    """Wait for the end, a limit, the deadline, too much output, or the caller; say which it was: '' is the end."""
     while True:
         left = deadline - time.monotonic()
         await asyncio.wait(
-            {ended, stopping}, timeout=max(0.0, min(OUTPUT_POLL_S, left)), return_when=asyncio.FIRST_COMPLETED
+            {ended, stopping, looking}, timeout=max(0.0, min(OUTPUT_POLL_S, left)), return_when=asyncio.FIRST_COMPLETED
         )
         if command.output.stat().st_size > limit:
             return "output"
@@ -124,6 +166,8 @@ async def _watch(
             return ""
         if stopping.done():
             return "cancelled"
+        if looking.done():
+            return "over"
         if left <= 0:
             return "timeout"
 

@@ -30,7 +30,7 @@ SANDBOX_PROBE_S = 20.0
 
 SANDBOX_PROCESSES = 8192
 """At once, with their threads, in one sandbox (in all of its user's before Linux 5.14): a fork bomb ends there, test
-runners stay below a thousand. The kernel does not hold a root worker's commands to it: there the timeout is the end."""
+runners stay below a thousand. The kernel does not hold a root worker's commands to it: the worker does, who looks."""
 
 GIT_VIEW_PACKS = 50
 """Packs of a base branch's history before they become one: git asks each of them for every object it looks up."""
@@ -43,3 +43,25 @@ ENVIRONMENT_MADE_S = 3600.0
 
 ENVIRONMENT_POLL_S = 0.2
 """How often a delivery looks whether another one's setup of the same files has ended; it wins minutes."""
+
+SANDBOX_MEMORY_BYTES = 8 * 1024**3
+"""Of all processes of one command together, with its private /tmp and home. Large test suites and compilers stay below
+half of it; more is the host's owner's to give (`[commands] memory`)."""
+
+SANDBOX_MEMORY_SHARE = 0.75
+"""Of the host's memory, where that is less: what a command leaves keeps the worker and its server alive."""
+
+SANDBOX_DISK = "16g"
+"""What commands may write into one worktree: a large Rust workspace's target directory takes 10."""
+
+SANDBOX_DISK_LOOK_S = 60.0
+"""After that a worktree is measured again although the disk's free space shows no need: others may have freed some."""
+
+SANDBOX_DISK_SLACK_BYTES = 64 * 1024**2
+"""What a command may still write where an earlier one went over: it can clean up, which needs a little room."""
+
+SANDBOX_LOOK_S = 0.1
+"""How often a running sandbox is looked at: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late."""
+
+SANDBOX_OOM_SCORE = 800
+"""Where the host runs out of memory first, its kernel ends a command of a model or a test, not the worker or server."""

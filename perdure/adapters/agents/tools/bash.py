@@ -100,6 +100,8 @@ async def _ended(run: asyncio.Future[Finished]) -> None:
 def _verdict(ended: Finished, command: Command) -> str:
     if ended.timed_out:
         return f"killed after {command.timeout_s:.0f} s: it did not end in time"
+    if ended.over:
+        return f"ended: {ended.over}"
     cut = " (stopped: too much output)" if ended.truncated else ""
     return f"exit code {ended.exit_code}{cut}"
 

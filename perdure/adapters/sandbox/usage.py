@@ -1,0 +1,216 @@
+"""What a running sandbox uses of the host, read from outside: memory, processes, processor time, the worktree's room.
+
+The kernel holds no limit of this kind for a tree of processes without a control group, and what it holds for single
+processes does not fit: RLIMIT_AS ends java and WebAssembly, RLIMIT_DATA ends sanitizers, for both reserve far more than
+they use; RLIMIT_NPROC does not bind the host's root. So the tree is looked at, and ended as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.adapters.sandbox.environment import HOME, RUN, TMP
+from perdure.models.config import CommandLimits, size
+from perdure.models.policy import (
+    SANDBOX_DISK_LOOK_S,
+    SANDBOX_DISK_SLACK_BYTES,
+    SANDBOX_MEMORY_BYTES,
+    SANDBOX_MEMORY_SHARE,
+)
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS = os.sysconf("SC_CLK_TCK")
+BLOCK = 512
+LEAST = 4096
+"""What a file is taken to cost: millions of empty ones fill a disk's table of files."""
+
+NOT_OURS = frozenset({".git", ".venv", "node_modules"})
+"""At the top of a worktree: read-only to commands, so nothing of it is theirs."""
+
+
+@dataclass(frozen=True)
+class Caps:
+    """The most one sandbox may use. `cpu_s`, of all processors together: None for what its time-out allows."""
+
+    memory: int
+    processes: int
+    disk: int
+    cpu_s: float | None = None
+
+    @classmethod
+    def of(cls, limits: CommandLimits) -> Caps:
+        memory = size(limits.memory) if limits.memory else min(SANDBOX_MEMORY_BYTES, _host_memory())
+        cpu = None if limits.cpu is None else limits.cpu_s()
+        return cls(memory, limits.processes, size(limits.disk), cpu)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Of one look. `memory` counts what cannot be taken back: anonymous pages and files in memory, no caches."""
+
+    memory: int = 0
+    processes: int = 0
+    cpu_s: float = 0.0
+
+
+def gigabytes(count: float) -> str:
+    """Such as "4.1 GB"; whole ones without the point."""
+    return f"{count / 1024**3:.1f}".removesuffix(".0") + " GB"
+
+
+class Watcher:
+    """Looks at one sandbox again and again. `peak`: the most memory that was seen; `worktree` None: it is not."""
+
+    def __init__(self, caps: Caps, worktree: Path | None) -> None:
+        self.caps, self.peak = caps, 0
+        self._room = None if worktree is None else _room_of(worktree)
+        self._began: int | None = None
+        self._next = 0.0
+
+    def look(self, root: int) -> str:
+        """What limit the processes below `root` are over, in words; '' for none. Blocks: call it in a thread."""
+        started = time.monotonic()
+        if started < self._next:
+            return ""
+        said = self._processes(root) or self._disk()
+        ended = time.monotonic()
+        self._next = ended + 9 * (ended - started)  # a tenth of one processor at the most
+        return said
+
+    def _processes(self, root: int) -> str:
+        caps, used = self.caps, usage(root, self.caps.processes)
+        if used.processes > caps.processes:
+            return f"over its limit of {caps.processes} processes and threads"
+        if used.memory > caps.memory:  # children share pages with their parent, which the quick look counts twice
+            used = usage(root, caps.processes, exact=True)
+        self.peak = max(self.peak, used.memory)
+        if used.memory > caps.memory:
+            return f"over its memory limit of {gigabytes(caps.memory)}, peak {gigabytes(self.peak)}"
+        if caps.cpu_s is not None and used.cpu_s > caps.cpu_s:
+            return f"over its limit of {caps.cpu_s:g} s of processor time"
+        return ""
+
+    def _disk(self) -> str:
+        if self._room is None:
+            return ""
+        total = self._room.total(self.caps.disk)
+        if self._began is None:
+            self._began = total
+        if total <= self.caps.disk or total <= self._began + SANDBOX_DISK_SLACK_BYTES:
+            return ""
+        return f"over the worktree's limit of {gigabytes(self.caps.disk)} on disk: {gigabytes(total)} are there"
+
+
+class _Room:
+    """The size of one worktree, walked only when the disk's free space leaves open that it is over its limit."""
+
+    def __init__(self, worktree: Path) -> None:
+        self._worktree = worktree
+        self._total, self._free, self._at = -1, 0, 0.0
+
+    def total(self, limit: int) -> int:
+        free, now = _free(self._worktree), time.monotonic()
+        grown = max(0, self._free - free)
+        if self._total < 0 or self._total + grown > limit or now - self._at > SANDBOX_DISK_LOOK_S:
+            self._total, self._free, self._at = written(self._worktree), free, now
+        return self._total
+
+
+_rooms: dict[Path, _Room] = {}
+
+
+def _room_of(worktree: Path) -> _Room:
+    """Kept from command to command, so that a worktree is not walked for each."""
+    if len(_rooms) > 1000:
+        _rooms.clear()
+    return _rooms.setdefault(worktree, _Room(worktree))
+
+
+def _free(path: Path) -> int:
+    """Bytes, and LEAST for each file that can still be made: both become fewer by what is written."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bfree * found.f_frsize + found.f_ffree * LEAST
+
+
+def written(worktree: Path) -> int:
+    """Bytes on disk below a worktree without what commands cannot write. A file with two names counts twice."""
+    total = 0
+    waiting = [str(worktree)]
+    while waiting:
+        here = waiting.pop()
+        with contextlib.suppress(OSError), os.scandir(here) as entries:
+            for entry in entries:
+                if here == str(worktree) and entry.name in NOT_OURS:
+                    continue
+                with contextlib.suppress(OSError):
+                    total += max(LEAST, entry.stat(follow_symlinks=False).st_blocks * BLOCK)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return total
+
+
+def usage(root: int, most: int, *, exact: bool = False) -> Usage:
+    """Of `root` and its descendants, of which no more are looked at than `most` allows."""
+    memory, threads, ticks = 0, 0, 0
+    for pid in _tree(root):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            memory += _exact(pid) if exact else _quick(pid)
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended
+        threads += int(fields[17])
+        ticks += sum(int(field) for field in fields[11:15])  # its own and those of children it has waited for
+        if threads > most:
+            break
+    return Usage(memory + _in_memory_files(root), threads, ticks / TICKS)
+
+
+def _tree(root: int) -> Iterator[int]:
+    waiting, seen = [root], {root}
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError):
+                    children = Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+                    fresh = [int(child) for child in children if int(child) not in seen]
+                    seen.update(fresh)
+                    waiting += fresh
+
+
+def _quick(pid: int) -> int:
+    resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
+    return (int(resident) - int(shared)) * PAGE
+
+
+def _exact(pid: int) -> int:
+    """A page that n processes share counts as an n-th of a page for each."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss_Anon:"):
+            return int(line.split()[1]) * 1024
+    return _quick(pid)  # before Linux 5.3
+
+
+def _in_memory_files(root: int) -> int:
+    """What lies in the sandbox's own /tmp, /dev/shm, home and /run; nothing where these are the host's."""
+    total = 0
+    for path in (TMP, "/dev/shm", HOME, RUN):  # noqa: S108 the sandbox's own
+        with contextlib.suppress(OSError):
+            inside = f"/proc/{root}/root{path}"
+            if os.stat(inside).st_dev != os.stat(path).st_dev if os.path.exists(path) else True:
+                found = os.statvfs(inside)
+                total += (found.f_blocks - found.f_bfree) * found.f_frsize
+    return total
+
+
+def _host_memory() -> int:
+    return int(os.sysconf("SC_PHYS_PAGES") * PAGE * SANDBOX_MEMORY_SHARE)

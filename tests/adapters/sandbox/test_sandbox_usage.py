@@ -1,0 +1,116 @@
+"""A command that takes too much of the host is ended, with all its processes, and the result says of what it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.sandbox import usage
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.landlock import Landlock
+from perdure.adapters.sandbox.off import Off
+from perdure.adapters.sandbox.usage import Caps
+from perdure.models.config import CommandLimits, HostConfig, size
+
+MB = 1024**2
+ROOMY = {"memory": 400 * MB, "processes": 200, "disk": 1000 * MB}
+HOLD = "x = bytearray({mb} << 20)\nimport time; time.sleep({s})"
+
+
+@pytest.fixture(params=["full", "reduced", "off"])
+def capped(request, home, binds):
+    """A sandbox of each grade with small limits."""
+    request.getfixturevalue(request.param)
+    kind = {"full": Bubblewrap, "reduced": Landlock, "off": Off}[request.param]
+
+    def make(**caps: float) -> Sandbox:
+        return kind(home, binds, caps=Caps(**{**ROOMY, **caps}))  # type: ignore[arg-type]
+
+    return make
+
+
+async def test_memory_of_many_processes_together_is_limited_and_the_peak_is_told(capped, run, left, sleeper):
+    one = HOLD.format(mb=100, s=60)
+    script = f"({sleeper} &) ; for n in 1 2 3 4 5 6; do python3 -c '{one}' & done; wait"
+    finished, _ = await run(capped(), script)
+    assert finished.over.startswith("over its memory limit of 0.4 GB, peak 0.")
+    assert (finished.exit_code, finished.failure, finished.timed_out) == (137, "", False)
+    assert 400 * MB < finished.peak < 700 * MB
+    assert left(sleeper) == 0
+    finished, said = await run(capped(), f"python3 -c '{HOLD.format(mb=100, s=0.5)}'; echo fine")
+    assert (finished.exit_code, finished.over, said) == (0, "", "fine\n")
+    assert 100 * MB < finished.peak < 400 * MB
+
+
+async def test_pages_that_children_share_with_their_parent_count_once(capped, run):
+    script = "x = bytearray(150 << 20)\nimport os, time\nfor n in range(5): os.fork() or (time.sleep(0.6), os._exit(0))"
+    finished, _ = await run(capped(), f"python3 -c '{script}; time.sleep(0.6)'")
+    assert (finished.exit_code, finished.over) == (0, "")
+
+
+async def test_files_in_private_memory_count_as_memory(full, home, binds, run):
+    caps = Caps(**ROOMY)
+    finished, _ = await run(Bubblewrap(home, binds, caps=caps), "head -c 500M /dev/zero > /tmp/big; sleep 60")
+    assert finished.over.startswith("over its memory limit of 0.4 GB")
+
+
+async def test_a_fork_bomb_ends_for_root_as_well(capped, run, left, sleeper):
+    bomb = f"bomb() {{ {sleeper} & bomb; }}; bomb"
+    finished, _ = await run(capped(), bomb)
+    assert finished.over == "over its limit of 200 processes and threads"
+    assert left(sleeper) == 0
+
+
+async def test_threads_count_as_processes_do(capped, run):
+    script = "import threading, time\nfor n in range(300): threading.Thread(target=time.sleep, args=(60,)).start()"
+    finished, _ = await run(capped(), f"python3 -c '{script}'")
+    assert finished.over == "over its limit of 200 processes and threads"
+
+
+async def test_processor_time_of_ended_children_counts_too(capped, run):
+    burn = "python3 -c 'import time\nwhile time.process_time() < 0.3: pass'"
+    finished, _ = await run(capped(cpu_s=1.0), f"while true; do {burn}; done")
+    assert finished.over == "over its limit of 1 s of processor time"
+
+
+async def test_a_worktree_has_a_quota_and_can_be_cleaned_up_when_it_is_full(capped, run, worktree):
+    usage._rooms.clear()
+    fill = "for n in $(seq 1 500); do head -c 4M /dev/zero > big$n; sleep 0.05; done"
+    finished, _ = await run(capped(disk=60 * MB), fill)
+    assert finished.over.startswith("over the worktree's limit of 0.1 GB on disk: 0.")
+    assert usage.written(worktree) < 1000 * MB
+    finished, said = await run(capped(disk=60 * MB), "sleep 0.4; rm big*; sleep 0.4; echo cleaned")
+    assert (finished.exit_code, said) == (0, "cleaned\n")
+    assert usage.written(worktree) == 0
+
+
+def test_what_commands_cannot_write_is_not_counted_and_links_are_not_followed(tmp_path: Path):
+    for name in (".venv", "src/node_modules"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "data").write_bytes(b"x" * MB)
+    (tmp_path / "link").symlink_to("/usr")
+    assert MB <= usage.written(tmp_path) < MB + 10 * usage.LEAST
+
+
+def test_empty_files_cost_their_place_in_the_disks_table(tmp_path: Path):
+    for number in range(100):
+        (tmp_path / str(number)).touch()
+    assert usage.written(tmp_path) == 100 * usage.LEAST
+
+
+async def test_the_kernel_would_end_a_command_before_the_worker(any_grade, run):
+    _, said = await run(any_grade, "cat /proc/self/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj'")
+    assert said.split() == ["800", "800"]
+
+
+def test_limits_are_the_hosts_owners_to_set_and_smaller_hosts_have_smaller_ones():
+    given = HostConfig.model_validate({"commands": {"memory": "500m", "disk": "2.5GB", "processes": 100, "cpu": "10m"}})
+    assert Caps.of(given.commands) == Caps(500 * MB, 100, 2560 * MB, 600.0)
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert Caps.of(CommandLimits()).memory == min(8 * 1024 * MB, int(physical * 0.75))
+    for wrong in ("4", "g", "-1g", "4t", "0g", "1" * 100 + "g", "٤g"):
+        with pytest.raises(ValueError, match="no size"):
+            size(wrong)
