@@ -34,7 +34,7 @@ from perdure.steering import Answered, Steered
 from perdure.submission import WORKFLOW, start, start_accepted
 from perdure.unread import unread
 from perdure.untold import untold
-from perdure.view import RESUME, Described, Listed, Pending, describe, polled, word
+from perdure.view import RESUME, Described, Listed, Pending, describe, polled
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
@@ -273,7 +273,7 @@ class Perdure:
             described = await delivery.describe()
             if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
                 raise BadInput(
-                    f"{id} has ended without delivering ({word(described.status)})",
+                    f"{id} has ended without delivering ({await delivery.how_it_ended()})",
                     fix=f"perdure retry {id} goes on with it; --id NAME starts another delivery",
                 ) from None
             return Submitted(delivery, attached=True)

@@ -31,7 +31,7 @@ from perdure.models.ids import delivery_key
 from perdure.models.policy import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
 from perdure.models.state import DeliveryState, Progress
-from perdure.view import Described, word
+from perdure.view import Described, ended_words
 
 KEEP_TIMEOUT = timedelta(seconds=30)
 """Keeping a text takes milliseconds on a host that lives."""
@@ -73,6 +73,9 @@ class Steered(ABC):
 
     @abstractmethod
     async def describe(self) -> Described: ...
+
+    @abstractmethod
+    async def result(self) -> DeliveryResult: ...
 
     @abstractmethod
     async def progress(self) -> Progress: ...
@@ -204,11 +207,18 @@ class Steered(ABC):
     async def _running(self) -> Described:
         described = await self.describe()
         if not described.running:
-            raise self._ended(described)
+            raise await self._ended(described)
         return described
 
-    def _ended(self, described: Described) -> BadInput:
-        ended = (described.outcome or word(described.status)).replace("_", " ")
+    async def how_it_ended(self) -> str:
+        """In one line, of one that has ended: its reason rather than Temporal's word."""
+        try:
+            return ended_words(await self.result())
+        except PerdureError as error:
+            return error.what
+
+    async def _ended(self, described: Described) -> BadInput:
+        ended = await self.how_it_ended()
         fix = f"perdure show {self.id} says how"
         if described.status != WorkflowExecutionStatus.COMPLETED:
             fix += f"; perdure retry {self.id} goes on with it"
@@ -244,7 +254,7 @@ class Steered(ABC):
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            raise self._ended(await self.describe()) from None
+            raise await self._ended(await self.describe()) from None
         before = words.removeprefix("counted before: ")
         if not before.startswith((_VERDICTS[update], "added ")):
             raise NotCounted(f"this was decided before, otherwise: {before.partition(':')[0]}", where=self.id)
@@ -256,4 +266,4 @@ class Steered(ABC):
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            raise self._ended(await self.describe()) from None
+            raise await self._ended(await self.describe()) from None

@@ -17,9 +17,13 @@ from temporalio.service import RPCError
 
 from perdure.models.decisions import Asked
 from perdure.models.request import ResumePoint
+from perdure.models.result import DeliveryResult
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""
+
+_ENDED_CHARS = 200
+"""Of how it ended, in a refusal's first line."""
 
 ASKED = "asked"
 """Memo of a run while it waits for a person: an Asked."""
@@ -134,6 +138,14 @@ def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
         cost_usd=attributes.get("PerdureCostUsd"),
         asked=asked,
     )
+
+
+def ended_words(result: DeliveryResult) -> str:
+    """How a delivery has ended, in one line: `delivered`, or `tests red: 2 of 44 fail`."""
+    reason, message = str(result.reason or "").replace("_", " "), result.message.partition("\n")[0]
+    said = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
+    told = message if reason and said else f"{reason}: {message}" if reason and message else reason
+    return (told or result.status.replace("_", " "))[:_ENDED_CHARS]
 
 
 async def polled(

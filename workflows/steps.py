@@ -84,6 +84,7 @@ class Steps:
             self._state.remember(Said(id=f"plan-{self._state.plans}", text=words))
         self._state.plan = outcome.artifact
         self._state.title = str(outcome.data.get("title", ""))
+        self._state.plan_words = str(outcome.data.get("words", ""))
 
     async def decision(self, gate: Gate) -> str:
         """Where a person decides, if that was asked for. The words it was rejected with; empty when it goes on.
@@ -121,6 +122,7 @@ class Steps:
             state.notes = (*state.notes, note)[-NOTES_KEPT:]
         else:
             state.plan, state.title = edited.artifact, edited.note or checked.title or state.title
+            state.plan_words = checked.words
         state.edits += 1
 
     async def implement(self) -> Outcome:

@@ -141,7 +141,7 @@ export interface Decide {
   said: Record<string, unknown>;
 }
 
-/** How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it. */
+/** How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order. */
 export interface DeliveryResult {
   delivery_id: string;
   run_id: string;
@@ -164,6 +164,16 @@ export interface DeliveryResult {
   receipt: Receipt;
   next: string[];
   unread: string[];
+  decisions: DecisionMade[];
+}
+
+/** What a person decided: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut. */
+export interface DecisionMade {
+  gate: string;
+  of: string;
+  verdict: string;
+  by: string;
+  note: string;
 }
 
 export interface PullRequest {
@@ -298,6 +308,7 @@ export interface Progress {
   budget_tokens: number;
   time_s: number | null;
   used_s: number | null;
+  decisions: DecisionMade[];
 }
 
 /** What a delivery waits for. */

@@ -31,6 +31,7 @@ from perdure.cli import report as report_on
 from perdure.cli import run as run_one
 from perdure.cli.commands import ADVANCED_PAGE, Commands
 from perdure.cli.failures import BROKEN_PIPE, report
+from perdure.cli.plain import PLAIN
 
 app = Commands(
     name="perdure",
@@ -112,7 +113,7 @@ def main() -> NoReturn:
     secrets.take()  # commands import what they need, GitPython among it, which starts a process
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # ✓ on a terminal that is not UTF-8
+            stream.reconfigure(errors=PLAIN)
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

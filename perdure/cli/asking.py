@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from perdure.cli.chapters import STOPS
 from perdure.cli.words import clean, one_line
 from perdure.models.decisions import Asked, Question, QuestionKind
+from perdure.models.result import DecisionMade
 
 _INDENT = " " * 13
 
@@ -26,6 +27,17 @@ def waits_for_you(asked: Asked, id: str) -> list[str]:
     if asked.expires is not None:
         lines.append(f"{_INDENT}without a decision it ends at {asked.expires:%Y-%m-%d %H:%M} UTC")
     return [*lines, *(_INDENT + command for command in commands(asked, id))]
+
+
+def decided(made: DecisionMade) -> str:
+    """`plan 1a2b3c4d approved by ada: as we said`."""
+    said = f": {one_line(made.note, 160)}" if made.note else ""
+    by = f" by {one_line(made.by, 60)}" if made.by else ""
+    return (
+        " ".join(word for word in (made.gate.replace("_", " "), one_line(made.of, 20), made.verdict) if word)
+        + by
+        + said
+    )
 
 
 def held(words: str, id: str) -> list[str]:

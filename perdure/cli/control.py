@@ -58,9 +58,9 @@ def cancel(
     """
     import shlex
 
+    from perdure.cli.closing import closing
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
-    from perdure.cli.story import closing
     from perdure.models.errors import BadInput
     from perdure.models.result import Status
 
@@ -118,7 +118,8 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
     """The result; says so when nobody is there who could end the delivery."""
     import asyncio
 
-    from perdure.cli.story import NO_WORKER
+    from perdure.cli.story import no_worker
+    from perdure.cli.workers import absent
     from perdure.models.errors import PerdureError
     from perdure.models.policy import WATCH_SILENCE_S
 
@@ -128,7 +129,7 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
         try:
             await delivery.progress()
         except PerdureError:
-            screen.say(NO_WORKER.replace("the work goes on", "it is cancelled"))
+            screen.say(no_worker(absent(), "it is cancelled then"))
     return await ending
 
 

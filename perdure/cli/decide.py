@@ -25,7 +25,13 @@ Of = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Only if it is this plan, commit or question that waits.")
 ]
 
-UNREAD = "recorded, not yet read: no worker is running (perdure up --detach)"
+
+def unread() -> str:
+    """What is said of a decision that is recorded, and that no worker has counted yet."""
+    from perdure.cli.workers import NOBODY, absent
+
+    why = absent()
+    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if why == NOBODY else why}"
 
 
 def register(app: typer.Typer) -> None:
@@ -56,9 +62,12 @@ def approve(
 
     async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered | None:
         if not yes and screen.terminal and sys.stdin.isatty():
+            from perdure.cli.gate import at_gate, choices
             from perdure.cli.session import person_at_work
             from perdure.cli.showing import show_asked
 
+            if choices(asked):
+                raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
             await show_asked(delivery, asked, screen)
             with person_at_work(interrupts=True):
                 agreed = typer.confirm(f"approve {asked.words[:100]}?" if asked.gate == "budget" else "approve?")
@@ -163,10 +172,13 @@ def given(text: str) -> str:
     return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
 
 
-def tell(screen: Screen, id: str, answered: Answered, facts: dict[str, Any], held: str = "") -> None:
+def tell(
+    screen: Screen, id: str, answered: Answered, facts: dict[str, Any], held: str = "", after: str = "watch"
+) -> None:
     """What became of a decision: the delivery's own words, or that nobody has read it yet.
 
-    held  it does not go on all the same, because somebody holds it
+    held   it does not go on all the same, because somebody holds it
+    after  the command that one types next; empty for nobody
     """
     import shlex
 
@@ -176,10 +188,15 @@ def tell(screen: Screen, id: str, answered: Answered, facts: dict[str, Any], hel
         screen.data({"delivery_id": id, **facts, "answer": answered.words, "read": answered.read})
     elif answered.read:
         lines = [f"{GOOD} {one_line(answered.words)}", *([f"{STOPS} {one_line(held)}"] if held else [])]
-        after = "resume" if held else "watch"
-        screen.lines([*lines, f"  {'next':<8} perdure {after} {shlex.quote(id)}"])
+        after = "resume" if held else after
+        screen.lines([*lines, *([f"  {'next':<8} perdure {after} {shlex.quote(id)}"] if after else [])])
     else:
-        screen.line(f"{STOPS} {UNREAD}")
+        screen.line(f"{STOPS} {unread()}")
+
+
+def _later(screen: Screen) -> int:
+    screen.say("nothing was decided: it still waits")
+    return 1
 
 
 def _decide(
@@ -218,8 +235,7 @@ def _decide(
         except NotCounted as error:
             raise BadInput(error.what, where=delivery.id, fix=fix) from None
         if answered is None:
-            screen.say("nothing was decided: it still waits")
-            return 1
+            return _later(screen)
         facts = {"decided": update, "gate": asked.gate, "of": asked.of}
         tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
         return 0

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.cli import playbill
+from perdure.cli.closing import closing
 from perdure.cli.keys import ENTER, Keys, at_a_terminal
 from perdure.cli.knife import STRIKES, Knife, paced
 from perdure.cli.scene import Scene, scene
 from perdure.cli.screen import Screen
 from perdure.cli.stage import PACKAGE, Stage, best_grade, environment, stage, supervised
-from perdure.cli.story import Teller, closing
+from perdure.cli.story import Teller
 from perdure.cli.watch import Watcher
 from perdure.cli.web import web_page
 from perdure.client import Delivery, Perdure
@@ -143,10 +144,10 @@ async def _perform(cast: Cast) -> int:
         await cast.delivery.retry()
         _say(screen, [playbill.RETRIED, ""])
     outcome = await asyncio.to_thread(cast.scene.outcome)
+    cast.stage.over.touch()
     _say(screen, [*outcome.lines, "", *playbill.ending(cast.stage, cast.scene)])
     if screen.json:
-        shown = result if cast.stage.kept else result.model_copy(update={"next": ()})  # nothing to look at is left
-        screen.data(shown.model_dump_json(indent=2))
+        screen.data(result.model_dump_json(indent=2))
     if cast.keys is not None:
         _say(screen, ["", *playbill.until_enter(outcome, cast.page)])
         await cast.keys.wait(*ENTER)

@@ -17,7 +17,10 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Play in this new directory, and leave it.")
+        Path | None,
+        typer.Option(
+            "--keep", metavar="DIR", help="Play in this new directory; default: a temporary one, until the next demo."
+        ),
     ] = None,
     github: Annotated[
         bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own on this machine.")

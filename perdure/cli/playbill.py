@@ -8,7 +8,7 @@ from perdure.cli.chapters import STOPS
 from perdure.cli.scene import Outcome, Scene
 from perdure.cli.stage import Stage
 from perdure.cli.story import AGAIN, Header
-from perdure.cli.words import one_line, short
+from perdure.cli.words import one_line, short, typed_here
 from perdure.models.config import SandboxGrade
 
 _SANDBOXES = {
@@ -58,8 +58,15 @@ def worker(pid: int, person: bool) -> str:
 
 def ending(stage: Stage, scene: Scene) -> list[str]:
     """What was real, and how to have the rest."""
-    kept = [f"Kept in {stage.root}: PERDURE_HOME={stage.home.root} perdure show {scene.id}"] if stage.kept else []
-    return [*scene.twins, *(f"  {line}" for line in scene.typed), *kept]
+    perdure = typed_here()
+    look = [
+        "",
+        f"All of it is kept in {stage.root}, until the next demo. To look at it:",
+        f"  export PERDURE_HOME={stage.home.root}",
+        f"  {perdure} up --detach && {perdure} show {scene.id}",
+        f"  {perdure} verify {scene.id}     # its receipt again; also report, diff, logs; {perdure} down ends it",
+    ]
+    return [*scene.twins, *(f"  {line.replace('perdure ', f'{perdure} ', 1)}" for line in scene.typed), *look]
 
 
 def until_enter(outcome: Outcome, page: str) -> list[str]:

@@ -49,9 +49,10 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
     """Where a delivery stands, or how it ended."""
     from perdure.cli.asking import waits_for_you
     from perdure.cli.chapters import chapters, line_of, row
+    from perdure.cli.closing import closing
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
-    from perdure.cli.story import NO_WORKER, Teller, closing, waiting
+    from perdure.cli.story import Teller, again, no_worker, waiting
     from perdure.cli.words import one_line
     from perdure.models.errors import PerdureError
 
@@ -65,18 +66,22 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
             except PerdureError:
                 if json:
                     raise
+                from perdure.cli.workers import absent
+
                 line = Teller().now(None, described.pending, at=0.0)
                 asks = waits_for_you(described.asked, delivery.id) if described.asked is not None else []
                 doing = [row(line, screen.width)] if line else []
                 sent = [f"! recorded, not yet read: {', '.join(unread)}"] if (unread := await delivery.unread()) else []
-                screen.lines([f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, *sent, NO_WORKER])
+                screen.lines(
+                    [f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, *sent, no_worker(absent())]
+                )
                 return
             if json:
                 screen.data(progress.model_dump_json(indent=2))
                 return
             limits = (progress.test_fixes, progress.review_fixes)
             told = [row(line_of(chapter, limits, ended=False), screen.width) for chapter in chapters(progress.steps)]
-            screen.lines([*_facts(progress), *told])
+            screen.lines([*_facts(progress), *told, *again(described.pending)])
             screen.lines(waiting(progress))
             return
         result = await delivery.result()
@@ -169,6 +174,7 @@ async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
 
 
 def _facts(progress: Progress) -> list[str]:
+    from perdure.cli.asking import decided
     from perdure.cli.words import count, money, one_line, short
 
     base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
@@ -181,6 +187,7 @@ def _facts(progress: Progress) -> list[str]:
         facts.append(f"  branch        {one_line(progress.branch)}")
     budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
     facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
+    facts += [f"  {'decided' if n == 0 else '':<13} {decided(made)}" for n, made in enumerate(progress.decisions)]
     if progress.unread:
         facts.append(f"  said          {count(progress.unread, 'message')} for the next turn")
     return [*facts, ""]

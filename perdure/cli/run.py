@@ -124,7 +124,7 @@ async def _run(
 
 async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: bool) -> int:
     """Watch it to its end, and say what it found."""
-    from perdure.cli.story import closing
+    from perdure.cli.closing import closing
     from perdure.cli.watch import EXIT_WAITS, Watcher, coming_back, exit_code
     from perdure.models.errors import PerdureError
     from perdure.models.phases import Phase

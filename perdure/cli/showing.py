@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.words import count, money, one_line, span, tokens
+from perdure.models.phases import Step
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -30,13 +31,27 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
             plan = (await delivery.artifact((await delivery.progress()).plan)).decode(errors="replace")
             screen.lines(plan_lines(plan))
         elif asked.gate is Gate.TESTS:
+            screen.lines(verdict_lines(await delivery.progress()))
             report = await delivery.artifact((await delivery.progress()).report)
             screen.lines(red_lines(report.decode(errors="replace")))
         elif asked.gate is Gate.PULL_REQUEST:
+            screen.lines(verdict_lines(await delivery.progress()))
             screen.lines(await _change(delivery))
     except (PerdureError, ActivityFailureError) as error:
         said = one_line(str(getattr(error, "cause", None) or error))
         screen.line(f"! it cannot be shown just now: {said}")
+
+
+def verdict_lines(progress: Progress) -> list[str]:
+    """What tests and review said last, and what it has cost so far."""
+    said = {record.step: record.summary for record in progress.steps if record.summary}
+    limit = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
+    rows = [
+        ("tests", said.get(Step.RUN_TESTS, "not run")),
+        ("review", said.get(Step.REVIEW, "not done")),
+        ("cost", f"{money(progress.spend.usd)}{limit}"),
+    ]
+    return ["", *(f"  {name:<8} {one_line(text, 120)}" for name, text in rows)]
 
 
 def plan_lines(written: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The demo's own world: a fresh repository, home, server and worker, of which nothing is left afterwards."""
+"""The demo's own world: a fresh repository, home, server and worker; to look at until the next demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perdure.local.application import examples, worker_environment
 from perdure.local.connect import embedded_environment
 from perdure.local.places import Places
 from perdure.local.ports import is_free
-from perdure.local.processes import dying_with_us, last_lines
+from perdure.local.processes import dying_with_us, held, last_lines
 from perdure.local.supervisor import read_supervisor
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput, PerdureError
@@ -33,6 +33,7 @@ from perdure.rehearsal.server import KEY
 from perdure.secrets import is_secret
 
 PACKAGE = "durations"
+_PREFIX, _OVER = "perdure-demo-", "over"
 _PAIRS = 5
 _PATIENCE_S = 2.0
 _POLL_S = 0.05
@@ -40,14 +41,18 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Stage:
-    """Where things are, and whether they stay. `checkout` is a clone of `origin`, a bare repository."""
+    """Where things are. `checkout` is a clone of `origin`, a bare repository."""
 
     root: Path
-    kept: bool = False
 
     @property
     def home(self) -> Home:
         return Home(self.root / "home")
+
+    @property
+    def over(self) -> Path:
+        """Is there once it has been played to its end: what there is can be looked at."""
+        return self.root / _OVER
 
     @property
     def origin(self) -> Path:
@@ -63,15 +68,30 @@ class Stage:
 
 @contextmanager
 def stage(keep: Path | None) -> Iterator[Stage]:
-    """A fresh repository below a temporary directory that is removed in the end, or below `keep`, which is not."""
-    root = _kept(keep) if keep is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+    """A fresh repository below `keep`, or below a temporary directory.
+
+    That one goes when the demo was not played to its end, else with the next demo.
+    """
+    if keep is None:
+        _clear_away()
+    root = _kept(keep) if keep is not None else Path(tempfile.mkdtemp(prefix=_PREFIX))
+    built = Stage(root.resolve())
     try:
-        built = Stage(root.resolve(), kept=keep is not None)
         _build(built)
         yield built
     finally:
-        if keep is None:
+        if keep is None and not built.over.exists():
             _remove(root)
+
+
+def _clear_away() -> None:
+    """Remove what demos of ours before this one have left to be looked at, unless somebody looks at it."""
+    for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            places = Places(Stage(root).home)
+            ours = root.lstat().st_uid == os.getuid() and not root.is_symlink() and Stage(root).over.exists()
+            if ours and not held(places.server_lock) and not held(places.supervisor_lock):
+                _remove(root)
 
 
 def environment(stage: Stage, rehearsal: str, grade: SandboxGrade, env: Mapping[str, str]) -> dict[str, str]:

@@ -60,10 +60,37 @@ def resume(id: DeliveryId = "@last", json: Json = False) -> None:
     """Go on after a hold."""
 
     async def work(delivery: Delivery) -> tuple[str, dict[str, Any]]:
+        await _check_held(delivery)
         await delivery.resume()
         return "recorded: it goes on", {"held": False}
 
     _signal(id, json, work)
+
+
+async def _check_held(delivery: Delivery) -> None:
+    """BadInput that says what it waits for, where nobody holds it. Where no worker can say, it may be held."""
+    import shlex
+
+    from perdure.cli.asking import commands, waiting_words
+    from perdure.cli.words import one_line
+    from perdure.models.errors import BadInput, PerdureError
+
+    if not (await delivery.describe()).running:
+        return  # refused in its own words
+    try:
+        progress = await delivery.progress()
+    except PerdureError:
+        return
+    if progress.held or await delivery.unread():  # a hold may be among what no worker has read yet
+        return
+    doing = progress.steps[-1].step.replace("_", " ") if progress.steps else "prepare"
+    what, fix = f"it is at {doing}", f"perdure watch {shlex.quote(delivery.id)}"
+    if progress.asked is not None:
+        what = f"it waits for {waiting_words(progress.asked)}"
+        fix = " or ".join(commands(progress.asked, delivery.id))
+    elif progress.waiting:
+        what = f"it waits: {one_line(progress.waiting, 300)}"
+    raise BadInput(f"nobody holds it: {what}", where=delivery.id, fix=fix)
 
 
 def _signal(

@@ -27,6 +27,7 @@ async def hand_in(
     from perdure.adapters.host.home import Home
     from perdure.cli.issue import is_there, publishes_here
     from perdure.cli.web import web_page
+    from perdure.cli.workers import absent
     from perdure.client import Perdure
     from perdure.local.connect import connect
     from perdure.local.up import ensure_running
@@ -51,8 +52,8 @@ async def hand_in(
         another = "" if asked.id is not None else "; --new starts another"
         screen.say(f"{found.delivery.id} is already there: nothing new was started{another}")
     if found.accepted is False:
-        fix = "it begins when one runs" if taken.elsewhere else "perdure up --detach starts one"
-        screen.say(f"{found.delivery.id} is recorded, and no worker has taken it yet: {fix}")
+        why = "no worker has taken it yet: it begins when one runs" if taken.elsewhere else absent()
+        screen.say(f"{found.delivery.id} is recorded; {why}")
     if detach and screen.json:
         told = {"delivery_id": found.delivery.id, "attached": found.attached}
         screen.data(told if found.attached else {**told, "accepted": found.accepted})
@@ -84,7 +85,9 @@ def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
         target=f"origin {target}" if has_origin else target,
         base=_base(taken),
         issue=taken.meant.shown,
-        not_included=not_included(checkout, begins) if checkout is not None else (),
+        not_included=not_included(checkout, begins, taken.base, taken.target.heads.branches)
+        if checkout is not None
+        else (),
         settings=settings,
         watching=watching,
     ).lines()

@@ -13,8 +13,12 @@ import typer
 
 from perdure.cli.asking import waits_for_you
 from perdure.cli.chapters import row
-from perdure.cli.story import Teller, closing
+from perdure.cli.closing import closing
+from perdure.cli.gate import at_gate, choices
+from perdure.cli.keys import at_a_terminal
+from perdure.cli.story import Teller
 from perdure.cli.words import clean
+from perdure.cli.workers import STARTING, absent
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.policy import WATCH_EVERY_S, WATCH_LOST_S, WATCH_SILENCE_S
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
     from perdure.cli.screen import Screen
     from perdure.client import Delivery, Described
+    from perdure.models.decisions import Asked
     from perdure.models.state import Progress
 
 EXIT_MISSING, EXIT_WAITS, EXIT_CANCELLED, EXIT_DETACHED = 1, 4, 5, 130
@@ -83,6 +88,7 @@ class Watcher:
         self._through = through
         self._progress: Progress | None = None
         self._asked = ""
+        self._left: set[str] = set()
         self._answered = self._reached = time.monotonic()
         self.elapsed_s: float | None = None
 
@@ -101,9 +107,29 @@ class Watcher:
                             return await self._end()
                         if not wait and self._waits(described):
                             return None
+                        if wait and live is not None and (asked := self._asks_here(described)) is not None:
+                            await self._at_gate(asked, live)
                     await asyncio.sleep(WATCH_EVERY_S)
         finally:
             asking.cancel()
+
+    def _asks_here(self, described: Described) -> Asked | None:
+        """What the person at this terminal can decide by a key, and has not left for later."""
+        asked = self._progress.asked if self._progress is not None else None
+        if asked is None or described.asked is None or asked.key != described.asked.key or asked.key in self._left:
+            return None
+        return asked if choices(asked) and at_a_terminal() else None
+
+    async def _at_gate(self, asked: Asked, live: Live) -> None:
+        async def open() -> bool:
+            there = self._progress.asked if self._progress is not None else None
+            return there is not None and there.key == asked.key
+
+        live.stop()
+        self._left.add(asked.key)
+        if not await at_gate(self._delivery, asked, self._screen, open=open):
+            self._screen.line(f"  left for later: perdure approve {shlex.quote(self._delivery.id)}; Ctrl-C leaves")
+        live.start()
 
     def _waits(self, described: Described) -> bool:
         """The workflow's own word; without any worker, what it asked last."""
@@ -117,12 +143,19 @@ class Watcher:
         if self._screen.json:
             return
         now = time.monotonic()
-        silent = now - self._answered > WATCH_SILENCE_S
+        silent = self._silent(now - self._answered)
         if described.running:
             self._screen.lines(self._teller.hear(self._progress, described.pending, silent=silent))
         if live is not None:
             line = self._teller.now(self._progress, described.pending, now) if described.running else None
             live.update(self._screen.painted(row(line, self._screen.width) if line else ""), refresh=True)
+
+    def _silent(self, seconds: float) -> str:
+        """Why no worker has answered for so long; empty as long as that is nothing to tell."""
+        if seconds <= WATCH_SILENCE_S:
+            return ""
+        why = absent()
+        return why if why != STARTING or seconds > WATCH_LOST_S else ""
 
     def _ask_for(self, described: Described) -> None:
         """That it waits for somebody, where nothing else is told: before any worker has answered, and to programs."""

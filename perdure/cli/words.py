@@ -68,3 +68,21 @@ def tilde(path: Path) -> str:
     """A path with `~` for the home directory."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
+
+
+def typed_here() -> str:
+    """How this very program is typed here: by its name, by its path where no directory of PATH has it, by Python."""
+    import os
+    import shlex
+    import shutil
+    import sys
+    from pathlib import Path
+
+    beside = Path(sys.executable).parent / "perdure"
+    found = shutil.which("perdure")
+    if found is not None and (not beside.exists() or Path(found).resolve() == beside.resolve()):
+        return "perdure"
+    if not beside.exists():
+        return f"{shlex.quote(sys.executable)} -m perdure.cli"
+    near = os.path.relpath(beside)
+    return shlex.quote(near if not near.startswith("..") else str(beside))

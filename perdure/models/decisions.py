@@ -211,9 +211,10 @@ class CheckPlanInput(Recorded):
 
 
 class CheckedPlan(Recorded):
-    """`problem`: why it cannot be worked by, empty when it can. `title`: its own."""
+    """`problem`: why it cannot be worked by, empty when it can. `title`: its own; `words`: the beginning of it."""
 
     title: str = ""
+    words: str = ""
     problem: str = ""
 
 

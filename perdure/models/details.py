@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.models.decisions import Decided
 from perdure.models.markdown import cell, code
-from perdure.models.policy import DETAILS_BYTES
+from perdure.models.policy import DETAILS_BYTES, PLAN_SHOWN_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
@@ -30,7 +30,24 @@ def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "") 
     above = [f"### {_headline(state)}", *_words(state), *_facts(state, request)]
     below = waiting_for_you(state, delivery)
     room = DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200  # the table's head, and lines between
-    return "\n".join([*above, *_table(state.steps, room), *([""] if below else []), *below])
+    plan = _plan(state.plan_words or request.plan or "", room // 2)
+    table = _table(state.steps, room - len("\n".join(plan).encode()))
+    return "\n".join([*above, *table, *plan, *([""] if below else []), *below])
+
+
+def _plan(words: str, room: int) -> list[str]:
+    """What is to be built, as far as it fits into `room` bytes; whoever wrote it, it stays words."""
+    lines: list[str] = []
+    room -= 100
+    for line in words[:PLAN_SHOWN_BYTES].splitlines():
+        shown = f"{cell(line, 1000)}  "
+        room -= len(shown.encode()) + 1
+        if room < 0:
+            lines.append("…")
+            break
+        if shown.strip():
+            lines.append(shown)
+    return ["", "### Plan", *lines] if any(line.strip(" …") for line in lines) else []
 
 
 def refused(words: str) -> str:

@@ -170,6 +170,17 @@ class Plan(Written):
     tasks: list[Task]
     validation: list[str] = Field(description="how a person can check the result, one item each")
 
+    def words(self, most: int) -> str:
+        """Problem, solution, tasks and checks as plain lines, at most so many bytes."""
+        tasks = [
+            f"{number}. {task.title}{task.terms}" + (f" ({', '.join(task.files)})" if task.files else "")
+            for number, task in enumerate(self.tasks, 1)
+        ]
+        lines = [self.problem, self.solution, *tasks, *(f"check: {check}" for check in self.validation)]
+        text = "\n".join(line.strip() for line in "\n".join(lines).splitlines() if line.strip())
+        kept = text.encode()[:most].decode(errors="ignore")
+        return kept if kept == text else kept + "…"
+
     @field_validator("tasks")
     @classmethod
     def _in_some_order(cls, tasks: list[Task]) -> list[Task]:

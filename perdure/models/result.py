@@ -137,9 +137,20 @@ class Receipt(Published):
     replies_cut: int = 0
 
 
+class DecisionMade(Published):
+    """What a person decided: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut."""
+
+    gate: str
+    of: str = ""
+    verdict: str
+    by: str = ""
+    note: str = ""
+
+
 class DeliveryResult(Published):
     """How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made;
-    `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it."""
+    `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it;
+    `decisions`: the newest 20 of what people decided, in their order."""
 
     delivery_id: str
     run_id: str
@@ -162,3 +173,4 @@ class DeliveryResult(Published):
     receipt: Receipt = Receipt()
     next: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    decisions: tuple[DecisionMade, ...] = ()

@@ -13,7 +13,7 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.policy import RESUME_BYTES, SAID_BYTES_AGAIN
 from perdure.models.request import ResumePoint, explain
-from perdure.models.result import PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
+from perdure.models.result import DecisionMade, PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
 from perdure.models.treasury import Purse
 from perdure.models.work import Inspected, Prepared, TestVerdict
 
@@ -68,6 +68,7 @@ class DeliveryState(BaseModel):
     inspected: str = ""
     screenshots: str = ""
     captured: str = ""
+    plan_words: str = ""
     pull_request: PullRequest | None = None
     built: bool = False
     documented: bool = False
@@ -190,6 +191,7 @@ class Progress(BaseModel):
     budget_tokens: int = 0
     time_s: float | None = None
     used_s: float | None = None
+    decisions: list[DecisionMade] = []
 
 
 def parse_resume(resume: ResumePoint) -> DeliveryState:

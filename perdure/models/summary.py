@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from datetime import datetime
 
-from perdure.models.policy import UNREAD_CHARS, UNREAD_SHOWN
+from perdure.models.policy import DECISIONS_SHOWN, UNREAD_CHARS, UNREAD_SHOWN
 from perdure.models.putting import accepted
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import (
+    DecisionMade,
     DeliveryResult,
     PullRequest,
     Status,
@@ -46,7 +47,27 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         receipt=state.receipt,
         next=next_commands(state, delivery_id),
         unread=unread_of(state),
+        decisions=decisions_of(state),
     )
+
+
+def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
+    """Who decided what, the newest as many as a result holds."""
+    made = []
+    for key, decided in list(state.decided.items())[-DECISIONS_SHOWN:]:
+        gate, _, of = key.partition(":")
+        note = " ".join(decided.note.split())[:UNREAD_CHARS]
+        budget = gate == "added"
+        made.append(
+            DecisionMade(
+                gate="budget" if budget else gate,
+                of="" if budget else of,
+                verdict="raised" if budget else decided.verdict,
+                by=decided.by,
+                note=note,
+            )
+        )
+    return tuple(made)
 
 
 def unread_of(state: DeliveryState) -> tuple[str, ...]:
@@ -143,6 +164,7 @@ def progress_of(
         budget_tokens=prepared.budget_tokens + state.extra_tokens if prepared and prepared.budget_tokens else 0,
         time_s=prepared.time_s + state.extra_time_s if prepared else None,
         used_s=_used_s(state, now),
+        decisions=list(decisions_of(state)),
     )
 
 

@@ -80,6 +80,15 @@ def test_the_shell_completes_commands(cli: Cli) -> None:
     assert ran.out.split() == ["deliver"]
 
 
+def test_a_terminal_that_knows_no_marks_gets_letters_that_look_alike(cli: Cli) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # of a Python that begins with them
+    command = [sys.executable, "-m", "perdure.cli", "doctor"]
+    ran = subprocess.run(command, cwd=cli.cwd, env=cli.environment(**plain), capture_output=True, timeout=60)
+    first = ran.stdout.decode("ascii").splitlines()[0]
+    assert first.startswith("v git")
+    assert "?" not in first
+
+
 def test_version(cli: Cli) -> None:
     ran = cli("--version")
     assert (ran.code, ran.out.startswith("perdure ")) == (0, True)

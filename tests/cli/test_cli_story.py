@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.cli.chapters import BAD, GOOD, LEFT, RUNS, STOPS, Line, chapters, line_of, row, rows
-from perdure.cli.story import NO_WORKER, REWOUND, Header, Teller
+from perdure.cli.story import REWOUND, Header, Teller, again, no_worker
 from perdure.cli.words import clean
+from perdure.cli.workers import NOBODY
 from perdure.client import Pending
 from perdure.models.phases import Step
 from perdure.models.result import (
@@ -166,13 +167,22 @@ def test_a_passing_error_is_told_once_however_often_it_is_tried() -> None:
     assert heard == ["↻ implement, turn 1: overloaded; trying again"]
 
 
+def test_what_is_tried_again_says_why_wherever_it_is_looked_at() -> None:
+    why, doing = "main cannot be fetched: HEAD.lock exists", {"doing": "fetching"}
+    tried = pending("prepare", attempt=7, failure=why, details=doing)
+    assert again([tried]) == ["↻ prepare: main cannot be fetched: HEAD.lock exists; trying again"]
+    now = Teller().now(None, [tried], 0.0)
+    assert now is not None
+    assert now.text == "fetching · attempt 7 · main cannot be fetched: HEAD.lock exists"
+
+
 def test_silence_is_told_once_until_somebody_answers_again() -> None:
     teller = Teller()
     assert teller.hear(None) == []
-    assert teller.hear(None, silent=True) == [NO_WORKER]
-    assert teller.hear(None, silent=True) == []
+    assert teller.hear(None, silent=NOBODY) == [no_worker(NOBODY)]
+    assert teller.hear(None, silent=NOBODY) == []
     assert teller.hear(progress()) == []
-    assert teller.hear(progress(), silent=True) == [NO_WORKER]
+    assert teller.hear(progress(), silent=NOBODY) == [no_worker(NOBODY)]
 
 
 def test_what_it_waits_for_is_told_when_it_changes() -> None:

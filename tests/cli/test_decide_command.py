@@ -171,7 +171,7 @@ async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits
         first = await desk.asked("terminal")
         no = await on_a_terminal(desk.cli, "n\n", "approve", "terminal")
         assert "1. Write sub  (calc.py)" in no
-        assert "approve?" in no
+        assert "[a]pprove [r]eject [e]dit [l]ater" in no
         assert "it still waits" in no
         editor = desk.cli.cwd / "editor"
         editor.write_text('#!/bin/sh\nsed -i "s/^solution:.*/solution: []/" "$1"\n')

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import signal
+import subprocess
+import tempfile
 import urllib.request
 from importlib.metadata import distribution
 from pathlib import Path
@@ -14,9 +17,10 @@ import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
 from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
-from perdure.cli.stage import Stage, environment
+from perdure.cli.stage import Stage, environment, stage
+from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
-from tests.cli.shows import ELSEWHERE, Show, show, visitor
+from tests.cli.shows import ELSEWHERE, ROOT, Show, show, visitor
 
 __all__ = ["show", "visitor"]
 
@@ -28,8 +32,31 @@ def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
     assert world["PATH"].startswith("/usr/bin")
 
 
+def look_at_what_was_kept(show: Show) -> None:
+    """As the demo's last lines say, word for word."""
+    (kept,) = show.tmp.iterdir()
+    script = re.sub(r"^  ", "", show.seen.partition("To look at it:\n")[2], flags=re.MULTILINE)
+    assert f"export PERDURE_HOME={kept}/home\n" in script
+    ended = re.search(r"\S+ down(?= ends it)", script)
+    assert ended is not None
+    env = {"PATH": os.environ["PATH"], "HOME": str(show.root), "TMPDIR": str(show.tmp), "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        ["bash", "-e", "-c", f"{script}\n{ended[0]}"],
+        cwd=show.root,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, (script, ran)
+    assert "Delivered  " in ran.stdout
+    assert "0 replies paid twice" in ran.stdout
+    assert "✗" not in ran.stdout.partition("Delivered")[2], ran.stdout
+    show.check_nothing_runs()
+
+
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(show: Show) -> None:
     show.start("--fast")
     assert show.end(150) == 0, show.seen
@@ -44,7 +71,26 @@ def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(
     assert "receipt  2 worker deaths · 2 turns redone · 0 replies paid twice" in show.seen
     assert re.findall(r"Pull request #(\d+)", show.seen) == ["1"]
     assert "sandbox OFF" not in show.seen
-    show.check_nothing_is_left()
+    assert "no worker" not in show.seen
+    show.check_nothing_runs()
+    look_at_what_was_kept(show)
+
+
+def test_a_demo_removes_what_the_one_before_it_left_unless_somebody_looks_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with stage(None) as first:
+        first.over.touch()
+    with stage(None) as cut_off:
+        assert not first.root.exists()
+    assert not cut_off.root.exists()
+    with stage(None) as looked_at:
+        looked_at.over.touch()
+    with Places(looked_at.home).server_lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with stage(None):
+            assert looked_at.root.exists()
 
 
 @pytest.mark.slow
@@ -64,7 +110,7 @@ def test_a_visitor_presses_k_and_gets_one_pull_request_anyway(show: Show, visito
     assert show.end() == 0, show.seen
     assert "receipt  1 worker death " in show.seen
     assert re.findall(r"Pull request #(\d+)", show.seen) == ["1"]
-    show.check_nothing_is_left()
+    show.check_nothing_runs()
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ async def test_who_submits_twice_attaches_and_who_comes_back_reads_what_happened
         result = await second.delivery.result()
         progress = await second.delivery.progress()
         assert (result.status, progress.status, progress.queue) == ("not_delivered", "not_delivered", TASK_QUEUE)
-    with pytest.raises(BadInput, match="has ended without delivering"):
+    with pytest.raises(BadInput, match=rf"has ended without delivering \({result.reason}: {result.message[:20]}"):
         await perdure.submit(PLAN, id=fresh)
     ended = await second.delivery.describe()
     assert ended.resume is not None

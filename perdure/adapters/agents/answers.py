@@ -11,6 +11,7 @@ from perdure.adapters.agents.places import Change, placed, wrong_places
 from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.text import one_line, plain
 from perdure.models.phases import Step
+from perdure.models.policy import PLAN_SHOWN_BYTES
 from perdure.models.report import Classification, Issue, Plan, Review, Severity
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
 
@@ -60,7 +61,7 @@ def _planned(plan: Plan) -> Outcome:
     if not title or not plan.tasks:
         raise ValueError("a plan needs a title and at least one task")
     files = len(set(plan.relevant_files))
-    data = {"title": title, "tasks": len(plan.tasks), "files": files}
+    data = {"title": title, "tasks": len(plan.tasks), "files": files, "words": plan.words(PLAN_SHOWN_BYTES)}
     return Outcome(summary=f"{count(len(plan.tasks), 'task')}, {count(files, 'file')}", data=data)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,10 +64,11 @@ def resolve(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
     return _from_path(path, repository, keys)
 
 
-def not_included(checkout: Path, base: str) -> list[str]:
-    """What lies in the submitter's working tree and is not part of the delivery, in words.
+def not_included(checkout: Path, begins: str, base: str = "", heads: Mapping[str, str] | None = None) -> list[str]:
+    """What lies in the submitter's working tree and is not part of the delivery: `["3 uncommitted files", …]`.
 
-    `base` is the base branch's name: `["3 uncommitted files", "2 unpushed commits on main"]`.
+    begins  the branch that it begins with; `base`, where that is another one, is what it is compared with
+    heads   branches as the origin has them now: a clone may not know what was pushed from elsewhere
     """
     git = Git(cwd=checkout, as_owner=True)
     found = []
@@ -74,16 +76,33 @@ def not_included(checkout: Path, base: str) -> list[str]:
     if changed:
         found.append(_count(len(changed), "uncommitted file"))
     branch = git.run("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
-    if git.run("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0:
-        unpushed = _commits(git, f"refs/heads/{base}", "--not", "--remotes=origin")
-        found += [f"{_count(unpushed, 'unpushed commit')} on {base}"] if unpushed else []
-        known_base = f"refs/remotes/origin/{base}"
-    else:
-        known_base = f"refs/heads/{base}"
-    if branch and branch != base:
-        ahead = _commits(git, f"refs/heads/{branch}", "--not", known_base)
+    has_origin = git.run("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
+    base, there = base or begins, heads or {}
+    meant = _tracked(git, branch) if has_origin else branch  # a branch may have another name here than there
+    pushed = ["--remotes=origin", *_here(git, [there.get(name, "") for name in (begins, base, meant)])]
+    mine = [begins, *([branch] if branch and meant in (begins, base) else [])]
+    for name in dict.fromkeys(mine if has_origin else []):
+        unpushed = _commits(git, f"refs/heads/{name}", "--not", *pushed)
+        found += [f"{_count(unpushed, 'unpushed commit')} on {name}"] if unpushed else []
+    if branch and branch not in mine and meant not in (begins, base):
+        known = _here(git, [there.get(begins, ""), f"refs/remotes/origin/{begins}", f"refs/heads/{begins}"])
+        ahead = _commits(git, f"refs/heads/{branch}", "--not", *known) if known else 0
         found += [f"{_count(ahead, 'commit')} on {branch}, which is not the base"] if ahead else []
     return found
+
+
+def _here(git: Git, commits: Iterable[str]) -> list[str]:
+    """Those that this clone has, by their hashes."""
+    asked = "".join(f"{name}\n" for name in dict.fromkeys(commits) if name)
+    lines = git.run("cat-file", "--batch-check=%(objectname) %(objecttype)", stdin=asked.encode()).text.splitlines()
+    return [line.split()[0] for line in lines if line.endswith(" commit")]
+
+
+def _tracked(git: Git, branch: str) -> str:
+    """What a local branch is called on the origin it is pushed to; its own name where it follows none."""
+    remote = git.run("config", "--get", f"branch.{branch}.remote", ok=(0, 1)).text
+    merge = git.run("config", "--get", f"branch.{branch}.merge", ok=(0, 1)).text
+    return merge.removeprefix("refs/heads/") if remote == "origin" and merge else branch
 
 
 def _check_form(repository: str) -> None:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from perdure.adapters.git.vault import Vault
 from perdure.models.decisions import CheckedPlan
 from perdure.models.errors import WorkspaceLost
+from perdure.models.policy import PLAN_SHOWN_BYTES
 from perdure.models.report import Findings, Plan, Review, Screenshot, Screenshots, Task, TestReport
 from perdure.models.request import explain
 
@@ -28,12 +29,13 @@ def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
     except WorkspaceLost:
         return CheckedPlan(problem="no artifact of this delivery has that hash; perdure approve --edit stores one")
     if not text.lstrip().startswith("{"):
-        return CheckedPlan() if text.strip() else CheckedPlan(problem="it is empty")
+        return CheckedPlan(words=text[: PLAN_SHOWN_BYTES // 4]) if text.strip() else CheckedPlan(problem="it is empty")
     try:
         plan = Plan.model_validate_json(text)
     except ValidationError as error:
         return CheckedPlan(problem=explain(error, (*Plan.model_fields, *Task.model_fields)))
-    return CheckedPlan(title=plan.title[:200], problem=f"{empty}: is empty" if (empty := plan.empty()) else "")
+    problem = f"{empty}: is empty" if (empty := plan.empty()) else ""
+    return CheckedPlan(title=plan.title[:200], words=plan.words(PLAN_SHOWN_BYTES), problem=problem)
 
 
 def read_review(vault: Vault, delivery: str, artifact: str) -> Review | None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from perdure.cli.report.facts import Turn
 from perdure.models.errors import PerdureError
-from perdure.models.policy import REPORT_PATIENCE, REPORT_PICTURES_BYTES
+from perdure.models.policy import REPORT_DIFF_CHARS, REPORT_PATIENCE, REPORT_PICTURES_BYTES
 from perdure.models.report import Screenshots
 
 if TYPE_CHECKING:
@@ -65,6 +65,19 @@ class Desk:
             else:
                 found[shot.artifact] = data
         return found
+
+    async def diff(self) -> str:
+        """What is changed against the base; the beginning of it, as much as a page can hold."""
+        text, offset = "", 0
+        while len(text) < REPORT_DIFF_CHARS:
+            reading = self._delivery.read("diff", offset, self._queue, patience=REPORT_PATIENCE)
+            if (page := await self._asked(reading, "the change")) is None:
+                return ""
+            text += page.text
+            if page.next is None:
+                return text
+            offset = page.next
+        return f"{text}\n… and more: perdure diff shows all of it\n"
 
     async def said(self, turns: list[Turn]) -> list[Turn]:
         """The turns, each with what was said and done in it, where the host still has it."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
-from perdure.models.result import PullRequest, Receipt, ReviewResult, StepRecord, TestsResult, UsageResult
+from perdure.models.result import DecisionMade, PullRequest, Receipt, ReviewResult, StepRecord, TestsResult, UsageResult
 
 
 class Turn(BaseModel):
@@ -54,6 +54,7 @@ class Report(BaseModel):
     status      as in the result; `running`, `waiting`, or Temporal's own word where the delivery could not say one
     started, ended   of all its runs; taken: when this was read
     began       when each of `steps` began, more exactly than they say; None where history does not have it
+    diff        against the base, its beginning where it is long
     pictures    PNG by SHA-256; not in the JSON form
     untold      who was not told what it waited for or how it ended, and why
     unread      what could not be read and why, one sentence each
@@ -94,6 +95,8 @@ class Report(BaseModel):
     findings: Findings | None = None
     screenshots: Screenshots | None = None
     pictures: dict[str, bytes] = Field(default={}, exclude=True)
+    decisions: tuple[DecisionMade, ...] = ()
+    diff: str = ""
     untold: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 

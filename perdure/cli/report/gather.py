@@ -38,6 +38,7 @@ async def gather(delivery: Delivery) -> Report:
     findings = await desk.document(review.findings or "", "the engine's findings", Findings)
     screenshots = await desk.document(state.screenshots, "the screenshots", Screenshots)
     pictures = await desk.pictures(screenshots) if screenshots else {}
+    diff = await desk.diff()
     turns = await desk.said(turns_of(past.acts))
     try:
         untold = await delivery.untold()
@@ -62,6 +63,7 @@ async def gather(delivery: Delivery) -> Report:
         findings=findings,
         screenshots=screenshots,
         pictures=pictures,
+        diff=diff,
         untold=tuple(untold),
         unread=(*unread, *desk.unread),
     )
@@ -121,6 +123,7 @@ async def _facts(
         "receipt": told.receipt,
         "tests": told.tests,
         "review": told.review,
+        "decisions": told.decisions,
         "steps": tuple(steps),
     }
 
@@ -131,7 +134,8 @@ def _running(
     """A result of what there is so far: the workflow's own numbers over those of its history."""
     state.steps, state.usage, state.spend = progress.steps, progress.usage, progress.spend
     state.pull_request, state.head = progress.pull_request, progress.head_sha or state.head
-    return result_of(state, request, id, run_id)
+    result = result_of(state, request, id, run_id)
+    return result.model_copy(update={"decisions": tuple(progress.decisions)})
 
 
 def _joined(state: DeliveryState, past: Past) -> list[StepRecord]:

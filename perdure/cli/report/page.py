@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure import __version__
 from perdure.adapters.forges.neutral import web_address
+from perdure.cli.asking import decided
 from perdure.cli.report import tiles, view
 from perdure.cli.report.facts import Report, Turn
 from perdure.cli.report.harmless import shown, shown_line
@@ -41,6 +42,7 @@ def page_of(report: Report) -> str:
             sections=_sections(report, bool(timeline.rows)),
             turns=[(name, list(turns)) for name, turns in groupby(report.turns, key=_loop)],
             total=view.total(report.steps),
+            diff_lines=view.diff_lines(report.diff),
             version=__version__,
         )
     )
@@ -52,6 +54,8 @@ def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
         "timeline": drawn,
         "request": bool(report.request.strip()),
         "plan": report.plan is not None,
+        "decisions": bool(report.decisions),
+        "change": bool(report.diff),
         "tests": True,
         "review": True,
         "screenshots": report.screenshots is not None,
@@ -97,6 +101,7 @@ def _environment() -> Environment:
         "span": span,
         "took": view.took,
         "tokens": tokens,
+        "decided": decided,
     }
     environment.filters |= {"status": lambda words: words.replace("_", " ")}
     environment.globals |= {"view": view, "tiles": tiles, "count": count, "rows": REPORT_TESTS_SHOWN}

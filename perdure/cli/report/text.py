@@ -5,12 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from perdure.cli.asking import decided, diffstat
 from perdure.cli.chapters import chapters, line_of, row
 from perdure.cli.report import view
 from perdure.cli.report.facts import Report
 from perdure.cli.report.harmless import shown, shown_line
 from perdure.cli.report.timeline import timeline_of
 from perdure.cli.words import count, money, short, span
+from perdure.models.policy import STAT_FILES
 from perdure.models.report import CommandResult, TestCase, TestReport
 
 _WIDTH = 88
@@ -25,10 +27,12 @@ def lines_of(report: Report) -> list[str]:
         ("Timeline", _timeline(report)),
         ("Request", _words(report.request)),
         ("Plan", _plan(report)),
+        ("Decisions", (shown_line(decided(made), 400) for made in report.decisions)),
         ("Tests", _tests(report)),
         ("Review", _review(report)),
         ("Screenshots", _screenshots(report)),
         ("Cost by step", _cost(report)),
+        ("Change", (shown_line(line, 400) for line in _stat(report.diff))),
         ("Not told", (f"! {shown_line(words, 600)}" for words in report.untold)),
         ("Not read", (f"! {shown_line(words, 600)}" for words in report.unread)),
     )
@@ -37,6 +41,11 @@ def lines_of(report: Report) -> list[str]:
         if found := list(lines):
             told += ["", name, *(f"  {line}".rstrip() for line in found)]
     return told
+
+
+def _stat(patch: str) -> list[str]:
+    """Files and counts here; the page, and `perdure diff`, have every line."""
+    return [line.strip() for line in diffstat(patch, STAT_FILES)] if patch else []
 
 
 def _head(report: Report) -> Iterator[str]:

@@ -149,6 +149,16 @@ def _known(report: Report) -> Receipt:
     return report.receipt.model_copy(update={"worker_deaths": max(report.receipt.worker_deaths, len(report.deaths))})
 
 
+def diff_lines(patch: str) -> list[tuple[str, str]]:
+    """Each line of a patch, and what it is: `file`, `place`, `added`, `gone`, or nothing of those."""
+    kinds = {"@": "place", "+": "added", "-": "gone"}
+    found = []
+    for line in patch.splitlines():
+        head = line.startswith(("diff ", "index ", "+++ ", "--- ", "new file", "deleted file", "similarity", "rename "))
+        found.append(("file" if head else kinds.get(line[:1], ""), line))
+    return found
+
+
 def took(seconds: float) -> str:
     """Of a single test: `12 ms`, `1.4 s`; empty where nobody measured it."""
     return "" if seconds <= 0 else f"{max(round(1000 * seconds), 1)} ms" if seconds < 0.9995 else span(seconds)

@@ -48,6 +48,13 @@ HEARD_KEPT = 500
 UNREAD_SHOWN, UNREAD_CHARS = 20, 200
 """Of words that no turn has read, in a result: a failed delivery's is part of a failure, which the server cuts."""
 
+PLAN_SHOWN_BYTES = 3_000
+"""Of a plan's words, kept in the delivery's state so that they stand beside it in the Web UI: a screen. All of it
+is an artifact."""
+
+DECISIONS_SHOWN = 20
+"""The newest decisions in a result: a failed delivery's is part of a failure, which the server cuts."""
+
 DECIDED_KEPT = 200
 """Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
 

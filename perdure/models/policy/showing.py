@@ -55,6 +55,9 @@ TURN_SAID_CHARS = 4_000
 REPORT_TESTS_SHOWN = 1_000
 """Rows of tests that passed, one command each: folded away, and still not the whole of a suite of 50,000."""
 
+REPORT_DIFF_CHARS = 400_000
+"""Of the change, in a report: 10,000 lines, which is more than anybody reads on one page."""
+
 REPORT_TEXT_CHARS = 20_000
 """Of any one text on a report's page: a command's last lines have some 8,000."""
 

@@ -119,7 +119,28 @@ def test_what_is_not_included_is_counted_in_words(checkout: Path) -> None:
     git(checkout, "commit", "-q", "--allow-empty", "-m", "topic")
     assert not_included(checkout, "main")[1:] == [
         "2 unpushed commits on main",
-        "3 commits on topic, which is not the base",
+        "1 commit on topic, which is not the base",
+    ]
+
+
+def test_what_was_pushed_from_elsewhere_is_not_called_unpushed(checkout: Path, origin: Path) -> None:
+    for message in ("one", "two"):
+        git(checkout, "commit", "-q", "--allow-empty", "-m", message)
+    git(checkout, "push", "-q", str(origin), "HEAD~1:refs/heads/main")  # by its address: the clone does not note it
+    heads = resolve(str(checkout), Path("/")).heads.branches
+    assert not_included(checkout, "main", heads=heads) == ["1 unpushed commit on main"]
+
+
+def test_the_base_is_never_called_another_branch(checkout: Path, origin: Path) -> None:
+    git(checkout, "push", "-q", "origin", "HEAD:refs/heads/topic")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "on the base")
+    heads = resolve(str(checkout), Path("/")).heads.branches
+    assert not_included(checkout, "topic", "main", heads) == ["1 unpushed commit on main"]
+    git(checkout, "switch", "-q", "-c", "trunk", "--track", "origin/main")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "on the base by another name")
+    assert not_included(checkout, "main", "main", heads) == [
+        "1 unpushed commit on main",
+        "1 unpushed commit on trunk",
     ]
 
 

@@ -1,0 +1,32 @@
+"""Where no worker answers, nobody is told to start one that is being started."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.host.home import Home
+from perdure.cli.watch import Watcher
+from perdure.cli.workers import NOBODY, STARTING, absent
+from perdure.local.places import Places
+from perdure.models.policy import WATCH_LOST_S, WATCH_SILENCE_S
+
+
+def test_a_home_whose_supervisor_lives_needs_no_worker_from_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    for name in ("TEMPORAL_ADDRESS", "TEMPORAL_CONFIG_FILE", "TEMPORAL_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    watcher = Watcher(None, None, teller=object())  # type: ignore[arg-type]
+    assert absent() == watcher._silent(WATCH_SILENCE_S + 1) == NOBODY
+    with Places(Home(tmp_path)).supervisor_lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert absent() == STARTING
+        assert watcher._silent(WATCH_SILENCE_S + 1) == "", "a takeover takes no longer than that"
+        assert watcher._silent(WATCH_LOST_S + 1) == STARTING
+        monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+        assert absent() == NOBODY, "those workers are others"
+    assert absent() == watcher._silent(WATCH_SILENCE_S + 1) == NOBODY
