@@ -48,6 +48,8 @@ class Vault:
     async def read(self, work: ReadInput) -> Page:
         if work.what == "turns_json":
             return Page(text='{"checkpoint": "c1", "said": "I did it"}')
+        if work.what == "diff":
+            return Page(text="+the change\n")
         if work.checkpoint not in self.kept:
             raise ApplicationError(f"artifact {work.checkpoint[:4]} is not in the vault", non_retryable=True)
         data, end = self.kept[work.checkpoint], work.offset + 45_000
@@ -81,7 +83,7 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
         await submitted.delivery.result()
         report = await gather(submitted.delivery)
         assert (report.status, report.unread, report.title) == ("delivered", (), "Add sub")
-        assert report.plan == plan
+        assert (report.plan, report.diff) == (plan, "+the change\n")
         assert [(turn.step, turn.said) for turn in report.turns] == [("implement", "I did it")]
         assert report.pull_request is not None
         vault.kept[cast.settings["plan"]] = b"other bytes"

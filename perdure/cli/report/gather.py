@@ -38,7 +38,7 @@ async def gather(delivery: Delivery) -> Report:
     findings = await desk.document(review.findings or "", "the engine's findings", Findings)
     screenshots = await desk.document(state.screenshots, "the screenshots", Screenshots)
     pictures = await desk.pictures(screenshots) if screenshots else {}
-    diff = await desk.diff()
+    diff = await desk.diff() if state.head or facts["head_sha"] else ""
     turns = await desk.said(turns_of(past.acts))
     try:
         untold = await delivery.untold()

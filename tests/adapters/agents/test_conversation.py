@@ -50,7 +50,8 @@ def test_a_class_is_one_of_three_words() -> None:
 def test_a_plan_is_kept_whole_and_its_facts_are_small() -> None:
     done = finished(Step.PLAN, reply({"type": "thinking", "thinking": "{", "signature": "s"}, text(json.dumps(PLAN))))
     assert done.outcome.summary == "1 task, 2 files"
-    assert done.outcome.data == {"title": "Accept compound durations", "tasks": 1, "files": 2}
+    words = "p\ns\n1. t (a.py)\ncheck: run it"
+    assert done.outcome.data == {"title": "Accept compound durations", "tasks": 1, "files": 2, "words": words}
     assert done.document is not None
     assert Plan.model_validate_json(done.document).tasks[0].title == "t"
 
