@@ -23,7 +23,7 @@ def held(lock: Path) -> bool:
     """Whether a process holds an exclusive flock on `lock`. Shared on our side: two who look do not see each other."""
     try:
         fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
