@@ -35,7 +35,6 @@ async def main() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
     home = Home.find()
     host = Host.open(home, secrets.environment())
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
