@@ -15,7 +15,6 @@ from activities.run_tests import Base, test_base
 from perdure.adapters.agents.opening import of_kind
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.source import resolve
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
 from perdure.adapters.host.attempt import now_doing
@@ -29,6 +28,7 @@ from perdure.adapters.project.config import Effective, effective, load_repositor
 from perdure.adapters.project.detect import detect
 from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
+from perdure.adapters.project.places import comes_from_here, find_source, find_target
 from perdure.adapters.project.terms import Ground, branches_of, check_branch, title_of
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.config import seconds
@@ -57,7 +57,7 @@ class Preparation:
         now_doing(doing="fetching")
         vault, contract, settings = await in_thread(self._terms, work.delivery, work.request)
         contract = await self._placed(vault, contract, settings)
-        policy = await in_thread(vault.put_artifact, work.delivery, contract.model_dump_json().encode())
+        policy = await in_thread(self._host.keep_contract, vault, contract)
         plan = work.request.plan
         artifact = await in_thread(vault.put_artifact, work.delivery, plan.encode()) if plan else ""
         crash_point(CrashPoint.DURING_PREPARE)
@@ -104,7 +104,8 @@ class Preparation:
     def _terms(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, Effective]:
         """Read the issue, fetch, and read the base branch's settings; what the files say comes with the worktree."""
         keys = self._host.forges
-        target = resolve(request.repository, Path.cwd(), keys)
+        ours = comes_from_here(self._host.home, delivery, request)
+        target = find_target(request, ours, self._host.config.local_repositories, keys)
         issue = read_issue(keys.forge(target.url), request.issue, target.url) if request.issue is not None else None
         vault = Vault.open(self._host.home, target.url, keys)
         base, base_sha = vault.fetch(request.base)
@@ -134,7 +135,7 @@ class Preparation:
             branch=branches[""],
             branches={kind: name for kind, name in branches.items() if kind},
             config=settings.config,
-            source=request.source or "",
+            source=find_source(request, ours, target, bool(settings.config.setup.copy_files)),
             origins=settings.origins,
             grade=self._host.config.sandbox,
             allow_test_changes=request.allow_test_changes,

@@ -24,6 +24,7 @@ from perdure.listing import newest
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_key, issue_delivery_id
 from perdure.models.policy import ARTIFACT_READ_BYTES
+from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
@@ -203,10 +204,14 @@ class Delivery(Steered):
 
 
 class Perdure:
-    """Deliveries on one Temporal namespace. `client` needs `plugins=[perdure.plugin.perdure_plugin()]`."""
+    """Deliveries on one Temporal namespace. `client` needs `plugins=[perdure.plugin.perdure_plugin()]`.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    `key`: of the home whose worker carries requests out (the file `key` in its PERDURE_HOME). With it a request may
+    name a repository or a checkout by its path on that host.
+    """
+
+    def __init__(self, client: Client, key: bytes | None = None) -> None:
+        self._client, self._key = client, key
 
     def delivery(self, id: str) -> Delivery:
         return Delivery(self._client, id)
@@ -257,6 +262,8 @@ class Perdure:
     async def _start(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
         """WorkflowAlreadyStartedError when there is one of that id, running or not."""
         raw = sent.model_dump(mode="json", exclude_defaults=True)
+        if self._key is not None:
+            raw["proof"] = proof(self._key, id, raw)
         delivery = self.delivery(id)
         if patience is not None:
             accepted = await start_accepted(self._client, id, raw, patience)

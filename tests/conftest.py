@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 
 import hypothesis
 import pytest
@@ -18,6 +19,8 @@ hypothesis.settings.load_profile("busy")
 
 pytest.register_assert_rewrite("tests.lab", "tests.targets")
 
+
+os.environ["PERDURE_LOCAL_REPOSITORIES"] = tempfile.gettempdir()  # most submit as any client does, without a key
 
 ABOUT_SECRETS_OR_MONEY = re.compile(
     r"secret|credential|token|leak|redact|_key|budget|treasury|ledger|spen[dt]|paid|pays|money|cost|price",

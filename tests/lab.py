@@ -184,7 +184,9 @@ class Lab:
     async def submit(
         self, repository: Path | str, request: str = "Add sub", id: str = "calc-sub", **more: Any
     ) -> Submitted:
-        return await self.perdure.submit({"repository": str(repository), "request": request, **more}, id=id)
+        """With this home's key where a checkout of the host is named, like the command line; else like any client."""
+        perdure = Perdure(self.client, self.home.key()) if "source" in more else self.perdure
+        return await perdure.submit({"repository": str(repository), "request": request, **more}, id=id)
 
     def handle(self, id: str = "calc-sub") -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(id)

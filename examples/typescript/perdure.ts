@@ -39,8 +39,10 @@ export interface DeliveryRequest {
   model?: string | null;
   /** text of a perdure.toml to use instead of the base branch's */
   config?: string | null;
-  /** the submitter's checkout, for `[setup] copy`; local repositories only */
+  /** the submitter's checkout, for `[setup] copy`; counts with `proof` only */
   source?: string | null;
+  /** set by the command line and by clients that have this home's key (docs/submitting.md): without it no path of the worker's host counts, but for repositories its owner's settings allow */
+  proof?: string | null;
   /** set by `perdure retry`: go on where another run ended */
   resume?: ResumePoint | null;
 }

@@ -117,7 +117,7 @@ async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncItera
         stack.push_async_callback(stop_server, place.home)
         client = await connect(place.home, start=True, say=lambda _: None)
         supervisor, worker = await stack.enter_async_context(supervised(place.home))
-        found = await Perdure(client).submit(dict(played.submission), id=played.id)
+        found = await Perdure(client, place.home.key()).submit(dict(played.submission), id=played.id)
         page = await web_page(place.home, played.id)
         _say(screen, playbill.opening(place, played, page, grade, why))
         _say(screen, ["", playbill.worker(worker, keys is not None), ""])

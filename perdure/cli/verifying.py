@@ -148,6 +148,7 @@ async def _replayed(histories: Histories) -> Claim:
 
 async def _tested_again(client: Client, delivery: Delivery, evidence: Evidence, *, tests: bool, say: Say) -> Claim:
     """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing."""
+    from perdure.adapters.host.home import Home
     from perdure.client import Perdure
     from perdure.models.ids import verification_id
     from perdure.models.request import DeliveryRequest, parse_request
@@ -173,7 +174,7 @@ async def _tested_again(client: Client, delivery: Delivery, evidence: Evidence, 
     id = verification_id(delivery.id, uuid.uuid4().hex)
     say(f"  {id} runs the tests again")
     try:
-        again = await (await Perdure(client).submit(request, id=id)).delivery.result()
+        again = await (await Perdure(client, Home.find().key()).submit(request, id=id)).delivery.result()
     except PerdureError as error:
         return _as(name, unknown(f"{id}: {error.what}"))
     return _as(name, _compared(result.tests, again, id))

@@ -287,3 +287,4 @@ class HostConfig(Settings):
     treasury: Budgets = ()
     notify: NotifySettings = NotifySettings()
     environments: EnvironmentSettings = EnvironmentSettings()
+    local_repositories: tuple[str, ...] = ()

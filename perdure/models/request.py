@@ -61,7 +61,9 @@ class DeliveryRequest(Written):
     push                push the branch's new commits although no pull request is asked for
     model               one model for every step, overriding configuration
     config              text of a perdure.toml to use instead of the base branch's
-    source              the submitter's checkout, for `[setup] copy`; local repositories only
+    source              the submitter's checkout, for `[setup] copy`; counts with `proof` only
+    proof               set by the command line and by clients that have this home's key (docs/submitting.md): without
+                        it no path of the worker's host counts, but for repositories its owner's settings allow
     resume              set by `perdure retry`: go on where another run ended
     """
 
@@ -84,6 +86,7 @@ class DeliveryRequest(Written):
     model: Name | None = None
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
+    proof: str | None = Field(default=None, max_length=NAME_CHARS)
     resume: ResumePoint | None = None
 
     @property

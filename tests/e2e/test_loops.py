@@ -176,6 +176,7 @@ async def test_files_setup_copies_are_there_for_tests_and_in_no_commit(tmp_path:
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "-q", str(origin), str(checkout))
     (checkout / ".env.test").write_text("ANSWER=42\n")
+    (checkout / ".git/info/exclude").write_text(".env.test\n")
     config = (
         'version = 1\n[setup]\ncommands = ["echo made > made.txt && echo changed >> calc.py"]\ncopy = [".env.test"]\n'
         '[[test]]\nname = "env"\n'

@@ -272,6 +272,7 @@ async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_pat
     origin = make_target(tmp_path / "calc.git")
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "-q", str(origin), str(checkout))
+    (checkout / ".git/info/exclude").write_text(".env.test\n")
     config = 'version = 1\n[setup]\ncommands = []\ncopy = [".env.test"]\n'
     config += '[[test]]\nname = "env"\ncommand = "grep -q 42 .env.test"\n'
     told = []

@@ -16,6 +16,9 @@ from perdure.models import ids
 from perdure.models.errors import BadInput, StepError
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
+ELSEWHERE = Path(os.devnull)
+"""As `cwd`, a directory in which nothing is: then no name is a path by chance."""
+
 _OWNER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}$)[\w.-]+")
 _SCP_LIKE = re.compile(r"(?:[\w.+~-]+@)?\[?[\w.:-]+\]?:(?!//).+")
 _SECRET = re.compile(r"://(?:[^/@\s]*:[^/@\s]+|(?:gh[pousr]_|github_pat_|glpat-)[^/@\s]*)@")
@@ -61,7 +64,32 @@ def resolve(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
     path = Path(cwd, repository).expanduser()
     if _OWNER_NAME.fullmatch(repository) and not path.exists():
         return _reach(f"{keys.home_server()}/{repository.removesuffix('.git')}", None, keys, named=repository)
-    return _from_path(path, repository, keys)
+    url, checkout = _origin(path, repository)
+    return _reach(url, checkout, keys)
+
+
+def place_on_host(repository: str) -> Path | None:
+    """The path of this host that an address names, None when it names a server: by its form, nothing is looked at.
+
+    What may be either (`owner/name`, `host:path`) is taken for a server's: `resolve` with ELSEWHERE as `cwd` does, too.
+    """
+    scheme, separator, rest = repository.partition("://")
+    if separator:
+        return Path(rest) if scheme.lower() == "file" else None
+    return None if _OWNER_NAME.fullmatch(repository) or _SCP_LIKE.fullmatch(repository) else Path(repository)
+
+
+def check_checkout(source: str, url: str) -> Path:
+    """The checkout at `source`. BadInput unless it is the top level of one, and what it was cloned from is `url`."""
+    path = Path(source)
+    if not path.is_absolute() or not path.is_dir():
+        raise BadInput("source is no directory of this host", where=source, fix="leave it out, or name your checkout")
+    found, root = _origin(path, source)
+    if root is None or not os.path.samefile(root, path):
+        raise BadInput("source is not the top level of a git checkout", where=source, fix="name its top level")
+    if found != url:
+        raise BadInput("source is not a checkout of the repository", where=source, fix=f"its origin is {redact(found)}")
+    return path
 
 
 def not_included(checkout: Path, begins: str, base: str = "", heads: Mapping[str, str] | None = None) -> list[str]:
@@ -142,7 +170,8 @@ def _is_url(repository: str, cwd: Path) -> bool:
     return True
 
 
-def _from_path(path: Path, named: str, keys: Keyring) -> Target:
+def _origin(path: Path, named: str) -> tuple[str, Path | None]:
+    """What a path means: the address of the repository, and the checkout there, None for a bare repository."""
     if not path.exists():
         raise BadInput(f"there is no {named}", where=str(path), fix="name a git repository: --repo PATH or URL")
     git = Git(cwd=path if path.is_dir() else path.parent, as_owner=True)
@@ -163,7 +192,7 @@ def _from_path(path: Path, named: str, keys: Keyring) -> Target:
             url = os.path.normpath(root / Path(url).expanduser())
     else:
         url = str(root)
-    return _reach(url, None if bare else root, keys)
+    return url, None if bare else root
 
 
 def _reach(url: str, checkout: Path | None, keys: Keyring, named: str = "") -> Target:

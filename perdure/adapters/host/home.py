@@ -68,6 +68,14 @@ class Home:
                 write_whole(path, f"{name} {machine}\n".encode(), mode=0o644)
         return name
 
+    def key(self) -> bytes:
+        """The secret of this home, made once: it shows that a request or a contract comes from here."""
+        path = self.root / "key"
+        with locked(path.with_suffix(".lock")):
+            if not path.exists():
+                write_whole(path, os.urandom(32))
+        return path.read_bytes()
+
     def queue(self, name: str = "perdure") -> str:
         """The task queue of everything that touches worktrees on this host; another `name` for one of its own."""
         return f"{name}-{self.host_id()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 import os
 import re
@@ -38,8 +39,9 @@ from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import HostConfig, SandboxGrade
 from perdure.models.contract import Contract
-from perdure.models.errors import BadInput, ModelRefusesUs
+from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
 from perdure.models.policy import TASK_QUEUE
+from perdure.models.proof import seal
 from perdure.models.result import Receipt
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 
@@ -187,8 +189,21 @@ class Host:
         return workspace
 
     def contract(self, vault: Vault, delivery: str, policy: str) -> Contract:
-        """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged."""
-        return Contract.model_validate_json(vault.get_artifact(delivery, policy))
+        """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged, or is none
+        that this home made: a stranger's plan is an artifact, too, and its hash can be sent as `policy`."""
+        sealed = vault.get_artifact(delivery, policy)
+        mark, _, said = sealed.partition(b"\n")
+        if not hmac.compare_digest(mark, self._seal(delivery, said)):
+            raise WorkspaceLost("the terms of this delivery were not made by this PERDURE_HOME", where=policy[:12])
+        return Contract.model_validate_json(said)
+
+    def keep_contract(self, vault: Vault, contract: Contract) -> str:
+        """Store the terms for `contract`; returns the artifact's hash."""
+        said = contract.model_dump_json().encode()
+        return vault.put_artifact(contract.delivery, self._seal(contract.delivery, said) + b"\n" + said)
+
+    def _seal(self, delivery: str, said: bytes) -> bytes:
+        return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
 
     async def check_search_attributes(self, client: Client) -> None:
         """Whether the server knows our search attributes; registered where that is allowed, done without otherwise.

@@ -28,7 +28,8 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.host.lease import Lease
 from perdure.adapters.host.opened import Opened, watched
 from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.setup import copy_files, ignore_dependencies, run_setup
+from perdure.adapters.project.copying import copy_files
+from perdure.adapters.project.setup import ignore_dependencies, run_setup
 from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.setup import sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ VARIABLES: Mapping[str, str] = {
     "PERDURE_REVIEW_FIXES": "limits.review_fixes",
     "PERDURE_TURNS_PER_STEP": "limits.turns_per_step",
     "PERDURE_MODEL": "steps.*.model",
+    "PERDURE_LOCAL_REPOSITORIES": "local_repositories",
 }
 """Environment variable → setting; `*` stands for every step."""
 
@@ -142,7 +144,12 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(variable: str, dotted: str, text: str) -> dict[str, Any]:
-    table = nested(dotted, _ends(text) if dotted.startswith("ports.") else text)
+    value: Any = text
+    if dotted.startswith("ports."):
+        value = _ends(text)
+    elif dotted == "local_repositories":
+        value = [path for path in text.split(os.pathsep) if path]
+    table = nested(dotted, value)
     try:
         HostConfig.model_validate(table)
     except ValidationError as error:

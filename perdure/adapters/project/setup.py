@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -65,18 +64,6 @@ def dependencies(tree: Path) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(tree)) for path in _dependencies(tree, _DEPTH)))
 
 
-def copy_files(source_checkout: Path, tree: Path, names: Sequence[str]) -> None:
-    """`[setup] copy`: take files from the submitter's checkout into the worktree, modes kept.
-
-    SetupFailed for a name that is absolute, has `..`, is git's own, is no regular file or leaves either side by a
-    symbolic link. Nothing is copied unless all of them can be.
-    """
-    pairs = [(_source(source_checkout, name), _target(tree, name)) for name in names]
-    for source, target in pairs:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
-
-
 def _failed(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
     how = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
     how = flooded() if finished.truncated else f"ended: {finished.over}" if finished.over else how
@@ -105,34 +92,3 @@ def _dependencies(directory: Path, depth: int) -> Iterator[Path]:
             yield path
         elif depth > 1:
             yield from _dependencies(path, depth - 1)
-
-
-def _source(checkout: Path, name: str) -> Path:
-    path = checkout / _relative(name)
-    if not path.is_file():
-        raise _refused(name, "is a directory" if path.is_dir() else f"does not exist in {checkout}")
-    if not path.resolve().is_relative_to(checkout.resolve()):
-        raise _refused(name, "leads out of the checkout by a symbolic link")
-    return path
-
-
-def _target(tree: Path, name: str) -> Path:
-    path = tree / _relative(name)
-    if path.is_symlink() or not path.parent.resolve().is_relative_to(tree.resolve()):
-        raise _refused(name, "is, or lies behind, a symbolic link in the repository")
-    return path
-
-
-def _relative(name: str) -> Path:
-    path = Path(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise _refused(name, "is not a path inside the repository")
-    if any(part.lower() == ".git" for part in path.parts):
-        raise _refused(name, "belongs to git")
-    return path
-
-
-def _refused(name: str, why: str) -> SetupFailed:
-    return SetupFailed(
-        f"{name!r} cannot be copied: it {why}", where="[setup] copy", fix="correct the list in perdure.toml"
-    )

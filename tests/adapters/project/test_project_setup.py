@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from project_files import Files
 
-from perdure.adapters.project.setup import copy_files, dependencies, ignore_dependencies, run_setup
+from perdure.adapters.project.setup import dependencies, ignore_dependencies, run_setup
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.errors import SetupFailed
 from perdure.models.policy import FAILURE_CHARS
@@ -59,41 +58,3 @@ async def test_what_setup_installed_is_found_and_ignored_by_git(sandbox: Sandbox
     assert dependencies(root) == (".venv", "node_modules", "packages/a/node_modules")
     status = ["git", "-C", str(root), "status", "--porcelain", "-uall"]
     assert sorted(subprocess.check_output(status, text=True).split()[1::2]) == [".venv-docs/x", "packages/a/x"]
-
-
-def test_named_files_are_copied_with_their_modes(files: Files, tmp_path: Path) -> None:
-    checkout, tree = files({".env.test": "A=1", "config/local.toml": "b"}), tmp_path / "tree"
-    tree.mkdir()
-    (checkout / ".env.test").chmod(0o640)
-    copy_files(checkout, tree, [".env.test", "config/local.toml"])
-    assert (tree / "config/local.toml").read_text() == "b"
-    assert (tree / ".env.test").stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["/etc/hostname", "../secret", "a/../../secret", "absent", "dir", "out", "up/secret", "", ".GIT/config", "pipe"],
-)
-def test_a_name_that_leaves_the_checkout_or_is_no_file_copies_nothing(files: Files, tmp_path: Path, name: str) -> None:
-    checkout, tree = files({"good": "1", "dir/x": "", ".GIT/config": "x"}), tmp_path / "tree"
-    tree.mkdir()
-    (tmp_path / "secret").write_text("secret")
-    (checkout / "out").symlink_to(tmp_path / "secret")
-    (checkout / "up").symlink_to(tmp_path)
-    os.mkfifo(checkout / "pipe")
-    with pytest.raises(SetupFailed, match="cannot be copied") as caught:
-        copy_files(checkout, tree, ["good", name])
-    assert caught.value.where == "[setup] copy"
-    assert list(tree.iterdir()) == []
-
-
-def test_a_link_in_the_repository_does_not_lead_the_copy_astray(files: Files, tmp_path: Path) -> None:
-    checkout, tree = files({".env": "new", "d/x": "new"}), tmp_path / "tree"
-    tree.mkdir()
-    (tmp_path / "victim").write_text("old")
-    (tree / ".env").symlink_to("../victim")
-    (tree / "d").symlink_to("..")
-    for name in (".env", "d/x"):
-        with pytest.raises(SetupFailed, match="symbolic link"):
-            copy_files(checkout, tree, [name])
-    assert (tmp_path / "victim").read_text() == "old"

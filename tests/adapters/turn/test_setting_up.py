@@ -16,9 +16,10 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.setting_up import read_binds
 from perdure.models.errors import NoPorts
+from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
-from tests.lab import CALC, make_target
+from tests.lab import CALC, git, make_target
 
 PORTS = {"PERDURE_PORTS_BACKEND": "25060-25069", "PERDURE_PORTS_FRONTEND": "25070-25079"}
 
@@ -37,9 +38,12 @@ async def test_owners_commands_run_once_and_copied_files_are_there(tmp_path: Pat
     origin = make_target(tmp_path / "calc.git", {**CALC, ".gitignore": ".venv\n.env.test\n"})
     source = tmp_path / "calc.git-work"
     (source / ".env.test").write_text("secret")
+    git(source, "remote", "add", "origin", str(origin))
     home = Home(tmp_path / "home")
     host = Host.open(home, PORTS)
     request = DeliveryRequest(repository=str(origin), request="x", config=CONFIG, source=str(source))
+    said = request.model_dump(mode="json", exclude_defaults=True)
+    request = request.model_copy(update={"proof": proof(home.key(), "d", said)})
     work = PrepareInput(delivery="d", request=request)
     prepared = await in_activity(Preparation(host).prepare, work)
     again = await in_activity(Preparation(host).prepare, work.model_copy(update={"previous": prepared}))
