@@ -24,6 +24,10 @@ class Finding:
     fix: str = ""
 
 
+_FIRST_PERSON, _NOBODY = 1000, 65534
+"""Numbers of accounts, as Linux distributions give them (login.defs)."""
+
+
 def check_git() -> list[Finding]:
     import os
     import re
@@ -55,7 +59,27 @@ def check_home() -> list[Finding]:
     free = shutil.disk_usage(root).free // 1024**3
     if fresh:
         root.rmdir()
-    return [Finding("home", OK, f"{tilde(root)}, {free} GiB free")]
+    return [Finding("home", OK, f"{tilde(root)}, {free} GiB free"), *_neighbours()]
+
+
+def _neighbours() -> list[Finding]:
+    """The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries."""
+    import os
+    import pwd
+    from pathlib import Path
+
+    from perdure.local.connect import configured
+
+    if configured() is not None:
+        return []
+    shells = ("nologin", "false", "sync", "true")
+    people = [one for one in pwd.getpwall() if one.pw_uid >= _FIRST_PERSON and one.pw_uid not in (os.getuid(), _NOBODY)]
+    names = sorted(one.pw_name for one in people if Path(one.pw_shell).name not in shells and one.pw_shell)
+    if not names:
+        return []
+    text = f"other people have accounts here ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
+    fix = "the embedded Temporal answers all of them: they can read deliveries, decide and start some (SECURITY.md);\n"
+    return [Finding("home", NOTE, text, fix + "use a host of your own, or TEMPORAL_ADDRESS with a server that asks")]
 
 
 def check_sandbox() -> list[Finding]:

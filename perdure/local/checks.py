@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from perdure.adapters.host.home import Home
 from perdure.models.errors import BadInput
 from perdure.models.policy import DISK_FREE_BYTES
 
@@ -55,7 +56,7 @@ def check_home(root: Path) -> None:
 
 def _check_writable(root: Path) -> None:
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        Home(root).make_private()
         with tempfile.TemporaryFile(dir=root):
             pass
     except OSError as error:

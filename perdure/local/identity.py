@@ -23,11 +23,16 @@ NAMESPACE = "default"
 
 
 class ServerRecord(BaseModel):
-    """server.json: written by the process `pid` before it became the server, true while the server's lock is held."""
+    """server.json: written by the process `pid` before it became the server, true while the server's lock is held.
+
+    ui         where the Web UI is for people
+    ui_behind  where it listens itself (perdure.local.front stands before it); empty: there, nothing stands before it
+    """
 
     pid: int
     address: str
     ui: str
+    ui_behind: str = ""
     temporal: str
     home_id: str
     namespace: str = NAMESPACE

@@ -23,6 +23,7 @@ def detached(record: str, text: str, command: list[str]) -> None:
     if os.fork():
         os._exit(0)
     if record:
+        os.umask(0o077)  # the server's database is its owner's alone, whatever becomes of the directory
         fresh = f"{record}.new"
         with open(fresh, "w") as file:
             file.write(f'{{"pid": {os.getpid()}, {text.lstrip("{")}\n')

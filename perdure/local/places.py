@@ -13,6 +13,7 @@ class Places:
 
     server_lock      flock held by the server process itself, for life: no server without it, none beside it
     server_record    who holds server_lock, as a ServerRecord; set aside under server_last when the server is stopped
+    ui_lock          flock held by what stands before the Web UI, until the server has ended
     supervisor_lock  flock held by the supervisor; supervisor_record says who that is
     worker_lock      flock held by the supervisor and every worker it starts
     """
@@ -25,6 +26,7 @@ class Places:
         self.server_lock = root / "server.lock"
         self.server_record = root / "server.json"
         self.server_last = root / "server.last.json"
+        self.ui_lock = root / "ui.lock"
         self.server_log = home.logs / "server.log"
         self.supervisor_lock = root / "supervisor.lock"
         self.supervisor_record = root / "supervisor.json"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +69,16 @@ def any_free() -> Pair:
         one.bind((HOST, 0))
         other.bind((HOST, 0))
         return Pair(one.getsockname()[1], other.getsockname()[1])
+
+
+def hidden() -> str:
+    """An address of this machine that nobody guesses, with a port that is free there; empty where there is only one."""
+    if sys.platform != "linux":
+        return ""
+    host = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
+    with socket.socket() as one:
+        one.bind((host, 0))
+        return f"{host}:{one.getsockname()[1]}"
 
 
 def owner_of(port: int) -> str:

@@ -114,7 +114,7 @@ def start_detached(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     launch = [sys.executable, "-I", "-S", _LAUNCHER, "detached", str(record or ""), text, *command]
-    with open(log, "ab") as output:
+    with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
         subprocess.run(
             launch,
             stdin=subprocess.DEVNULL,

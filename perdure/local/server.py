@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.host.files import try_lock
 from perdure.adapters.host.home import Home
-from perdure.local import Say, database, ports
+from perdure.local import Say, database, front, ports
 from perdure.local.binary import temporal_binary, temporal_version
 from perdure.local.checks import check_home, check_platform
 from perdure.local.identity import ServerRecord, answers_as, namespace_of, read_record
@@ -23,6 +26,7 @@ from perdure.models.visibility import SEARCH_ATTRIBUTES
 
 _POLL_S = 0.05
 _START_TRIES = 3
+_UI_ENDS_S = 5  # it takes a millisecond after the server's end
 _TAKEN = "address already in use"
 
 
@@ -53,7 +57,10 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
     said = ""
     for _ in range(_START_TRIES):  # a port found free may be taken before the server has it
         lock = await _lock_or_server(home, places)
+        await released(places.ui_lock, within=_UI_ENDS_S if isinstance(lock, int) else 0)
         if isinstance(lock, ServerInfo):
+            if (known := read_record(places)) is not None:
+                await asyncio.to_thread(_stand_before, home, places, known)
             if port is not None and not lock.address.endswith(f":{port}"):
                 say(f"Temporal already runs at {lock.address}")
             return lock
@@ -61,7 +68,13 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
         try:
             record = await asyncio.to_thread(_prepare, home, places, version, port, ui_port)
             say(f"starting Temporal at {record.address}, Web UI {record.ui}")
+            await asyncio.to_thread(_stand_before, home, places, record)
             await asyncio.to_thread(_launch, home, places, record, binary, lock)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            said = f"{_TAKEN}: {error}"
+            continue
         finally:
             os.close(lock)  # the server holds it now, alone: a free lock means that it has died
         if started := await _when_answering(home, places, SERVER_START_S, started=True):
@@ -157,9 +170,32 @@ def _prepare(home: Home, places: Places, version: str, port: int | None, ui_port
         pid=0,
         address=f"{ports.HOST}:{pair.grpc}",
         ui=f"http://{ports.HOST}:{pair.ui}",
+        ui_behind=ports.hidden(),
         temporal=version,
         home_id=home.host_id(),
     )
+
+
+def _stand_before(home: Home, places: Places, record: ServerRecord) -> None:
+    """Put perdure.local.front before the Web UI, unless it stands there. OSError when its port is taken.
+
+    Called while somebody holds the server's lock: it ends with that.
+    """
+    if not record.ui_behind or (lock := try_lock(places.ui_lock)) is None:
+        return
+    try:
+        with socket.create_server((ports.HOST, record.ports.ui)) as listener:
+            host, _, port = record.ui_behind.rpartition(":")
+            words = [str(listener.fileno()), host, port, str(places.server_lock)]
+            start_detached(
+                [sys.executable, "-I", "-S", str(front.__file__), *words],
+                log=places.server_log,
+                env=_environment(os.environ),
+                cwd=home.root,
+                inherit=[lock, listener.fileno()],
+            )
+    finally:
+        os.close(lock)
 
 
 def _launch(home: Home, places: Places, record: ServerRecord, binary: Path, lock: int) -> None:
@@ -177,10 +213,13 @@ def _launch(home: Home, places: Places, record: ServerRecord, binary: Path, lock
 def _arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
     synchronous = os.environ.get("PERDURE_SQLITE_SYNCHRONOUS", "2")  # FULL: with less, power loss rolls it back (H12)
     arguments = ["server", "start-dev", "--db-filename", str(places.database), "--log-level", "warn"]
-    arguments += ["--ip", ports.HOST, "--port", str(record.ports.grpc), "--ui-port", str(record.ports.ui)]
+    ui_host, _, ui_port = (record.ui_behind or record.ui.removeprefix("http://")).rpartition(":")
+    arguments += ["--ip", ports.HOST, "--port", str(record.ports.grpc), "--ui-ip", ui_host, "--ui-port", ui_port]
     arguments += ["--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", f"synchronous={synchronous}"]
     # Its default of 20 a second makes every dispatch wait 50 ms (reference: temporal.md §0).
     arguments += ["--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"]
+    # Its HTTP port cannot be closed. It answers this name alone, which nothing can have: no page gets in by another.
+    arguments += ["--dynamic-config-value", 'frontend.httpAllowedHosts=["nobody.invalid"]']
     arguments += ["--namespace", namespace_of(home), "--ui-disable-news-fetch"]
     for name, kind in SEARCH_ATTRIBUTES.items():
         arguments += ["--search-attribute", f"{name}={kind}"]

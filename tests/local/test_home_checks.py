@@ -82,6 +82,28 @@ def test_a_new_home_is_its_owners_only_and_empty(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "home").iterdir()) == []
 
 
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o711, 0o777])
+def test_a_home_that_others_can_look_into_is_closed(tmp_path: Path, mode: int) -> None:
+    for name in ("empty", "used"):
+        (home := tmp_path / name).mkdir()
+        if name == "used":
+            (home / "host-id").touch()
+        home.chmod(mode)
+        check_home(home)
+        assert home.stat().st_mode & 0o7777 == 0o700
+
+
+def test_a_directory_that_is_not_ours_alone_is_refused_and_keeps_its_mode(tmp_path: Path) -> None:
+    (shared := tmp_path / "shared").mkdir()
+    (shared / "photos").touch()
+    for mode in (0o755, 0o1777):
+        shared.chmod(mode)
+        with pytest.raises(BadInput, match="other people can look into") as error:
+            check_home(shared)
+        assert "chmod 700" in error.value.fix
+        assert shared.stat().st_mode & 0o7777 == mode
+
+
 def test_windows_is_told_about_wsl2() -> None:
     with pytest.raises(BadInput) as error:
         check_platform("win32")

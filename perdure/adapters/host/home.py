@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,13 @@ from pathlib import Path
 from platformdirs import user_data_path
 
 from perdure.adapters.host.files import locked, write_whole
+from perdure.models.errors import BadInput
 
 _MACHINE_ID = Path("/etc/machine-id")
+
+
+_OURS = {"host-id", "key", "logs", "temporal.db", "vaults", "workspaces"}
+"""One of these is in every home that was used."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,25 @@ class Home:
         """PERDURE_HOME, else the platform's data directory."""
         configured = os.environ.get("PERDURE_HOME")
         return cls((Path(configured) if configured else user_data_path("perdure")).expanduser().absolute())
+
+    def make_private(self) -> None:
+        """Make sure that the home exists and only its owner can look into it. OSError when that is not possible.
+
+        One that others can read is closed when it is ours. BadInput for a directory that holds other things, or is
+        somebody else's: its mode is not ours to change.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        there = self.root.stat()
+        if there.st_uid == os.geteuid() and not there.st_mode & 0o077:
+            return
+        names = {entry.name for entry in self.root.iterdir()}
+        if there.st_uid == os.geteuid() and not there.st_mode & stat.S_ISVTX and (names & _OURS or not names):
+            self.root.chmod(0o700)
+            return
+        what = "PERDURE_HOME is a directory with other things in it that other people can look into"
+        if there.st_uid != os.geteuid():
+            what = "PERDURE_HOME belongs to another user than you"
+        raise BadInput(what, where=str(self.root), fix="set PERDURE_HOME to a directory of its own, or chmod 700 it")
 
     @property
     def vaults(self) -> Path:
@@ -70,6 +95,7 @@ class Home:
 
     def key(self) -> bytes:
         """The secret of this home, made once: it shows that a request or a contract comes from here."""
+        self.make_private()
         path = self.root / "key"
         with locked(path.with_suffix(".lock")):
             if not path.exists():

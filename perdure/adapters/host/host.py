@@ -70,6 +70,7 @@ class Host:
     @classmethod
     def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
         """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
+        home.make_private()
         config = load_host_config(environ)
         host = cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
         host.listeners = Listeners.from_environment(config.notify, environ)

@@ -36,6 +36,7 @@ VARIABLES: Mapping[str, str] = {
 
 OTHER_VARIABLES = (
     "PERDURE_HOME",
+    "PERDURE_SECRETS_FD",
     "PERDURE_REPORT",
     "PERDURE_CRASH_AT",
     "PERDURE_DEBUG",

@@ -44,6 +44,7 @@ class Preparing:
             "PERDURE_GITHUB_TOKEN": TOKEN,
             "PERDURE_PORTS_BACKEND": "25360-25369",
             "PERDURE_PORTS_FRONTEND": "25370-25379",
+            "PERDURE_LOCAL_REPOSITORIES": str(root),
             **more,
         }
         self.host = Host.open(self.home, env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from pathlib import Path
@@ -21,7 +22,11 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
 from tests.lab import CALC, git, make_target
 
-PORTS = {"PERDURE_PORTS_BACKEND": "25060-25069", "PERDURE_PORTS_FRONTEND": "25070-25079"}
+PORTS = {
+    "PERDURE_PORTS_BACKEND": "25060-25069",
+    "PERDURE_PORTS_FRONTEND": "25070-25079",
+    "PERDURE_LOCAL_REPOSITORIES": os.environ["PERDURE_LOCAL_REPOSITORIES"],
+}
 
 CONFIG = """
 version = 1
