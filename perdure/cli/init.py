@@ -69,6 +69,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
     from perdure.adapters.project.setup import dependencies, run_setup
     from perdure.adapters.project.tests import run_tests
     from perdure.adapters.project.verdict import not_started, verdict
+    from perdure.adapters.sandbox.reach import Reach
     from perdure.adapters.sandbox.select import sandbox_for
     from perdure.adapters.sandbox.toolchain import compute_binds
     from perdure.adapters.sandbox.usage import Caps
@@ -87,7 +88,8 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
 
         if config.setup.commands:
             before, limit = await asyncio.to_thread(sandbox), seconds(config.setup.timeout)
-            await run_setup(before, tree, config.setup.commands, limit, logs, lambda line: None)
+            reach = Reach(config.setup.hosts, frozenset(load_host_config(os.environ).setup_hosts))
+            await run_setup(before, tree, config.setup.commands, limit, logs, lambda line: None, reach=reach)
             screen.line(f"✓ setup      {' && '.join(config.setup.commands)}")
         if not config.test:
             screen.line("! test       no test command was found: pull requests will be drafts that say so")

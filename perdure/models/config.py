@@ -288,3 +288,4 @@ class HostConfig(Settings):
     notify: NotifySettings = NotifySettings()
     environments: EnvironmentSettings = EnvironmentSettings()
     local_repositories: tuple[str, ...] = ()
+    setup_hosts: tuple[str, ...] = ()

@@ -18,7 +18,13 @@ from perdure.rehearsal.faults import Fault
 from perdure.rehearsal.screenplay import Line, Screenplay
 
 DOCS = Path(__file__).parents[2] / "docs"
-INTERNAL = {"PERDURE_CRASH_AT", "PERDURE_DEBUG", "PERDURE_MODEL_SILENCE_S", "PERDURE_SQLITE_SYNCHRONOUS"}
+INTERNAL = {
+    "PERDURE_SECRETS_FD",
+    "PERDURE_CRASH_AT",
+    "PERDURE_DEBUG",
+    "PERDURE_MODEL_SILENCE_S",
+    "PERDURE_SQLITE_SYNCHRONOUS",
+}
 """For tests and for finding faults; not for people."""
 
 NOT_YET = {Reason.BUDGET, Reason.PLAN_REJECTED}

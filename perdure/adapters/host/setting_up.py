@@ -29,8 +29,10 @@ from perdure.adapters.host.lease import Lease
 from perdure.adapters.host.opened import Opened, watched
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.copying import copy_files
+from perdure.adapters.project.host import load_host_config
 from perdure.adapters.project.setup import ignore_dependencies, run_setup
 from perdure.adapters.sandbox.environment import place
+from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.setup import sources
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds, fingerprint
@@ -180,6 +182,7 @@ async def _made(setting: _Setting, commit: Commit | None = None) -> Opened:
             setting.home.workspace(workspace.delivery) / "logs",
             lambda line: now_doing(doing=line[:80]),
             inside=setting.inside,
+            reach=Reach(settings.hosts, frozenset(load_host_config(setting.env).setup_hosts)),
             lock=setting.lease.sandbox_lock,
             fence=setting.lease.check,
         )

@@ -31,6 +31,7 @@ VARIABLES: Mapping[str, str] = {
     "PERDURE_TURNS_PER_STEP": "limits.turns_per_step",
     "PERDURE_MODEL": "steps.*.model",
     "PERDURE_LOCAL_REPOSITORIES": "local_repositories",
+    "PERDURE_SETUP_HOSTS": "setup_hosts",
 }
 """Environment variable → setting; `*` stands for every step."""
 
@@ -150,6 +151,8 @@ def _checked(variable: str, dotted: str, text: str) -> dict[str, Any]:
         value = _ends(text)
     elif dotted == "local_repositories":
         value = [path for path in text.split(os.pathsep) if path]
+    elif dotted == "setup_hosts":
+        value = text.replace(",", " ").split()
     table = nested(dotted, value)
     try:
         HostConfig.model_validate(table)

@@ -10,6 +10,7 @@ from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.detect import DEPENDENCIES
 from perdure.adapters.project.output import flooded, followed, last_lines, missing_command, tail
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.models.errors import SandboxUnavailable, SetupFailed
 from perdure.models.policy import FAILURE_TAIL_CHARS
 
@@ -26,6 +27,7 @@ async def run_setup(
     *,
     inside: Path | None = None,
     env: Mapping[str, str] | None = None,
+    reach: Reach = EVERYWHERE,
     lock: Path | None = None,
     fence: Callable[[], None] | None = None,
 ) -> None:
@@ -47,6 +49,7 @@ async def run_setup(
             output=log,
             timeout_s=max(0.1, deadline - loop.time()),
             network=True,
+            reach=reach,
             env=env or {},
             lock=lock,
             fence=fence,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.models.config import SandboxGrade
 
 
@@ -38,7 +39,8 @@ class Command:
     git_dir   what `.git` points to, shown read-only so that `git log` and `git diff` work: a view of the vault, or a
               repository as it is; None: no git inside
     writable  whether the working directory may be written to
-    network   only for setup, which runs before any model call
+    network   only for setup, which runs before any model call: hosts outside, by a proxy; all of it in weaker grades
+    reach     with `network`: which hosts
     env       added to the sandbox's own small environment
     timeout_s after which the whole process tree is killed
     output    file that takes stdout and stderr, cut off at policy.OUTPUT_FILE_BYTES
@@ -59,6 +61,7 @@ class Command:
     git_dir: Path | GitView | None = None
     writable: bool = True
     network: bool = False
+    reach: Reach = EVERYWHERE
     env: Mapping[str, str] = field(default_factory=dict)
     lock: Path | None = None
     results: Path | None = None

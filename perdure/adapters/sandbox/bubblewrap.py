@@ -6,15 +6,20 @@ import asyncio
 import functools
 import os
 import platform
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.host.home import Home
-from perdure.adapters.sandbox import environment, seccomp, setup
+from perdure.adapters.sandbox import bridge, environment, seccomp, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView
 from perdure.adapters.sandbox.etc import private_etc
+from perdure.adapters.sandbox.outside import PORT, proxied, way_out
 from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.program import bubblewrap
+from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
@@ -36,6 +41,8 @@ READ_ONLY = (".git", ".venv", "node_modules")
 
 HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_list"})
 """Of /proc: what tells about the host's memory, keys, log and other processes to whoever looks like its root."""
+
+_BRIDGE, _OUTSIDE = f"{environment.RUN}/bridge.py", f"{environment.RUN}/outside"
 
 PRELUDE = (
     f"echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; "
@@ -65,11 +72,14 @@ class Bubblewrap:
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
         etc = await asyncio.to_thread(private_etc, self._home.root / "sandbox" / "etc")
-        with await StatusFile.open(command.lock) as status:
+        async with AsyncExitStack() as stack:
+            status = stack.enter_context(await StatusFile.open(command.lock))
             if command.fence is not None:
                 command.fence()
             try:
-                options = [*isolation(command.network), *self._options(command, etc)]
+                reach = await _reach(command) if command.network else None
+                out = await stack.enter_async_context(_way_out(command, reach)) if reach else None
+                options = [*isolation(), *self._options(command, etc, out, reach)]
             except OSError as error:
                 return Finished(None, 0.0, failure=f"cannot prepare the sandbox: {error}")
             arguments = _memory_file(b"".join(os.fsencode(word) + b"\0" for word in options))
@@ -77,7 +87,7 @@ class Bubblewrap:
             try:
                 guard = ("--seccomp", str(system_calls))
                 options = ["--args", str(arguments), *guard, "--json-status-fd", "{status}"]
-                argv = [self._bwrap, *options, "--", *_shell(command)]
+                argv = [self._bwrap, *options, "--", *(_bridge() if out else ()), *_shell(command)]
                 # An empty environment: the command can read its pid 1's, which is bwrap's own.
                 launch = Launch(argv, {}, (arguments, system_calls))
                 return await supervise(launch, command, status, self._limit, self._caps)
@@ -85,7 +95,7 @@ class Bubblewrap:
                 os.close(arguments)
                 os.close(system_calls)
 
-    def _options(self, command: Command, etc: Path) -> Iterator[str]:
+    def _options(self, command: Command, etc: Path, out: Path | None, reach: Reach | None) -> Iterator[str]:
         """Mounts in the order that counts: a tmpfs mounted late would hide what lies below it."""
         variables = environment.inside(command, self._binds)
         yield from system()
@@ -95,10 +105,13 @@ class Bubblewrap:
             yield from ("--ro-bind-try", prefix, prefix)
         for path in command.shown:
             yield from ("--ro-bind", str(path), str(path))
-        if command.network:
+        if out is not None and reach is not None:
             mounts, extra = setup.openings(self._home, os.environ, Path.home())
-            variables = {**variables, **extra, **command.env}
+            kept = {name: value for name, value in extra.items() if not name.lower().endswith("proxy")}
+            variables = {**variables, **kept, **command.env, **proxied(reach)}
             yield from mounts
+            yield from ("--ro-bind-try", sys.base_prefix, sys.base_prefix, "--ro-bind", bridge.__file__, _BRIDGE)
+            yield from ("--ro-bind", str(out), _OUTSIDE)
         else:
             yield from setup.caches(self._home)
         yield from _git(command.git_dir)
@@ -111,13 +124,34 @@ class Bubblewrap:
             yield from ("--setenv", name, value)
 
 
-def isolation(network: bool) -> list[str]:
+async def _reach(command: Command) -> Reach:
+    """What setup may reach, with the hosts that the owner's own settings for packages name."""
+    named = await asyncio.to_thread(setup.named_hosts, os.environ, Path.home())
+    return replace(command.reach, trusted=command.reach.trusted | named)
+
+
+@asynccontextmanager
+async def _way_out(command: Command, reach: Reach) -> AsyncIterator[Path]:
+    """The proxy's socket; what it refuses is said in the command's output."""
+
+    def tell(line: str) -> None:
+        with open(command.output, "ab") as output:
+            output.write(f"perdure: {line}\n".encode())
+
+    async with way_out(reach, os.environ, tell) as out:
+        yield out
+
+
+def _bridge() -> Sequence[str]:
+    return (os.path.realpath(sys.executable), "-I", "-S", _BRIDGE, _OUTSIDE, str(PORT))
+
+
+def isolation() -> list[str]:
     """Every namespace, nobody's user, no capabilities, no way to make namespaces inside, death with the worker."""
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
-        *([] if network else ["--unshare-net"]),
-        *("--disable-userns", "--uid", USER, "--gid", USER, "--cap-drop", "ALL", "--hostname", "sandbox"),
-        *("--die-with-parent", "--new-session"),
+        *("--unshare-net", "--disable-userns", "--uid", USER, "--gid", USER, "--cap-drop", "ALL"),
+        *("--hostname", "sandbox", "--die-with-parent", "--new-session"),
     ]
 
 

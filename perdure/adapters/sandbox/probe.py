@@ -102,7 +102,7 @@ def look() -> Seen:
     if not program.path:
         return Seen(sys.platform, program, sysctls=sysctls, container=container, machine=platform.machine())
     mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--remount-ro", "/"]
-    code, stderr = _run([program.path, *bubblewrap.isolation(network=False), *mounts, "--", "/bin/bash", "-c", "true"])
+    code, stderr = _run([program.path, *bubblewrap.isolation(), *mounts, "--", "/bin/bash", "-c", "true"])
     return Seen(sys.platform, program, code, stderr, sysctls, container, platform.machine())
 
 

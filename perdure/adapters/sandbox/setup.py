@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.environment import CACHE, CERTIFICATES, HOME, setup_variables
+from perdure.adapters.sandbox.reach import named_by_owner
 from perdure.adapters.sandbox.rules import in_system
 
 NAME_SERVICE = ("/etc/resolv.conf", "/etc/hosts")
@@ -76,6 +77,14 @@ def sources(owner: Mapping[str, str], owner_home: Path) -> list[object]:
         variables(owner, owner_home),
         [file.read_text(errors="replace") if file.is_file() else "" for file in files],
     ]
+
+
+def named_hosts(owner: Mapping[str, str], owner_home: Path) -> frozenset[str]:
+    """The hosts that the owner's own settings for packages name: these setup may reach wherever they are."""
+    given = variables(owner, owner_home)
+    files = [given[name] for name in ("PIP_CONFIG_FILE", "UV_CONFIG_FILE", "npm_config_userconfig") if name in given]
+    own = [owner_home / path for path, _ in OWNER_FILES]
+    return named_by_owner(given, [Path("/etc/pip.conf"), *own, *map(Path, files)])
 
 
 def copy_owner_files(owner_home: Path, private_home: Path) -> None:

@@ -65,3 +65,9 @@ SANDBOX_LOOK_S = 0.1
 
 SANDBOX_OOM_SCORE = 800
 """Where the host runs out of memory first, its kernel ends a command of a model or a test, not the worker or server."""
+
+SETUP_CONNECT_S = 30.0
+"""For a host outside to take a connection, and for a program in setup to say where it wants to go."""
+
+SETUP_HEAD_BYTES = 64 * 1024
+"""Of a request to setup's proxy, and of what it carries at once."""
