@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure import secrets
+from perdure import __version__, secrets
 
 if __name__ == "__main__":
     secrets.take()  # before anything below is imported: GitPython starts a process
@@ -19,7 +19,6 @@ from typing import Any
 from temporalio.worker import Worker
 
 from activities import anywhere, here, publishing
-from perdure import __version__
 from perdure.adapters.host.attempt import AttemptInterceptor
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host

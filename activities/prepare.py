@@ -29,7 +29,7 @@ from perdure.adapters.project.detect import detect
 from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
 from perdure.adapters.project.places import comes_from_here, find_source, find_target
-from perdure.adapters.project.terms import Ground, branches_of, check_branch, title_of
+from perdure.adapters.project.terms import Ground, branches_of, check_branch, title_of, tokens_of
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.config import seconds
 from perdure.models.contract import Contract
@@ -88,7 +88,7 @@ class Preparation:
             "publisher": self._host.publisher,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
             "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
-            "budget_tokens": _tokens(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
+            "budget_tokens": tokens_of(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
             "inspects": True,
             "comments_at_gates": True,
             "notifies": bool(self._host.listeners.addresses),
@@ -234,11 +234,6 @@ class Preparation:
             app=bool(config.app.start),
             summary=_summary(contract, baseline, base.known),
         )
-
-
-def _tokens(asked: int, most: int | None) -> int:
-    """What a retry may use, 0 for no limit: `most` is the host's."""
-    return min((limit for limit in (asked, most) if limit), default=0)
 
 
 def _newest_whole(vault: Vault, checkpoint: str, first: str) -> str:

@@ -130,3 +130,8 @@ def title_of(vault: Vault, contract: Contract) -> str:
     said: str = vault.git.text(*log, "--no-merges", "--end-of-options", contract.head, f"^{contract.base_sha}")
     said = said or vault.git.text(*log, "--end-of-options", contract.head)
     return " ".join(said.split())[:200]
+
+
+def tokens_of(asked: int, most: int | None) -> int:
+    """What a retry may use, 0 for no limit: `most` is the host's."""
+    return min((limit for limit in (asked, most) if limit), default=0)
