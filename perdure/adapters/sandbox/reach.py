@@ -13,9 +13,13 @@ from pathlib import Path
 
 _ADDRESS = re.compile(r"https?://(?:[^/@\s\"']*@)?(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::(\d+))?")
 _PORTS = {"https": 443, "http": 80}
-_CARRIES_ANOTHER = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
-"""An IPv4 address lies in each of these (NAT64, 6to4, Teredo): which, only the network knows."""
-
+_NOT_OUTSIDE = tuple(map(ipaddress.ip_network, (
+    "0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128",  # this machine
+    "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7",  # its private network
+    "169.254.0.0/16", "fe80::/10",  # its link, with the metadata of clouds
+    "224.0.0.0/4", "240.0.0.0/4", "ff00::/8",  # everybody
+    "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",  # NAT64, 6to4, Teredo: an IPv4 address, whichever
+)))  # fmt: skip
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -64,12 +68,9 @@ EVERYWHERE = Reach()
 def outside(address: str) -> bool:
     """Whether an address is another machine's, on the public network."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            parsed = parsed.ipv4_mapped
-        elif any(parsed in network for network in _CARRIES_ANOTHER):
-            return False
-    return parsed.is_global and not parsed.is_multicast and not _ours(str(parsed))
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return not any(parsed in network for network in _NOT_OUTSIDE) and not _ours(str(parsed))
 
 
 def named_by_owner(owner: Mapping[str, str], files: Iterable[Path]) -> frozenset[str]:
