@@ -98,7 +98,8 @@ def check_sandbox() -> list[Finding]:
         return [Finding("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
     if grade is SandboxGrade.REDUCED:
         error = probe_landlock()
-        found = Finding("sandbox", NOTE, f"grade reduced (Landlock): weaker than bubblewrap{held}")
+        weaker = "weaker than bubblewrap, and setup has the network"
+        found = Finding("sandbox", NOTE, f"grade reduced (Landlock): {weaker}{held}")
         return [found if error is None else failed("sandbox", error)]
     seen = probe()
     if seen.error is not None:
