@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
@@ -70,6 +71,7 @@ class Lab:
             **({} if measured else _UNMEASURED),
             "PERDURE_HOME": str(self.home.root),
             "PERDURE_SQLITE_SYNCHRONOUS": "1",
+            "PERDURE_LOCAL_REPOSITORIES": tempfile.gettempdir(),  # most submit as any client does, without a key
             "PERDURE_PORTS_BACKEND": f"{ports}-{ports + 29}",
             "PERDURE_PORTS_FRONTEND": f"{ports + 30}-{ports + 59}",
             **(env or {}),

@@ -38,7 +38,9 @@ async def hand_in(
         raise refusal
     if not taken.elsewhere:
         await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, secrets.environment()))
-    perdure = Perdure(await connect(home, start=False, say=screen.say), home.key())
+    # Workers elsewhere may be this home's all the same; a home that never was is not made for them.
+    key = home.key() if not taken.elsewhere or home.root.is_dir() else None
+    perdure = Perdure(await connect(home, start=False, say=screen.say), key)
     # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
     patience = DECISION_ACCEPTED if detach else None
     found = await perdure.submit(taken.request, asked.id, new=asked.new, name=name, at=taken.tip, patience=patience)

@@ -47,9 +47,10 @@ class Home:
             self.root.chmod(0o700)
             return
         what = "PERDURE_HOME is a directory with other things in it that other people can look into"
+        fix = "set PERDURE_HOME to a directory of its own, or chmod 700 it"
         if there.st_uid != os.geteuid():
-            what = "PERDURE_HOME belongs to another user than you"
-        raise BadInput(what, where=str(self.root), fix="set PERDURE_HOME to a directory of its own, or chmod 700 it")
+            what, fix = "PERDURE_HOME belongs to another user than you", "set it to a directory of yours, or chown it"
+        raise BadInput(what, where=str(self.root), fix=fix)
 
     @property
     def vaults(self) -> Path:
