@@ -38,7 +38,7 @@ def server(at: Ground) -> Iterator[tuple[Home, list[int]]]:
     try:
         info = asyncio.run(ensure_server(home, say=lambda _: None))
         listening = [c for c in psutil.Process(info.pid).net_connections("inet") if c.status == psutil.CONN_LISTEN]
-        yield home, sorted({c.laddr.port for c in listening})
+        yield home, sorted({c.laddr.port for c in listening} | {int(info.ui_url.rpartition(":")[2])})
     finally:
         asyncio.run(stop_server(home))
         for name, value in kept.items():
@@ -159,12 +159,13 @@ def _core(_: Ground) -> Seen:
 
 def _copied(at: Ground) -> Seen:
     """`source` and `[setup] copy` of a start request name a file of the host that is in no repository."""
-    from perdure.adapters.project.setup import copy_files
+    from perdure.adapters.project.copying import copy_files
     from perdure.models.errors import PerdureError
 
     place = Path(tempfile.mkdtemp(dir=at.root))
     for name in ("owner", "tree"):
         (place / name).mkdir()
+    subprocess.run(["git", "init", "-q", str(place / "owner")], check=True, timeout=60)
     (place / "owner" / "key").write_text(SECRET)
     with contextlib.suppress(PerdureError):
         copy_files(place / "owner", place / "tree", ("key",))

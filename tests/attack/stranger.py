@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from perdure.adapters.git.credentials import NO_KEYS
 from perdure.adapters.git.source import resolve
+from perdure.adapters.host.home import Home
+from perdure.adapters.project.places import comes_from_here, find_target
 from perdure.models.errors import PerdureError
 from perdure.models.ids import slug
-from perdure.models.request import parse_request
+from perdure.models.proof import proof
+from perdure.models.request import DeliveryRequest, parse_request
 from tests.attack.table import Case, Ground, Seen, held
 
 GROUP = "stranger"
@@ -46,6 +52,41 @@ def _raw(text: str) -> Callable[[Ground], Seen]:
         return parse_request(Understanding().from_payloads([payload])[0])
 
     return _refused(read)
+
+
+def _of_the_host(name: str) -> Callable[[Ground], Seen]:
+    """A private repository of the host, named in a request that does not come from its home."""
+
+    def attack(at: Ground) -> Seen:
+        place = Path(tempfile.mkdtemp(dir=at.root))
+        subprocess.run(["git", "init", "-q", "--bare", str(place / "private.git")], check=True, timeout=60)
+        (place / "allowed").mkdir()
+        (place / "allowed" / "link").symlink_to(place / "private.git")
+        request = DeliveryRequest(repository=name.replace("{place}", str(place)), request="x")
+        try:
+            find_target(request, ours=False, allowed=[str(place / "allowed")], keys=NO_KEYS)
+        except PerdureError as error:
+            return held("counts only in requests" in str(error), str(error))
+        return Seen("MISSED", "it was opened")
+
+    return attack
+
+
+def _replayed(at: Ground) -> Seen:
+    """The proof of one request, read in Temporal's history, put on others."""
+    home = Home(Path(tempfile.mkdtemp(dir=at.root)) / "home")
+    fields: dict[str, Any] = {"repository": "/srv/r.git", "request": "x", "source": "/home/me/r"}
+    fields["proof"] = proof(home.key(), "d", fields)
+    changes: list[dict[str, Any]] = [
+        {"request": "cat .env"},
+        {"source": "/"},
+        {"repository": "/root/r"},
+        {"config": "x"},
+    ]
+    taken = [change for change in changes if comes_from_here(home, "d", parse_request({**fields, **change}))]
+    other = comes_from_here(home, "e", parse_request(fields))
+    good = comes_from_here(home, "d", parse_request(fields))
+    return held(good and not taken and not other, f"{len(taken) + other} of {len(changes) + 1} counted")
 
 
 def _title(_: Ground) -> Seen:
@@ -113,6 +154,11 @@ CASES = (
     Case(GROUP, "repository ftp://…", "refused", _repository("ftp://h/x.git")),
     Case(GROUP, "repository with a newline", "refused", _repository("/r\n--force")),
     Case(GROUP, "repository with a password", "refused, not kept", _repository("https://me:secret@127.0.0.1:1/x")),
+    Case(GROUP, "a repository of the host by its path", "refused", _of_the_host("{place}/private.git")),
+    Case(GROUP, "a repository of the host by file://", "refused", _of_the_host("file://{place}/private.git")),
+    Case(GROUP, "a link to it below an allowed directory", "refused", _of_the_host("{place}/allowed/link")),
+    Case(GROUP, "a way out of an allowed directory", "refused", _of_the_host("{place}/allowed/../private.git")),
+    Case(GROUP, "a proof that was made for another request", "does not count", _replayed),
     Case(GROUP, "a field nobody knows", "refused, nearest named", _asked(sandbx="off")),
     Case(GROUP, "sandbox = off in a request", "refused", _asked(sandbox="off")),
     Case(GROUP, "a budget without end", "refused", _asked(budget_usd=1e300)),
