@@ -45,7 +45,8 @@ HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_
 _BRIDGE, _OUTSIDE = f"{environment.RUN}/bridge.py", f"{environment.RUN}/outside"
 
 PRELUDE = (
-    f"echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; "
+    f"{{ echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; "
+    f"ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; "
     f'ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; exec "$@"'
 )
 

@@ -7,6 +7,7 @@ that the worker is gone or wants it to stop. It reports in the status descriptor
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -74,7 +75,8 @@ def _become(spec: dict[str, Any]) -> None:
     os.dup2(null, 0)
     os.nice(spec["nice"])
     if LINUX:
-        Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score"]))
+        with contextlib.suppress(OSError):  # it is higher already, and only the host's root may lower it
+            Path("/proc/self/oom_score_adj").write_text(str(spec["oom_score"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (spec["file_bytes"],) * 2)
     os.chdir(spec["cwd"])

@@ -8,7 +8,11 @@ import pytest
 from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.tools import Toolbox
+from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable, Superseded
 from perdure.models.phases import Step
@@ -76,6 +80,16 @@ async def test_in_the_sandbox_writing_steps_write_and_reading_steps_cannot(walle
         assert "made\n" in result["content"]
         assert "Read-only file system" in result["content"]
     assert not (worktree / "no.txt").exists()
+
+
+async def test_a_command_over_its_limit_is_a_result_to_read_and_the_next_one_runs(
+    walled: Toolbox, tmp_path: Path, binds: Binds
+) -> None:
+    caps = Caps(memory=200 << 20, processes=200, disk=1 << 30)
+    walled.sandbox = sandbox_for(SandboxGrade.FULL, Home(tmp_path / "home"), binds, caps)
+    hungry = "python3 -c 'x = bytearray(400 << 20); import time; time.sleep(30)'"
+    assert (await ok(walled, "bash", command=hungry)).startswith("ended: over its memory limit of 0.2 GB, peak 0.")
+    assert await ok(walled, "bash", command="echo on") == "exit code 0\non"
 
 
 async def test_in_the_sandbox_there_is_no_network_and_none_of_our_environment(
