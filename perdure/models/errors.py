@@ -9,6 +9,7 @@
         ├── NoPorts              retryable: every port pair of this host is leased or taken
         ├── DiskFull             retryable: this host's disk has no room; nothing was paid for meanwhile
         ├── SandboxUnavailable   real work never runs without the sandbox it asked for
+        ├── WorkCutOff           retryable: a sandbox was ended, or the worktree taken away: the attempt never happened
         ├── ModelUnavailable     retryable: 408, 409, 429, 5xx, 529, cut connections; may say when to come back
         ├── RepliesCut           the model's reply broke off too often in one turn; each may have been billed
         ├── ModelRefusesUs       400, 401, 402, 403, 404, 413, spend limits: a person must act
@@ -19,7 +20,7 @@
         ├── Superseded           retryable: a newer attempt owns the worktree, this one wrote nothing
         ├── Diverged             the vault holds another history than Temporal: hold, do not guess
         ├── WorkspaceLost        the workspace or its checkpoint is not on this host
-        └── TurnKillsWorker      the same turn has seen its worker die three times
+        └── TurnKillsWorker      the same turn has been cut off three times: its worker died, its sandbox, its worktree
 
 The name of a StepError's class is its type in Temporal history.
 """
@@ -78,6 +79,12 @@ class DiskFull(StepError):
 
 
 class SandboxUnavailable(StepError): ...
+
+
+class WorkCutOff(StepError):
+    """A death like a worker's: rolled back, done again, and bounded by the same count."""
+
+    retryable = True
 
 
 class ModelUnavailable(StepError):

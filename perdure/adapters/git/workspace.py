@@ -215,6 +215,15 @@ class Workspace:
             return [error.what]
         return [*self._disk_problems(record), *self._git_problems(record)]
 
+    def in_place(self) -> bool:
+        """Whether the directory is still the one that was made: a tool that writes a file would make another, empty one
+        in its place, and a checkpoint of that would tell of everything else as deleted."""
+        try:
+            record, there = self.record(), self.path.lstat()
+        except (OSError, WorkspaceLost):
+            return False
+        return (there.st_ino, there.st_dev) == (record.inode, record.device)
+
     def _disk_problems(self, record: WorkspaceRecord) -> list[str]:
         if (record.delivery, record.path, record.vault) != (self.delivery, str(self.path), str(self.vault.path)):
             return ["the record tells of another workspace"]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -32,6 +33,7 @@ from perdure.models.errors import (
     PerdureError,
     StepError,
     TurnKillsWorker,
+    WorkCutOff,
 )
 from perdure.models.ids import digest
 from perdure.models.phases import AGENTIC, Step
@@ -115,6 +117,7 @@ class _Attempts(ActivityInboundInterceptor):
                 raise
             except Exception as error:  # noqa: BLE001  # whatever it is, it is raised again, in history's words
                 record.how = type(error).__name__
+                record.why = error.what if isinstance(error, WorkCutOff) else ""
                 # Its cause would go into history whole, traceback and all: that stays in this worker's log.
                 raise self._translated(error, input.args[0]) from None
             _weigh(result)
@@ -152,14 +155,11 @@ class _Attempts(ActivityInboundInterceptor):
             ending.enter_context(noted)
             journal, key = self._keeper.journal(work.delivery), work_key(work)
             attempt = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}/{inflight.worker[:8]}"
-            if info.activity_type in FENCED and journal.deaths(key) >= DEATHS_PER_TURN:
-                raise _translate(
-                    TurnKillsWorker(
-                        f"{info.activity_type} has seen its worker die {DEATHS_PER_TURN} times",
-                        fix=f"look at what it runs (memory?), then: perdure retry {info.workflow_id}",
-                    ),
-                    info.attempt,
-                )
+            deaths = journal.deaths(key) if info.activity_type in FENCED else []
+            if len(deaths) >= DEATHS_PER_TURN:
+                fix = f"look at what it runs (memory?), then: perdure retry {info.workflow_id}"
+                words = f"{info.activity_type} was cut off {len(deaths)} times: {_tally(deaths)}"
+                raise _translate(TurnKillsWorker(words, fix=fix), info.attempt)
             journal.began(attempt=attempt, key=key, activity=info.activity_type, worker=inflight.worker)
             facts: dict[str, Any] = {}
             doing.set(facts)
@@ -168,7 +168,7 @@ class _Attempts(ActivityInboundInterceptor):
                 yield record
             finally:
                 beat.cancel()
-                journal.ended(attempt, record.how)
+                journal.ended(attempt, record.how, record.why)
 
     def _forget(self, info: activity.Info, record: _Record) -> None:
         last = info.activity_type == LAST and record.how == DONE
@@ -177,7 +177,13 @@ class _Attempts(ActivityInboundInterceptor):
 
 
 class _Record:
-    how = "failed"
+    how, why = "failed", ""
+
+
+def _tally(deaths: list[str]) -> str:
+    """`its worker died (2 times), the sandbox was killed, perhaps for memory: peak 1.9 GB`."""
+    counted = Counter(deaths)
+    return ", ".join(why if times == 1 else f"{why} ({times} times)" for why, times in counted.items())
 
 
 def work_key(work: Any) -> str:

@@ -20,6 +20,7 @@ from perdure.adapters.sandbox.base import Command, GitView, Sandbox
 from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.missing import missing_inside
 from perdure.models.contract import Contract
+from perdure.models.errors import WorkCutOff
 from perdure.models.ids import checkout_name
 
 
@@ -61,6 +62,12 @@ class Desk:
         """Where commands see the worktree; None: where it is."""
         return place(self.sandbox.grade, checkout_name(self.vault.url))
 
+    def check(self) -> None:
+        """Nobody has overtaken us, and nobody has taken the worktree away. Raises Superseded, WorkCutOff."""
+        self.lease.check()
+        if not self.workspace.in_place():
+            raise WorkCutOff(f"the worktree {self.workspace.path} is gone")
+
     def restore(self, checkpoint: str) -> None:
         """Make the worktree exactly what the checkpoint holds, unless it is that already."""
         self.lease.check()
@@ -93,7 +100,7 @@ class Desk:
             inside=common.inside,
             sandbox=self.sandbox,
             log_dir=self.logs / label,
-            check=self.lease.check,
+            check=self.check,
             read_files=dict(read_files),
             on_spawn=on_spawn,
             git_dir=common.git_dir,

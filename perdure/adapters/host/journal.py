@@ -16,7 +16,7 @@ from perdure.adapters.host.files import append_line
 from perdure.models.phases import AGENTIC
 from perdure.models.result import Receipt
 
-DONE, ADOPTED = "done", "adopted"
+DONE, ADOPTED, CUT_OFF = "done", "adopted", "WorkCutOff"
 
 
 class Journal:
@@ -31,17 +31,19 @@ class Journal:
         line = {"began": attempt, "key": key, "activity": activity, "worker": worker}
         append_line(self._path, json.dumps(line).encode(), sync=False)
 
-    def ended(self, attempt: str, how: str) -> None:
-        """`how`: done, adopted, cancelled, superseded, or the type of the error."""
-        append_line(self._path, json.dumps({"ended": attempt, "how": how}).encode(), sync=False)
+    def ended(self, attempt: str, how: str, why: str = "") -> None:
+        """`how`: done, adopted, cancelled, superseded, or the type of the error; `why`: what cut it off, in words."""
+        line = {"ended": attempt, "how": how, **({"why": why} if why else {})}
+        append_line(self._path, json.dumps(line).encode(), sync=False)
 
     def attempts(self) -> list[str]:
         """The names of all attempts that began, in order."""
         return [line["began"] for line in self._lines() if "began" in line]
 
-    def deaths(self, key: str) -> int:
-        """How many workers have died over this piece of work."""
-        return sum(1 for line in self._died() if line["key"] == key)
+    def deaths(self, key: str) -> list[str]:
+        """What has cut this piece of work off, each time: its worker's death, its sandbox's, or its worktree's."""
+        died = ["its worker died" for line in self._died() if line["key"] == key]
+        return died + [line.get("why", CUT_OFF) for line in self._cut_off() if line["key"] == key]
 
     def failures(self, key: str, how: str) -> int:
         """How many attempts at this piece of work have ended this way."""
@@ -49,15 +51,15 @@ class Journal:
 
     def receipt(self) -> Receipt:
         """Deaths and redone turns; what was paid is the spend log's to say."""
-        died = list(self._died())
+        died, cut_off = list(self._died()), list(self._cut_off())
         ends = {(line["key"], line["how"]) for line in self._lines() if "how" in line}
         agentic = {str(step) for step in AGENTIC}
         redone = 0
-        for key, deaths in Counter(line["key"] for line in died if line["activity"] in agentic).items():
+        for key, deaths in Counter(line["key"] for line in died + cut_off if line["activity"] in agentic).items():
             if (key, DONE) in ends:
                 redone += deaths
             elif (key, ADOPTED) in ends:
-                redone += deaths - 1  # the last of the dead had done it: its checkpoint was found
+                redone += deaths - 1  # the last of the dead, a worker, had done it: its checkpoint was found
         workers = {line["worker"] for line in died}  # one may have told several people besides
         return Receipt(worker_deaths=len(workers), turns_redone=redone)
 
@@ -74,14 +76,18 @@ class Journal:
             if not living[worker]:
                 yield line
 
+    def _cut_off(self) -> Iterator[dict[str, Any]]:
+        return (line for line in self._lines() if line.get("how") == CUT_OFF)
+
     def _lines(self) -> Iterator[dict[str, Any]]:
-        """Every whole line; an `ended` line carries the key of what it ended."""
-        keys: dict[str, str] = {}
+        """Every whole line; an `ended` line carries key and activity of what it ended."""
+        begun: dict[str, dict[str, Any]] = {}
         for line in read_lines(self._path):
             if "began" in line:
-                keys[line["began"]] = line["key"]
+                begun[line["began"]] = line
             elif "ended" in line:
-                line["key"] = keys.get(line["ended"], "")
+                what = begun.get(line["ended"], {})
+                line |= {"key": what.get("key", ""), "activity": what.get("activity", "")}
             yield line
 
 

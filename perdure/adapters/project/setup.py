@@ -11,7 +11,7 @@ from perdure.adapters.project.detect import DEPENDENCIES
 from perdure.adapters.project.output import flooded, followed, last_lines, missing_command, tail
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
-from perdure.models.errors import SandboxUnavailable, SetupFailed
+from perdure.models.errors import SetupFailed
 from perdure.models.policy import FAILURE_TAIL_CHARS
 
 _DEPTH = 3  # of directories looked through for dependencies: packages/<name>/node_modules
@@ -33,7 +33,7 @@ async def run_setup(
 ) -> None:
     """Run the commands one after the other in a worktree, `timeout_s` for all of them; logs go to `log_dir`.
 
-    Raises SetupFailed (the command, its last lines, the fix), SandboxUnavailable, and what `fence` raises.
+    Raises SetupFailed (the command, its last lines, the fix), SandboxUnavailable, WorkCutOff, and what `fence` raises.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -56,8 +56,7 @@ async def run_setup(
         )
         async with followed(log, on_line):
             finished = await sandbox.run(command)
-        if finished.failure:
-            raise SandboxUnavailable(finished.failure, where=f"[setup] {script}", fix="run `perdure doctor`")
+        await in_thread(finished.raise_for, command, f"[setup] {script}")
         if finished.exit_code != 0:
             raise _failed(script, finished, await in_thread(tail, log, FAILURE_TAIL_CHARS), timeout_s)
 

@@ -21,8 +21,8 @@ from perdure.adapters.project.testcases import BadReport
 from perdure.adapters.project.verdict import line, note
 from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place
+from perdure.adapters.sandbox.usage import killed
 from perdure.models.config import TestCommand, seconds
-from perdure.models.errors import SandboxUnavailable
 from perdure.models.policy import TEST_SCRIPT_BYTES, TEST_TAIL_CHARS
 from perdure.models.report import CommandResult, TestCase, TestReport
 
@@ -106,7 +106,7 @@ async def run_tests(
     baseline     what to compare with; None: every failure is new
     renew        makes `source` clean again, before a failure is tried once more; None: it stays as it is
 
-    Raises SandboxUnavailable when the sandbox, not the command, failed, and what `fence` raises.
+    Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
     """
     place = _Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
     before = by_command(baseline.report) if baseline else {}
@@ -184,8 +184,7 @@ async def _run(
     )
     await in_thread(_make_ready, wanted, call, place.tree)
     finished = await place.sandbox.run(wanted)
-    if finished.failure:
-        raise SandboxUnavailable(finished.failure, where=f'[[test]] "{test.name}"', fix="run `perdure doctor`")
+    await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
     return await in_thread(_judged, test, call, finished, wanted)
 
 
@@ -260,7 +259,7 @@ def _verdict(run: _Run) -> tuple[str, str]:
     if run.call.runner == "pytest" and code == 5:
         return "failed", "no tests were collected"
     if code > 128:
-        return "failed", f"killed by signal {code - 128}"
+        return "failed", killed(code - 128, run.finished.peak)
     if failing:
         return "failed", f"exit code {code}"
     if run.cases:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.models.config import SandboxGrade
+from perdure.models.errors import SandboxUnavailable, WorkCutOff
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class Finished:
     timed_out  killed because `timeout_s` was over
     truncated  ended because its output passed policy.OUTPUT_FILE_BYTES; exit_code is then 153 (128 + SIGXFSZ)
     over       ended because it was "over its memory limit of 4 GB, …"; exit_code is then 137 (128 + SIGKILL)
-    peak       the most memory it was seen to use, in bytes
+    peak       the most memory it was seen to use, in bytes; 0: nobody saw
     failure    why the *sandbox* could not run the command, empty when it did: never mistaken for a failing command
+    died       that it had begun and was ended from outside; `failure` says how
     """
 
     exit_code: int | None
@@ -94,6 +96,20 @@ class Finished:
     failure: str = ""
     over: str = ""
     peak: int = 0
+    died: bool = False
+
+    def raise_for(self, command: Command, where: str) -> None:
+        """Raises WorkCutOff when the sandbox died, or what it was to show is gone: doing it again may go well. Raises
+        SandboxUnavailable when it cannot run commands here at all. What a newer attempt has ended is Superseded."""
+        if not self.failure:
+            return
+        if command.fence is not None:
+            command.fence()
+        gone = next((path for path in (command.source, command.worktree) if path and not path.is_dir()), None)
+        if self.died or gone:
+            raise WorkCutOff(self.failure if self.died else f"{gone} is gone", where=where)
+        words = f"the sandbox could not run a command: {self.failure}"
+        raise SandboxUnavailable(words, where=where, fix="perdure doctor shows what is missing")
 
 
 class Sandbox(Protocol):

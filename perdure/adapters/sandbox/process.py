@@ -16,7 +16,7 @@ from typing import Any
 from perdure.adapters.sandbox import keyring
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.status import Holder, Status, StatusFile, forget
-from perdure.adapters.sandbox.usage import Caps, Watcher
+from perdure.adapters.sandbox.usage import Caps, Watcher, killed
 from perdure.models.config import CommandLimits
 from perdure.models.policy import OUTPUT_FILE_BYTES, OUTPUT_POLL_S, SANDBOX_END_S, SANDBOX_LOOK_S
 
@@ -126,7 +126,7 @@ async def _lived(
         return Finished(FLOODED, duration, truncated=True)
     if why == "over":
         return Finished(128 + signal.SIGKILL, duration, over=over)
-    return _verdict(said, process.returncode, command.output, duration)
+    return _verdict(said, process.returncode, command.output, duration, watcher.peak)
 
 
 async def _look(watcher: Watcher, status: StatusFile) -> str:
@@ -206,14 +206,14 @@ async def _gone(holder: Holder) -> bool:
         os.close(pidfd)
 
 
-def _verdict(status: Status, code: int | None, output: Path, duration: float) -> Finished:
+def _verdict(status: Status, code: int | None, output: Path, duration: float, peak: int) -> Finished:
     """The supervisor's own exit code says nothing: bwrap's failures are 1, like a failing command's."""
     if status.exit_code is not None:
         return Finished(status.exit_code, duration)
     if status.failure:
         return Finished(None, duration, failure=status.failure)
-    if code is not None and code < 0:
-        return Finished(None, duration, failure=f"the sandbox was killed by {signal.Signals(-code).name}")
+    if code is not None and code < 0:  # the supervisor itself, with all below it; a command's own death has a code
+        return Finished(None, duration, failure=f"the sandbox was {killed(-code, peak)}", died=True)
     with open(output, "rb") as file:
         words = file.read(4096).decode(errors="replace").strip()
     return Finished(None, duration, failure=words or f"the sandbox ended with {code} before the command ran")

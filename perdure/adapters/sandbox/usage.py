@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,6 +62,17 @@ class Usage:
 def gigabytes(count: float) -> str:
     """Such as "4.1 GB"; whole ones without the point."""
     return f"{count / 1024**3:.1f}".removesuffix(".0") + " GB"
+
+
+def killed(number: int, peak: int) -> str:
+    """`killed, perhaps for memory: peak 1.9 GB`: SIGKILL does not say why, and the kernel sends it for that.
+
+    number, peak   the signal, and the most memory that was seen in bytes; 0: nobody saw it, and it is not made up
+    """
+    if number != signal.SIGKILL:
+        return f"killed by signal {number}"
+    said = gigabytes(peak) if peak >= 1024**3 else f"{max(1, peak // 1024**2)} MB"
+    return "killed, perhaps for memory" + (f": peak {said}" if peak else "")
 
 
 class Watcher:

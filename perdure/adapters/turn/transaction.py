@@ -36,7 +36,8 @@ Message = dict[str, Any]
 async def take_turn(host: Host, work: TurnInput) -> TurnResult:
     """Carry out one turn and return its result, or the recorded one when it was carried out before.
 
-    Raises Superseded, Diverged, WorkspaceLost, ModelUnavailable (retryable), ModelRefusesUs, SandboxUnavailable.
+    Raises Superseded, Diverged, WorkspaceLost, ModelUnavailable and WorkCutOff (retryable), ModelRefusesUs,
+    SandboxUnavailable.
     """
     run_id = activity.info().workflow_run_id or ""
     ref = run_ref(work.delivery, run_id)
@@ -49,7 +50,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         told = await _told(desk, work)
         question = conversation.question_for(work.step, desk.contract, told)
         reply = await Asking(desk.replies, desk.spend, host.model_or_refuse()).reply(question, work, run_id)
-        desk.lease.check()
+        desk.check()
         acted = await _act(host, desk, work, told, reply)
         transcript = [*told, reply.message, *acted.said]
         result = TurnResult(
@@ -118,7 +119,7 @@ async def _act(host: Host, desk: Desk, work: TurnInput, told: list[Message], rep
 
 async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message], result: TurnResult) -> TurnResult:
     """The snapshot, then the ref: after this the turn has happened."""
-    desk.lease.check()
+    desk.check()
     told = record(work, result)
 
     def snapshot() -> str:
@@ -135,7 +136,7 @@ async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message]
         await in_thread(desk.drop_nested, nested.paths)
         transcript = [*transcript[:-1], _with_note(transcript[-1], nested.paths)]
         commit = await in_thread(snapshot)
-    desk.lease.check()
+    desk.check()
     await in_thread(desk.vault.move_ref, ref, commit, work.checkpoint)
     crash_point(CrashPoint.AFTER_SNAPSHOT)
     return result.model_copy(update={"checkpoint": commit})

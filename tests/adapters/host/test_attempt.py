@@ -29,6 +29,7 @@ from perdure.models.errors import (
     PerdureError,
     SetupFailed,
     Superseded,
+    WorkCutOff,
 )
 from perdure.models.policy import DEATHS_PER_TURN, FAILURE_CHARS, RESULT_BYTES, RETRY_PAUSE_MODEL_S, UNEXPECTED_FAILURES
 from perdure.models.turn import TurnInput, TurnResult
@@ -213,6 +214,16 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
         return "tidied up"
 
     assert await attempt(host, do, env=environment("close")) == "tidied up"
+
+
+async def test_a_sandbox_that_is_ended_again_and_again_is_named_by_what_it_was(host: Host) -> None:
+    killed = WorkCutOff("the sandbox was killed, perhaps for memory: peak 1.9 GB")
+    for _ in range(DEATHS_PER_TURN):
+        raised = await fail(host, killed)
+        assert (raised.type, raised.non_retryable) == ("WorkCutOff", False)
+    raised = await fail(host, AssertionError("it was begun"))
+    assert raised.type == "TurnKillsWorker"
+    assert "was cut off 3 times: the sandbox was killed, perhaps for memory: peak 1.9 GB (3 times)" in raised.message
 
 
 async def test_what_a_run_ends_with_leaves_no_note_that_somebody_would_read_for_ever(host: Host) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.host.journal import ADOPTED, DONE, Journal, read_lines
+from perdure.adapters.host.journal import ADOPTED, CUT_OFF, DONE, Journal, read_lines
 from perdure.models.result import Receipt
 
 LIVING, GONE = "living", "gone"
@@ -30,8 +30,8 @@ def test_an_attempt_that_ended_or_whose_worker_lives_is_no_death(tmp_path: Path)
     begin(log, "2", "turn", worker=LIVING)
     begin(log, "3", "turn")
     log.ended("3", "ModelUnavailable")
-    assert log.deaths("turn") == 1
-    assert log.deaths("another") == 0
+    assert len(log.deaths("turn")) == 1
+    assert log.deaths("another") == []
     assert log.failures("turn", "ModelUnavailable") == 1
     assert log.failures("turn", DONE) == 0
 
@@ -55,6 +55,17 @@ def test_a_turn_cut_off_and_done_again_is_redone_but_one_found_done_is_not(tmp_p
     assert log.receipt() == Receipt(worker_deaths=6, turns_redone=2)
 
 
+def test_a_sandbox_that_was_ended_counts_as_a_death_of_the_turn_and_not_of_a_worker(tmp_path: Path) -> None:
+    log = journal(tmp_path)
+    begin(log, "1", "turn")
+    begin(log, "2", "turn", worker=LIVING)
+    log.ended("2", CUT_OFF, "the sandbox was killed, perhaps for memory: peak 1.9 GB")
+    begin(log, "3", "turn", worker=LIVING)
+    log.ended("3", DONE)
+    assert log.deaths("turn") == ["its worker died", "the sandbox was killed, perhaps for memory: peak 1.9 GB"]
+    assert log.receipt() == Receipt(worker_deaths=1, turns_redone=2)
+
+
 def test_a_worker_that_did_several_things_died_once(tmp_path: Path) -> None:
     log = journal(tmp_path)
     for attempt, activity in enumerate(("implement", "notify", "notify")):
@@ -72,7 +83,7 @@ def test_lines_of_a_newer_version_and_lines_that_are_no_objects_do_no_harm(tmp_p
     with (tmp_path / "journal.jsonl").open("ab") as file:
         file.write(b'{"moved": "1"}\n[1]\n\xff\xfe\n\n')
     log.ended("none of ours", DONE)
-    assert log.deaths("turn") == 1
+    assert len(log.deaths("turn")) == 1
     assert log.failures("turn", DONE) == 0
     assert log.receipt().worker_deaths == 1
 
@@ -105,7 +116,7 @@ def test_the_receipt_folds_any_interleaving_and_any_torn_end(attempts, random, c
                 begun.add(number)
         for key in "abc":
             died = sum(1 for k, worker, how in attempts if (k, worker, how) == (key, GONE, None))
-            assert log.deaths(key) == died
+            assert len(log.deaths(key)) == died
         receipt = log.receipt()
         assert receipt.worker_deaths == sum(1 for _, worker, how in attempts if worker == GONE and how is None)
         assert 0 <= receipt.turns_redone <= receipt.worker_deaths

@@ -6,16 +6,21 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
+from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.status import REGION, end_sandboxes, forget, parse
+from perdure.adapters.sandbox.usage import killed
 from perdure.models.config import SandboxGrade
-from perdure.models.errors import Superseded
+from perdure.models.errors import Superseded, WorkCutOff
+from perdure.models.policy import SANDBOX_LOOK_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,6 +47,43 @@ async def test_the_exit_code_is_the_commands_own(any_grade, run, script, code):
 async def test_output_and_errors_go_to_one_file_in_order(any_grade, run):
     _, said = await run(any_grade, "echo one; echo two >&2; echo three")
     assert said == "one\ntwo\nthree\n"
+
+
+HOLDS = 'exec python3 -c \'import time; held = bytearray(150_000_000); open("up", "w"); time.sleep(60)\''
+
+
+async def test_a_sandbox_that_is_killed_says_so_with_the_memory_it_was_seen_to_hold(any_grade, run, until, worktree):
+    task = asyncio.ensure_future(run(any_grade, HOLDS))
+    await until((worktree / "up").exists)
+    await asyncio.sleep(8 * SANDBOX_LOOK_S)
+    supervisor = psutil.Process().children()[-1]
+    assert "\n".join(each.name() for each in (supervisor, *supervisor.children(recursive=True))).count("python") >= 1
+    supervisor.kill()
+    finished, _ = await task
+    assert (finished.exit_code, finished.died) == (None, True)
+    assert finished.peak > 140_000_000
+    assert re.fullmatch(r"the sandbox was killed, perhaps for memory: peak 1\d\d MB", finished.failure)
+    with pytest.raises(WorkCutOff, match="perhaps for memory"):
+        finished.raise_for(Command("", worktree, worktree, 1.0), "here")
+
+
+async def test_a_command_that_is_killed_is_a_command_that_failed(any_grade, run, until, worktree):
+    task = asyncio.ensure_future(run(any_grade, HOLDS))
+    await until((worktree / "up").exists)
+    [command] = [
+        each
+        for each in psutil.Process().children(recursive=True)
+        if "bytearray" in str(each.cmdline()) and each.name().startswith("python") and not each.children()
+    ]
+    command.kill()
+    finished, _ = await task
+    assert (finished.exit_code, finished.failure, finished.died) == (137, "", False)
+
+
+def test_a_peak_that_nobody_saw_is_not_made_up():
+    assert killed(signal.SIGKILL, 0) == "killed, perhaps for memory"
+    assert killed(signal.SIGKILL, 1_990_000_000) == "killed, perhaps for memory: peak 1.9 GB"
+    assert killed(signal.SIGTERM, 10**9) == "killed by signal 15"
 
 
 async def test_survivors_are_dead_when_the_command_has_ended(any_grade, run, sleeper, left):

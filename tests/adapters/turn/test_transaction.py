@@ -7,11 +7,14 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from temporalio import activity
-from turn_bench import DELIVERY, Bench, in_activity
+from turn_bench import DELIVERY, Bench, in_activity, working
 
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.vault import Vault
@@ -19,7 +22,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.journal import read_lines
 from perdure.adapters.turn.materials import texts
 from perdure.adapters.turn.reading import text_of
-from perdure.models.errors import BadInput, Diverged, ModelRefusesUs, Superseded, WorkspaceLost
+from perdure.models.errors import BadInput, Diverged, ModelRefusesUs, Superseded, WorkCutOff, WorkspaceLost
 from perdure.models.ids import run_ref
 from perdure.models.phases import Step
 from perdure.models.turn import Ending
@@ -135,6 +138,77 @@ async def test_a_lost_worktree_is_rebuilt_from_the_checkpoint(bench: Bench) -> N
     shutil.rmtree(bench.host.home.tree(DELIVERY))
     second = await bench.take(bench.work(2, first.checkpoint))
     assert "def sub" in vault(bench).git.text("show", f"{second.checkpoint}:tree/calc.py")
+
+
+async def test_a_sandbox_that_is_killed_or_a_worktree_that_vanishes_is_an_attempt_that_never_happened(
+    bench: Bench,
+) -> None:
+    line = next(line for line in bench.rehearsal.screenplay.lines if line.use and line.use[0].tool == "bash")
+    command = str(line.use[0].input["command"])
+    line.use[0].input["command"] = f"{command}; touch started; sleep 60"
+    tree = bench.host.home.tree(DELIVERY)
+    first = await bench.take(bench.work(1, bench.prepared.checkpoint))
+    work = bench.work(2, first.checkpoint)
+
+    async def cut_off(how: Callable[[], object]) -> None:
+        (tree / "started").unlink(missing_ok=True)
+        turn = asyncio.create_task(bench.take(work))
+        while not (tree / "started").exists():
+            assert not turn.done(), turn
+            await asyncio.sleep(0.02)
+        how()
+        with pytest.raises(WorkCutOff):
+            await turn
+        assert vault(bench).read_ref(run_ref(DELIVERY, "run-1")) == first.checkpoint
+
+    def kill() -> None:
+        for process in psutil.Process().children():
+            if "bwrap" in process.name():
+                process.kill()
+
+    def vanish() -> None:
+        shutil.rmtree(tree)
+        tree.mkdir()  # as a tool would that writes a file into what is not there any more
+        kill()
+
+    await cut_off(kill)
+    await cut_off(vanish)
+    line.use[0].input["command"] = command
+    replies = bench.host.home.workspace(DELIVERY) / "replies"
+    calls = len(bench.rehearsal.calls)
+    for path in replies.iterdir():  # the reply that was bought, with a command that ends
+        path.write_text(path.read_text().replace("; touch started; sleep 60", ""))
+    second = await bench.take(work)
+    assert len(bench.rehearsal.calls) == calls, "the reply was bought once"
+    kept = vault(bench).git.text("ls-tree", "-r", "--name-only", f"{second.checkpoint}:tree").split()
+    assert "started" not in kept
+    assert {"calc.py", "perdure.toml"} <= set(kept)
+
+
+WRITES = """
+[[line]]
+step = "implement"
+use = [{ tool = "write", input = { path = "new/file.txt", content = "x" } }]
+"""
+
+
+async def test_a_worktree_that_vanishes_before_a_tool_writes_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    async with working(tmp_path, WRITES) as bench:
+        work = bench.work(1, bench.prepared.checkpoint)
+        model = bench.host.model_or_refuse()
+        ask = model.ask
+
+        async def ask_and_lose(*args: Any, **more: Any) -> Any:
+            reply = await ask(*args, **more)
+            shutil.rmtree(bench.host.home.tree(DELIVERY))
+            return reply
+
+        model.ask = ask_and_lose  # type: ignore[method-assign]
+        with pytest.raises(WorkCutOff, match="is gone"):
+            await bench.take(work)
+        turn = await bench.take(work)
+        kept = vault(bench).git.text("ls-tree", "-r", "--name-only", f"{turn.checkpoint}:tree").split()
+        assert {"calc.py", "new/file.txt"} <= set(kept)
 
 
 async def test_a_repository_inside_the_worktree_is_dropped_and_the_agent_is_told(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.output import excerpt
+from perdure.adapters.sandbox.usage import killed
 from perdure.models.base import Written
-from perdure.models.errors import SandboxUnavailable
 from perdure.models.policy import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL, TOOL_TIMEOUT_MAX_S, TOOL_TIMEOUT_S
 
 _COMMAND_BYTES = 100_000
 """One argument of a process may have 128 KiB; a longer script would look like a broken sandbox."""
+
+KILLED = 128 + signal.SIGKILL
 
 _SPAWN_POLL_S = 0.005
 _SPAWN_MOMENT_S = 0.05
@@ -56,12 +59,7 @@ async def bash(given: BashInput, call: Call) -> str:
     )
     await in_thread(_clear, output)
     ended = await _announced(box.on_spawn, output, asyncio.ensure_future(box.sandbox.run(command)))
-    if ended.failure:
-        raise SandboxUnavailable(
-            f"the sandbox could not run a command: {ended.failure}",
-            where=f"{box.sandbox.grade} sandbox",
-            fix="perdure doctor shows what is missing",
-        )
+    await in_thread(ended.raise_for, command, f"{box.sandbox.grade} sandbox")
     text = await in_thread(excerpt, output, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL)
     hint = box.missing(text[-2000:], ended.exit_code)
     return "\n".join([_verdict(ended, command), text.rstrip() or "(no output)", *([hint] if hint else [])])
@@ -103,6 +101,8 @@ def _verdict(ended: Finished, command: Command) -> str:
     if ended.over:
         return f"ended: {ended.over}"
     cut = " (stopped: too much output)" if ended.truncated else ""
+    if ended.exit_code == KILLED:
+        cut = f" ({killed(signal.SIGKILL, ended.peak)})"
     return f"exit code {ended.exit_code}{cut}"
 
 
