@@ -9,6 +9,8 @@ import tempfile
 import hypothesis
 import pytest
 
+from tests import needs
+
 KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
 for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
     if name not in KEPT:
@@ -36,3 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if ABOUT_SECRETS_OR_MONEY.search(item.nodeid.partition("[")[0]):
             item.add_marker("never_again")
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs.require(*(program for mark in item.iter_markers("needs") for program in mark.args))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    left_out = (str(report.longrepr) for report in terminalreporter.stats.get("skipped", []))
+    if line := needs.told(reason.rstrip("')") for reason in left_out):
+        terminalreporter.write_line(line)

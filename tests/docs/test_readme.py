@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -21,6 +20,7 @@ import pytest_asyncio
 from perdure.local.binary import temporal_binary
 from perdure.local.server import find_server
 from perdure.models.request import parse_request
+from tests import needs
 from tests.lab import HAPPY, Lab, make_target, pulls, until
 
 ROOT = Path(__file__).parents[2]
@@ -111,8 +111,7 @@ async def test_the_temporal_command_gets_a_pull_request(lab: Lab, origin: Path, 
 @shared
 async def test_typescript_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
     """The snippet is JavaScript as well: it has no types of its own."""
-    if shutil.which("node") is None:
-        pytest.skip("the TypeScript snippet was NOT checked: there is no node")
+    needs.require("node", "npm")
     program = tmp_path / "client.mjs"
     program.write_text(snippet("typescript"))
     options = stranger(lab, origin, tmp_path)

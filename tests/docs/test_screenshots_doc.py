@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.app.browser import NoBrowser, find_browser
 from perdure.adapters.app.capture import capture
 from perdure.adapters.host.home import Home
 from perdure.adapters.project.config import load_repository_config
@@ -17,6 +16,7 @@ from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.models import policy
+from tests import needs
 
 ROOT = Path(__file__).parents[2]
 TEXT = " ".join((ROOT / "docs" / "screenshots.md").read_text(encoding="utf-8").split())
@@ -28,10 +28,7 @@ async def test_the_example_is_started_and_its_pages_are_taken(tmp_path: Path) ->
     found = re.search(r"<!-- tested: perdure.toml -->\n```toml\n(.*?)```", guide, re.DOTALL)
     assert found
     settings = load_repository_config(found[1], "docs/screenshots.md").app
-    try:
-        find_browser()
-    except NoBrowser as no:
-        pytest.skip(f"NO BROWSER HERE: {no}")
+    needs.require("chromium")
     if (error := probe().error) is not None:
         pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
     tree = tmp_path / "tree"

@@ -149,7 +149,9 @@ LIMIT = "[limits]\ntest_fixes = 1\n"
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("repository", [NODE, MAKE], ids=["node", "make"])
+@pytest.mark.parametrize(
+    "repository", [pytest.param(NODE, marks=pytest.mark.needs("node", "npm")), MAKE], ids=["node", "make"]
+)
 async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flaky_is_named(
     tmp_path: Path, ports: int, repository: Repository
 ) -> None:

@@ -105,7 +105,12 @@ def evidence(origin: Path) -> str:
     ("files", "counts", "words"),
     [
         (RED_BEFORE, (1, 2, 0, 2), "1 green, 2 failed before on main too: test_words, test_nothing"),
-        pytest.param(NODE, (1, 1, 0, 1), "1 green, 1 failed before on main too: has types", marks=pytest.mark.slow),
+        pytest.param(
+            NODE,
+            (1, 1, 0, 1),
+            "1 green, 1 failed before on main too: has types",
+            marks=(pytest.mark.slow, pytest.mark.needs("node", "npm")),
+        ),
     ],
     ids=["pytest", "node"],
 )

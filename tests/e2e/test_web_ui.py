@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import urllib.parse
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,9 +16,9 @@ from playwright.async_api import Page, async_playwright, expect
 
 from perdure.local.server import find_server
 from perdure.models.markdown import cell, compact, copied
+from tests import needs
 from tests.lab import HAPPY, Lab, heads, make_target
 
-CHROMIUM = shutil.which("chromium")
 PATIENCE_MS = 60_000
 TOLD = "raise `ValueError`"
 
@@ -106,11 +105,12 @@ async def seen(what: Callable[..., Awaitable[None]], again: Callable[[], Awaitab
 
 @asynccontextmanager
 async def desk(url: str, id: str) -> AsyncIterator[Desk]:
-    if CHROMIUM is None:
-        pytest.skip("NO CHROMIUM: install it, nobody has looked whether the Web UI can be worked with")
+    needs.require("chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=PATIENCE_MS
+            executable_path=needs.found("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+            timeout=PATIENCE_MS,
         )
         try:
             page = await browser.new_page(viewport={"width": 1280, "height": 900})

@@ -17,6 +17,7 @@ from workflow_cast import playing
 
 from perdure.models.phases import Phase
 from perdure.schemas import SHAPES, schema
+from tests import needs
 from tests.guide import ROOT, Stranger, snippet
 
 NPM_S = 90
@@ -118,8 +119,7 @@ async def test_without_a_worker_python_with_nothing_of_ours_is_told_that_it_is_r
 async def test_typescript_submits_misspells_attaches_approves_and_reads_a_typed_failure(
     client: Client, waits: Company, stranger: Stranger, fresh: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    if shutil.which("npm") is None:
-        pytest.skip("the TypeScript example was NOT run: there is no npm")
+    needs.require("node", "npm")
     example = stranger.cwd / "example"
     shutil.copytree(ROOT / "examples/typescript", example, ignore=shutil.ignore_patterns("node_modules", "dist"))
     stranger.cwd = example

@@ -8,19 +8,16 @@ from pathlib import Path
 import pytest
 from app_bench import Bench
 
-from perdure.adapters.app.browser import NoBrowser, find_browser
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
+from tests import needs
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
-    try:
-        find_browser()
-    except NoBrowser as no:
-        pytest.skip(f"NO BROWSER HERE: {no}")
+    needs.require("chromium")
     if (error := probe().error) is not None:
         pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
     home = Home(tmp_path / "home")

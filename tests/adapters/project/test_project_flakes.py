@@ -158,6 +158,7 @@ async def test_trying_again_takes_no_longer_than_the_command_may(bench: Bench, f
     assert verdict(report).failed == 9
 
 
+@pytest.mark.needs("node", "npm")
 async def test_node_tests_are_tried_again_by_name_through_npm(bench: Bench, files: Files) -> None:
     tests = """\
 const {test, describe, it} = require('node:test');
@@ -178,7 +179,10 @@ describe('d', () => { it('inner is wrong', () => { note('inner'); throw new Erro
 
 @pytest.mark.parametrize(
     ("command", "runner", "name"),
-    [(PYTEST, "test_x.py", "test_x.py::TestMore::test_depends"), ("npm test", "x.test.js", "works alone")],
+    [
+        (PYTEST, "test_x.py", "test_x.py::TestMore::test_depends"),
+        pytest.param("npm test", "x.test.js", "works alone", marks=pytest.mark.needs("node", "npm")),
+    ],
     ids=["pytest", "node"],
 )
 async def test_the_command_that_reproduces_a_failure_runs_it_alone(

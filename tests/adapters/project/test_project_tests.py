@@ -100,6 +100,7 @@ async def test_a_report_cut_short_is_not_a_pass(bench: Bench, files: Files) -> N
     assert "not valid XML" in result.reason
 
 
+@pytest.mark.needs("node", "npm")
 async def test_node_tests_are_counted_through_npm(bench: Bench, files: Files) -> None:
     root = files(
         {

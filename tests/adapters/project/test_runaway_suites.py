@@ -159,7 +159,11 @@ def pytest_sessionfinish(session):
     ("contents", "command"),
     [
         ({"conftest.py": LIAR, "test_x.py": "def test_a():\n    assert 0\n"}, PYTEST),
-        ({"x.test.js": "require('node:test')('a', () => { throw new Error('no') });\n"}, "node --test; exit 0"),
+        pytest.param(
+            {"x.test.js": "require('node:test')('a', () => { throw new Error('no') });\n"},
+            "node --test; exit 0",
+            marks=pytest.mark.needs("node"),
+        ),
         (
             {"run.sh": 'echo "FAIL a"; echo "<testsuite><testcase name=\'a\'><failure/></testcase></testsuite>" >$1'},
             TestCommand(name="t0", command="sh run.sh $PERDURE_REPORT", report="junit"),
@@ -264,6 +268,7 @@ async def test_output_that_is_no_text_is_kept_readable(bench: Bench, files: File
     assert TestReport.model_validate_json(report.model_dump_json()) == report
 
 
+@pytest.mark.needs("node")
 async def test_a_name_too_long_for_a_command_line_is_still_judged(bench: Bench, files: Files) -> None:
     """Run again as a whole instead of alone."""
     root = files({"x.test.js": "require('node:test')('n'.repeat(200_000), () => { throw new Error('no') });\n"})

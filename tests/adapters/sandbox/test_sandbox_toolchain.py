@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -178,7 +177,7 @@ async def test_pytest_in_a_virtual_environment_of_the_worktree_runs_inside(home,
     assert finished.exit_code == 0, said
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+@pytest.mark.needs("node")
 async def test_node_tests_run_inside(full, run, worktree):
     (worktree / "node_modules/dep").mkdir(parents=True)
     (worktree / "node_modules/dep/index.js").write_text("module.exports = 7")

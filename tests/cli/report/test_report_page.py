@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -19,9 +18,7 @@ from report_samples import at, sample
 from perdure.cli.report.page import page_of
 from perdure.models.report import CommandResult, TestCase, TestReport
 from perdure.models.result import PullRequest, StepRecord
-
-CHROMIUM = shutil.which("chromium")
-
+from tests import needs
 
 browsed = pytest.mark.asyncio(loop_scope="module")
 
@@ -29,11 +26,10 @@ browsed = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """One for all pages, each in a context of its own."""
-    if CHROMIUM is None:
-        pytest.skip("NO CHROMIUM: install it, the page of a report is not looked at by a browser")
+    needs.require("chromium")
     async with async_playwright() as playwright:
         started = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=60_000
+            executable_path=needs.found("chromium"), args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=60_000
         )
         try:
             yield started

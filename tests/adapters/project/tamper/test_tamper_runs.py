@@ -82,6 +82,7 @@ async def test_a_test_that_is_deselected_where_no_setting_is_looked_for_is_a_hit
     assert found == ["gone: test_zero does not run any more"]
 
 
+@pytest.mark.needs("node")
 async def test_a_process_that_node_ends_early_leaves_tests_out_and_is_a_hit(runs: Runs) -> None:
     quiet = JS_CALC + "setTimeout(() => globalThis['pro' + 'cess']['ex' + 'it'](0), 0);\n"
     slow = edited(
@@ -93,6 +94,7 @@ async def test_a_process_that_node_ends_early_leaves_tests_out_and_is_a_hit(runs
     assert any("adds" in hit and hit.startswith("gone: ") for hit in found), found
 
 
+@pytest.mark.needs("node")
 async def test_refactors_pass_with_reports_as_well(runs: Runs) -> None:
     moved = {PY: None, "tests/test_durations.py": PY_TESTS.replace("test_zero", "test_none")}
     assert await runs.hits(PYTHON, moved, PYTEST) == []

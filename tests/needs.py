@@ -1,0 +1,42 @@
+"""Programs that some tests need beside Python, make and git, and what is said of tests that were left out for them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+from perdure.adapters.app.browser import CHROMIUMS
+
+NAMES = {"chromium": CHROMIUMS, "node": ("node",), "npm": ("npm",)}
+PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm"}
+
+_REASON = "NEEDS "
+
+
+def found(program: str) -> str | None:
+    """The path of a program, under any name it has."""
+    return next((path for name in NAMES[program] if (path := shutil.which(name))), None)
+
+
+def missing(*programs: str) -> str:
+    """The reason to leave a test out; empty where all of them are here."""
+    return _REASON + " ".join(gone) if (gone := [one for one in programs if found(one) is None]) else ""
+
+
+def require(*programs: str) -> None:
+    """Leave the running test out where a program is not here."""
+    if reason := missing(*programs):
+        pytest.skip(reason)
+
+
+def told(reasons: Iterable[str]) -> str:
+    """One line about all that was left out, with what to paste; empty where nothing was."""
+    counts = Counter(one for reason in reasons if _REASON in reason for one in reason.partition(_REASON)[2].split())
+    if not counts:
+        return ""
+    named = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+    packages = " ".join(PACKAGES[name] for name in sorted(counts))
+    return f"LEFT OUT, tests that need a program: {named}; to run them: sudo apt-get install -y {packages}"
