@@ -36,6 +36,7 @@ demo: $(READY) ## one request becomes one pull request while you kill the worker
 # share a server, on one of them. Worker processes are measured too (tool.coverage.run, patch).
 test: $(READY) ## the tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=5)
 ifeq ($(strip $(TESTS)),)
+	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@rm -f .coverage .coverage.*
 	@$(BIN)/python -m coverage run -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS) $(AGAIN)
 	@$(BIN)/python -m coverage combine -q

@@ -87,6 +87,8 @@ def prune(vault: Vault, remaining: Iterable[Kept]) -> str:
     A delivery that has worked for longer may go back to a commit that only its history names: then nothing is dropped.
     """
     others = [one for one in remaining if one.vault.path == vault.path]
+    if not others:  # what commands were shown of it is made again when it is missing
+        shutil.rmtree(vault.path.with_suffix(".history"), ignore_errors=True)
     now = datetime.now(UTC)
     if old := [one for one in others if one.record.ended_at is None and now - one.record.created_at > PRUNE_AFTER]:
         return f"{vault.path.name} keeps its objects: {old[0].delivery} has not ended"
