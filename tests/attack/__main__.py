@@ -6,6 +6,7 @@ python -m tests.attack [--only WORD]… [--short]
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ def main() -> int:
     options.add_argument("--half", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     who = "root" if os.geteuid() == 0 else "an ordinary user"
+    logging.disable(logging.CRITICAL)  # what is seen stands in the table
     begun, count = time.monotonic(), Counter[str]()
     print(f"\nas {who}\nverdict  | group | case | expected | seen", flush=True)
     with ground() as at:
@@ -57,7 +59,12 @@ def _again(options: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="nobody-") as home:
         os.chown(home, NOBODY, NOBODY)
         paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-        env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"}
+        env = {
+            "PATH": f"/usr/local/bin:/usr/bin:/bin:{Path(sys.executable).parent}",
+            "HOME": home,
+            "TMPDIR": home,
+            "LANG": "C.UTF-8",
+        }
         env |= {"PYTHONPATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [program, "-m", "tests.attack", "--half", *options]
         ran = subprocess.run(

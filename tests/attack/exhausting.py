@@ -345,6 +345,46 @@ def a_go_mod_of_a_million_empty_lines() -> None:
         detect(Path(directory))
 
 
+def _judged(name: str, before: str, after: str) -> None:
+    """A change of one file, looked at by the tamper gate as it is in a delivery."""
+    from perdure.adapters.git.repository import Repository
+    from perdure.adapters.project.tamper import Files, apart, tampering
+    from perdure.models.config import TestCommand
+    from tests.targets import git
+
+    apart.TAMPER_CPU_S = 3  # what is to be seen is that it ends
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        git(work, "init", "-q", "--template=")
+        for text in (before, after):
+            (work / name).write_text(text)
+            git(work, "add", "-A")
+            git(work, "commit", "-qm", "x")
+        command = TestCommand(name="unit", command="make test && npm test && pytest")
+        files = Files.pair(Repository(work / ".git"), git(work, "rev-parse", "HEAD^"), git(work, "rev-parse", "HEAD"))
+        raise ValueError("; ".join(hit.title for hit in tampering(*files, [command], None, None).hits) or "no hit")
+
+
+@case
+def a_pom_xml_of_unended_comments() -> None:
+    _judged("pom.xml", "<project/>", "<!--" * 250_000)
+
+
+@case
+def a_Makefile_of_a_million_spaces() -> None:
+    _judged("Makefile", "test:\n\ttrue\n", "a" + " " * 1_000_000 + "x\n")
+
+
+@case
+def a_JavaScript_test_of_unended_braces() -> None:
+    _judged("a.test.js", "test('a', () => {})", "const {" * 140_000)
+
+
+@case
+def a_Python_test_of_16_000_minus_signs() -> None:
+    _judged("test_a.py", "def test_a():\n    assert 1\n", "x = " + "-" * 16_000 + "1\n")
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or CASES:
         print(name, CASES[name](), sep="\t", flush=True)

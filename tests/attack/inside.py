@@ -106,7 +106,7 @@ KERNEL = (
     Try("types into the owner's terminal (TIOCSTI)", "refused", call("ioctl TIOCSTI", 16, "0, 0x5412, ctypes.c_char_p(b'x'), 0, 0"), open=False),
     Try("uses a 32-bit or unknown system call", "refused", call("x32 getpid", 0x40000027), open=False),
     Try("gains rights from a set-uid program", "none", "grep -q 'NoNewPrivs:\\s*1' /proc/self/status || echo REACHED", open=False),
-    Try("holds a capability", "none", "grep Cap /proc/self/status | grep -v 0000000000000000 && echo REACHED", open=os.geteuid() == 0),
+    Try("holds a capability", "none", "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status | grep -v 0000000000000000 && echo REACHED", open=os.geteuid() == 0),
 )  # fmt: skip
 LASTING = (
     Try("leaves a daemon that outlives the command", "dead with it", "setsid sleep {nap} >/dev/null 2>&1 & disown; true", open=False, fields={"_nap": True}),

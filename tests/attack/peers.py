@@ -133,8 +133,9 @@ def model_case(name: str) -> str:
     _packed()  # once, and before anybody waits for it
     before = _memory()
     with peer(answer) as found:
-        within = 30.0 if "gigabyte" in name or "endless line" in name or "endless event" in name else 3.0
-        seen = asyncio.run(asyncio.wait_for(asked(found.url, within_s=within), 60))
+        flood = "gigabyte" in name or "endless line" in name or "endless event" in name
+        limits = {"silence_s": 30.0, "within_s": 120.0} if flood else {}  # else a slow host would be what is seen
+        seen = asyncio.run(asyncio.wait_for(asked(found.url, **limits), 150))
     grown = (_memory() - before) // 1024
     return f"{seen}" if grown < 400 else f"MISSED: {grown} MB more memory, {seen}"
 

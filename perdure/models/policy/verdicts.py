@@ -83,6 +83,12 @@ TAMPER_FILE_BYTES = 1024**2
 TAMPER_TOTAL_BYTES = 32 * 1024**2
 """Of all files it reads on one commit: what a worker can hold twice; later ones count as unreadable."""
 
+TAMPER_HERE_FILE_BYTES, TAMPER_HERE_BYTES = 48 * 1024, 512 * 1024
+"""Of one file, and of all, that are read in the worker itself; the work can grow with the square of a file."""
+
+TAMPER_CPU_S, TAMPER_APART_S, TAMPER_MEMORY_BYTES = 60, 300.0, 2 * 1024**3
+"""Of the process that reads larger ones: 32 MiB of ordinary tests take half a minute; beyond that nothing is judged."""
+
 TAMPER_HITS_MOST = 50
 """Hits and changed tests listed in a report: a person undoes a whole commit long before the fiftieth."""
 

@@ -11,13 +11,23 @@ from typing import Any, TypeAlias, TypeVar
 
 from perdure.adapters.git.contents import Contents
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import TAMPER_DEPTH, TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
+from perdure.models.policy import (
+    TAMPER_DEPTH,
+    TAMPER_FILE_BYTES,
+    TAMPER_HERE_BYTES,
+    TAMPER_HERE_FILE_BYTES,
+    TAMPER_TOTAL_BYTES,
+)
 
 _LINK, _MODULE = "120000", "160000"
 _T = TypeVar("_T")
 
 Entry: TypeAlias = tuple[str, str]
 """Mode and object."""
+
+
+class TooLarge(Exception):
+    """More is to be read than is read in this process: see `apart`."""
 
 
 class Files:
@@ -34,9 +44,10 @@ class Files:
         self.changed = frozenset(changed)
 
     @classmethod
-    def pair(cls, repository: Repository, base: str, head: str) -> tuple[Files, Files]:
+    def pair(cls, repository: Repository, base: str, head: str, *, apart: bool = False) -> tuple[Files, Files]:
         """(before, after). Where `head` does not contain `base`, before is what they have in common: what others did
-        on the base meanwhile was not taken away by this change. Raises GitError for names that are no commits."""
+        on the base meanwhile was not taken away by this change. `apart`: this process has limits of its own, and large
+        files may be read in it. Raises GitError for names that are no commits."""
         git = repository.git
         common = git.run("merge-base", "--end-of-options", base, head, ok=(0, 1)).text.strip() or base
         listed = git.run("diff-tree", "-r", "-z", "--no-renames", "--end-of-options", common, head).stdout
@@ -47,8 +58,12 @@ class Files:
             before_mode, after_mode, before_oid, after_oid, _ = line.decode().lstrip(":").split(" ")
             path = os.fsdecode(name)
             old[path], new[path] = (before_mode, before_oid), (after_mode, after_oid)
-        store = _Store(repository, head)
+        store = _Store(repository, base, head, apart)
         return cls(store, common, old, common != base), cls(store, head, new, common != base)
+
+    def pair_of(self) -> dict[str, Any]:
+        """What `pair` was given."""
+        return self._store.pair
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -113,8 +128,9 @@ class _Store:
     """Objects of a repository, each read once; paths of one commit, which the other has too where they do not differ.
     However many are asked for, and however often: one process."""
 
-    def __init__(self, repository: Repository, commit: str) -> None:
-        self._git, self._commit = repository.git, commit
+    def __init__(self, repository: Repository, base: str, commit: str, apart: bool) -> None:
+        self._git, self._commit, self._apart = repository.git, commit, apart
+        self.pair = {"repository": repository.path, "base": base, "head": commit}
         self.found: dict[tuple[str, str], list[str]] = {}
         self.made: dict[tuple[Callable[..., Any], str, str], Any] = {}
         self._texts: dict[str, str | None] = {}
@@ -143,6 +159,9 @@ class _Store:
         for oid, data in self._contents.read(wanted, TAMPER_FILE_BYTES, self._left):
             if data is not None:
                 self._left -= len(data)
+                read = TAMPER_TOTAL_BYTES - self._left
+                if not self._apart and (len(data) > TAMPER_HERE_FILE_BYTES or read > TAMPER_HERE_BYTES):
+                    raise TooLarge
                 self._texts[oid] = _decoded(data)
 
     def close(self) -> None:

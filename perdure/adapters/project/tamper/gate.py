@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from perdure.adapters.project.tamper.apart import tampering_apart
 from perdure.adapters.project.tamper.compare import ASKED, Compared, compare
 from perdure.adapters.project.tamper.dynamic import reported
-from perdure.adapters.project.tamper.files import Files
+from perdure.adapters.project.tamper.files import Files, TooLarge
 from perdure.adapters.project.tamper.fixtures import conftest_hits
 from perdure.adapters.project.tamper.hijack import hijack_hits
 from perdure.adapters.project.tamper.inventory import Inventory, Tampered, Test, hit, is_now, only_new, was
@@ -40,6 +41,8 @@ def tampering(
         return Tampered()
     try:
         return _tampering(before, after, commands, base, now, paths)
+    except TooLarge:
+        return tampering_apart(before, commands, base, now)
     except (RecursionError, MemoryError):  # the parser of Python reports its own depth as the latter
         return Tampered((hit(Tampering.CONFIGURATION, "a file that differs is nested too deeply to be read"),))
     except (
