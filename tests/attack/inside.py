@@ -116,7 +116,15 @@ LASTING = (
     Try("fills the host's /tmp", "1 GB of its own", "head -c 1200000000 /dev/zero > /tmp/fill && echo REACHED", open=False, reduced=False),
     Try("fills /dev/shm", "1 GB of its own", "head -c 1200000000 /dev/zero > /dev/shm/fill && echo REACHED", open=False, reduced=False),
 )  # fmt: skip
-TRIES = (*READING, *WRITING, *NETWORK, *KERNEL, *LASTING)
+USING = (
+    Try("takes all memory", "ended, with its processes", "for n in $(seq 8); do python3 -c 'x = bytearray(300 << 20); import time; time.sleep(20)' & done; wait", open=False, fields={"_over": True}),
+    Try("is a fork bomb", "ended, with its processes", "bomb() { sleep {nap} & bomb; }; bomb", open=False, fields={"_over": True, "_nap": True}),
+    Try("starts threads without end", "ended", "python3 -c 'import threading, time\nfor n in range(300): threading.Thread(target=time.sleep, args=(20,)).start()'", open=False, fields={"_over": True}),
+    Try("burns the processor", "ended", "while true; do :; done & while true; do :; done", open=False, fields={"_over": True, "timeout_s": 120.0}),
+    Try("fills the disk through the worktree", "ended", "for n in $(seq 1 400); do head -c 4M /dev/zero > big$n; sleep 0.05; done", open=False, fields={"_over": True}),
+    Try("fills the disk with a million empty files", "ended", "python3 -c 'import time\nfor n in range(1000000): open(str(n), \"w\").close()'", open=False, fields={"_over": True}),
+)  # fmt: skip
+TRIES = (*READING, *WRITING, *NETWORK, *KERNEL, *LASTING, *USING)
 
 
 @contextmanager
@@ -174,6 +182,8 @@ def reached(one: Try, at: Ground, grade: SandboxGrade) -> tuple[bool, str]:
                 success = False
         if "_nap" in one.fields:
             success = _lives(f"sleep {places['nap']}")
+        if "_over" in one.fields:
+            success = success or "over its" not in said.replace("over the worktree's", "over its")
         return success, said
 
 

@@ -16,10 +16,14 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Sandbox
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import SandboxGrade
 
 HELD, MISSED, GAP, LEFT = "held", "MISSED", "gap", "left out"
 """A gap is a weakness that SECURITY.md names; left out is what cannot be tried here, with the reason."""
+
+CAPS = Caps(memory=1600 * 1024**2, processes=200, disk=100 * 1024**2, cpu_s=8.0)
+"""Smaller than a host's own, so that nobody waits; larger than the private /tmp that an attack fills."""
 
 SECRET = "planted-secret-7d1f"
 
@@ -55,7 +59,7 @@ class Ground:
     def _sandboxes(self) -> dict[SandboxGrade, Sandbox]:
         (self.root / "none").mkdir()
         binds = compute_binds(self.root / "none", "/usr/local/bin:/usr/bin:/bin", Path.home())
-        return {grade: sandbox_for(grade, self.home, binds) for grade in SandboxGrade}
+        return {grade: sandbox_for(grade, self.home, binds, CAPS) for grade in SandboxGrade}
 
     def run(self, script: str, grade: SandboxGrade = SandboxGrade.FULL, **fields: object) -> str:
         """What a command wrote in a fresh worktree, and how it ended."""
@@ -65,7 +69,8 @@ class Ground:
         command = Command(script, **given)  # type: ignore[arg-type]
         finished = asyncio.run(self._sandboxes[grade].run(command))
         said = (directory / "out").read_text(errors="replace") if (directory / "out").exists() else ""
-        return f"{said}\n[exit {finished.exit_code}{', timed out' if finished.timed_out else ''}{finished.failure}]"
+        how = f"{', timed out' if finished.timed_out else ''}{finished.failure}"
+        return f"{said}\n[exit {finished.exit_code}{how}] {finished.over}"
 
 
 @contextmanager
