@@ -24,6 +24,7 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
+from perdure.local.strangers import NoStrangers
 from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
 from perdure.treasury import keep, put_rules
 from workflows import WORKFLOWS
@@ -38,6 +39,7 @@ async def main() -> None:
     host = Host.open(home, secrets.environment())
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect(home, start=False, say=logging.info)
+    strangers = NoStrangers(home, client)
     await host.check_search_attributes(client)
     await put_rules(client, host.config.treasury)
 
@@ -48,19 +50,18 @@ async def main() -> None:
                 task_queue=queue,
                 identity=host.inflight.identity,
                 build_id=f"perdure {__version__}",  # the SDK's own would read and hash every loaded module
-                interceptors=[AttemptInterceptor(host)],
+                interceptors=[strangers, AttemptInterceptor(host)],
                 max_concurrent_activities=host.config.slots,
                 max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
                 graceful_shutdown_timeout=DRAIN,
                 **doing,
             )
             await working.enter_async_context(worker)
-        undertaker = asyncio.create_task(host.inflight.report_the_dead(client))
-        treasurer = asyncio.create_task(keep(client, host.config.treasury))
+        burying, keeping = host.inflight.report_the_dead(client), keep(client, host.config.treasury)
+        watching = asyncio.gather(burying, keeping, strangers.look())
         logging.info("working on %s as %s", " and ".join(queues(host)), host.inflight.worker)
         await stop.wait()
-    undertaker.cancel()
-    treasurer.cancel()
+    watching.cancel()
     await host.close()
 
 

@@ -1,0 +1,78 @@
+"""A worker serves its own home's server and no other, whoever answers at its address.
+
+The embedded server is found by its port. When it dies, another home's may take that port, before ours comes up again at
+another one: the worker's connection comes back by itself, to a stranger. It would carry out that one's deliveries in
+this home, and its own would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any, NoReturn
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from perdure.adapters.host.home import Home
+from perdure.local.connect import configured
+from perdure.local.identity import namespace_of, read_record
+from perdure.local.places import Places
+from perdure.models.policy import SERVER_ANSWER_S, SERVER_LOOK_S
+
+log = logging.getLogger(__name__)
+
+
+class NoStrangers(Interceptor):
+    """Looks before every activity, a millisecond, and once a second; never where TEMPORAL_* names a server."""
+
+    def __init__(self, home: Home, client: Client) -> None:
+        self._client, self._places = client, Places(home)
+        self._ours = DescribeNamespaceRequest(namespace=namespace_of(home))
+        self._embedded = configured() is None
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Guarded(next, self)
+
+    async def look(self) -> None:
+        """For ever: end this worker when its server has come up elsewhere, or somebody else answers in its place."""
+        while self._embedded:
+            record = read_record(self._places)
+            if record is not None and record.address != self._client.service_client.config.target_host:
+                _leave(f"this home's server is at {record.address} now")
+            await self.leave_a_stranger()
+            await asyncio.sleep(SERVER_LOOK_S)
+
+    async def leave_a_stranger(self) -> None:
+        """Returns when the server is ours, or does not answer."""
+        if not self._embedded:
+            return
+        try:
+            async with asyncio.timeout(SERVER_ANSWER_S):
+                await self._client.workflow_service.describe_namespace(self._ours)
+        except TimeoutError:
+            return
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                _leave("another home's server answers at this worker's address")
+
+
+class _Guarded(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, strangers: NoStrangers) -> None:
+        super().__init__(next)
+        self._strangers = strangers
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        await self._strangers.leave_a_stranger()
+        return await self.next.execute_activity(input)
+
+
+def _leave(why: str) -> NoReturn:
+    """At once: an orderly end would report what runs here to somebody who never asked for it. Whoever keeps this worker
+    starts it again, and then it looks for its server."""
+    log.error("%s: this worker ends", why)
+    logging.shutdown()
+    os._exit(1)

@@ -1,0 +1,58 @@
+"""A worker whose server has died does not serve whoever took its port."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from perdure.adapters.host.home import Home
+from perdure.local.ports import any_free, is_free
+from perdure.local.server import ensure_server, find_server, stop_server
+from perdure.plugin import perdure_plugin
+from tests.lab import HAPPY, Lab, until
+from tests.processes import send
+
+
+@pytest.mark.timeout(90)
+async def test_a_worker_whose_port_another_homes_server_took_ends_and_does_nothing_there(tmp_path: Path) -> None:
+    other = Home(tmp_path / "other")
+    async with Lab.open(tmp_path, HAPPY, server_port=any_free().grpc) as lab:
+        worker = lab.worker()
+        await until(lambda: "working on" in lab.worker_log())
+        ours = await find_server(lab.home)
+        assert ours is not None
+        send(ours.pid, signal.SIGKILL)
+        port = int(ours.address.rpartition(":")[2])
+        await until(lambda: is_free(port))
+        theirs = await ensure_server(other, port=port, say=lambda _: None)
+        try:
+            client = await Client.connect(theirs.address, plugins=[perdure_plugin()])
+            await client.start_workflow(
+                "Delivery", {"repository": str(tmp_path / "nothing"), "request": "x"}, id="theirs", task_queue="perdure"
+            )
+            await until(lambda: worker.poll() is not None)
+            assert "another home's server answers" in lab.worker_log()
+            history = await client.get_workflow_handle("theirs").fetch_history()
+            ended = [event.WhichOneof("attributes") or "" for event in history.events]
+            assert not [kind for kind in ended if kind.startswith(("activity_task_completed", "activity_task_failed"))]
+
+            await lab.start_server()  # at another port: its own is taken
+            before = lab.worker_log()
+            lab.worker()
+            await until(lambda: "working on" in lab.worker_log().removeprefix(before))
+        finally:
+            await stop_server(other)
+
+
+@pytest.mark.timeout(90)
+async def test_a_worker_whose_server_comes_up_elsewhere_ends_too(tmp_path: Path) -> None:
+    async with Lab.open(tmp_path, HAPPY, server_port=any_free().grpc) as lab:
+        worker = lab.worker()
+        await until(lambda: "working on" in lab.worker_log())
+        await lab.end_server()
+        await lab.start_server(any_free().grpc)
+        await until(lambda: worker.poll() is not None)
+        assert "this home's server is at" in lab.worker_log()
