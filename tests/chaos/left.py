@@ -24,7 +24,7 @@ def left_behind(world: World) -> list[str]:
         listed = git(repository, "worktree", "list", "--porcelain").count("worktree ")
         found += [f"{listed - 1} worktrees of {repository.name}"] if listed > 1 else []
     found += [f"worktree: {path.name}" for path in home.glob("trees/*")]
-    found += [f"port leased: {path.name}: {path.read_text()[:100]}" for path in home.glob("ports/*.json")]
+    found += [f"port leased: {path.name}" for path in home.glob("ports/[0-9]*-[0-9]*")]
     found += [f"in flight: {path.name}" for path in home.glob("inflight/*") if path.stem != BURIAL]
     return found
 
