@@ -22,6 +22,7 @@ from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
+from perdure.adapters.host.setting_up import SetUp, read_set_up
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.budgets import shared_by
 from perdure.adapters.project.config import Effective, effective, load_repository_config, with_detected
@@ -40,6 +41,7 @@ from perdure.models.policy import CONFIG_BYTES
 from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
+from perdure.models.spans import span
 from perdure.models.work import Prepared, PrepareInput, TestVerdict
 
 CONFIG_FILE = "perdure.toml"
@@ -67,7 +69,8 @@ class Preparation:
             base = await test_base(desk, CONFIG_FILE) if contract.config.test else Base()
             await in_thread(desk.restore, first)
             title = await in_thread(title_of, vault, contract)
-        return self._prepared(work.request, contract, policy, artifact, first, base, title)
+            done = await in_thread(read_set_up, desk.directory)
+        return self._prepared(work.request, contract, policy, artifact, first, base, title, done)
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
@@ -194,6 +197,7 @@ class Preparation:
         checkpoint: str,
         base: Base,
         title: str,
+        done: SetUp,
     ) -> Prepared:
         config, baseline = contract.config, base.verdict
         return Prepared(
@@ -232,7 +236,7 @@ class Preparation:
             treasury=shared_by(self._host.config, contract, request),
             document=config.delivery.document,
             app=bool(config.app.start),
-            summary=_summary(contract, baseline, base.known),
+            summary=_summary(contract, done, baseline, base.known),
         )
 
 
@@ -279,19 +283,14 @@ def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
     return {name: text.decode(errors="replace") for name, text in found.items() if text is not None}
 
 
-def _summary(contract: Contract, baseline: TestVerdict | None, known: bool) -> str:
-    """`known`: an earlier delivery on the same base has run its tests."""
-    setup = " && ".join(contract.config.setup.commands or ())
+def _summary(contract: Contract, done: SetUp, baseline: TestVerdict | None, known: bool) -> str:
+    """`setup 17 s · 455 green`. `known`: an earlier delivery on the same base has run its tests."""
+    setup = f"setup {span(done.seconds)}" + (", kept" if done.known else "") if contract.config.setup.commands else ""
     if baseline is None:
         tests = "no test command"
     elif baseline.status is TestsStatus.GREEN:
-        green = (
-            f"{baseline.passed} test{'' if baseline.passed == 1 else 's'} green"
-            if baseline.passed is not None
-            else baseline.summary
-        )
-        tests = f"{green} on {contract.base}"
+        tests = f"{baseline.passed} green" if baseline.passed is not None else baseline.summary
     else:
         tests = f"already red on {contract.base}: {baseline.summary}"
     tests = tests[:120] + (" (known)" if known else "")
-    return " · ".join(part for part in (setup[:60], tests) if part)
+    return " · ".join(part for part in (setup, tests) if part)

@@ -227,7 +227,7 @@ export interface StepRecord {
   duration_s: number | null;
   turns: number;
   commit: string | null;
-  /** prepare "uv sync · 41 tests green on main", plan "feature · 3 tasks, 2 files", implement the model's last line, commit "+48 −7 in 2 files", run_tests "44 green", review "1 blocker, 1 tech debt", open_pull_request "pull request #12" */
+  /** prepare "setup 17 s · 41 green", plan "feature · 3 tasks, 2 files", implement the model's last line, commit "+48 −7 in 2 files", run_tests "44 green", review "1 blocker, 1 tech debt", open_pull_request "pull request #12" */
   summary: string;
   /** null when a price is not known */
   cost_usd: number | null;
@@ -464,6 +464,7 @@ export interface TestReport {
 export interface CommandResult {
   name: string;
   command: string;
+  directory: string;
   required: boolean;
   /** passed, failed, timed_out, not_started, contradicted (report against exit code) */
   verdict: string;

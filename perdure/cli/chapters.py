@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from perdure.cli.words import count, money, one_line, short, span
+from perdure.cli.words import count, money, one_line, short
 from perdure.models.phases import AGENTIC, Step
 from perdure.models.result import StepRecord
+from perdure.models.spans import span
 
 GOOD, BAD, STOPS, RUNS, LEFT = "✓", "✗", "!", "▸", "–"
 

@@ -103,8 +103,8 @@ async def _rest(delivery: Delivery, waits: bool, screen: Screen) -> None:
     """Let the turn that runs come to its end, if there is one and it does not take too long."""
     from datetime import timedelta
 
-    from perdure.cli.words import span
     from perdure.models.policy import CANCEL_TURN_S
+    from perdure.models.spans import span
 
     if waits:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perdure.adapters.sandbox.base import Sandbox
     from perdure.cli.screen import Screen
     from perdure.models.config import RepositoryConfig
-    from perdure.models.work import TestVerdict
+    from perdure.models.report import CommandResult, TestReport
 
 
 def register(app: typer.Typer) -> None:
@@ -51,14 +51,21 @@ def init(
     _tell(screen, detected)
     path.write_text(text, encoding="utf-8")
     screen.line(f"✓ wrote {path}")
-    verdict = asyncio.run(_try(screen, root, load_repository_config(text, NAME)))
-    if verdict is not None and verdict.status == "red":
-        screen.line(f"! tests are red before anything was changed: {verdict.summary}")
+    absent = submodules(root)
+    report = asyncio.run(_try(screen, root, load_repository_config(text, NAME)))
+    keep = f"git add {NAME} && git commit"
+    if absent:
+        screen.line(f"! submodules {', '.join(absent)}: their files are not there in a delivery")
+        screen.line("             let [setup] fetch what the tests need of them, or leave such tests out of [[test]]")
+    if report is not None and (red := [result for result in report.commands if result.verdict != "passed"]):
+        _tell_red(screen, red)
+        screen.line(f'  next  make them green, or: {keep}, then: perdure deliver "Make the tests green"')
+        screen.line("        a delivery answers for new failures only; required = false lets a command fail")
         raise typer.Exit(1)
-    screen.line(f'  next  git add {NAME} && git commit, then: perdure deliver "what you want"')
+    screen.line(f'  next  {keep}, then: perdure deliver "what you want"')
 
 
-async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerdict | None:
+async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestReport | None:
     """Setup and tests in a fresh clone of HEAD, as a delivery would run them. None when there is no test command."""
     import asyncio
     import os
@@ -69,16 +76,19 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
     from perdure.adapters.project.setup import dependencies, run_setup
     from perdure.adapters.project.tests import run_tests
     from perdure.adapters.project.verdict import not_started, verdict
+    from perdure.adapters.sandbox.environment import place
     from perdure.adapters.sandbox.reach import Reach
     from perdure.adapters.sandbox.select import sandbox_for
     from perdure.adapters.sandbox.toolchain import compute_binds
     from perdure.adapters.sandbox.usage import Caps
     from perdure.models.config import seconds
+    from perdure.models.ids import checkout_name
 
     home, host = Home.find(), load_host_config(os.environ)
     with _scratch(home) as scratch:
         tree, logs = scratch / "tree", scratch / "logs"
         logs.mkdir()
+        inside = place(host.sandbox, checkout_name(root.name))
         await asyncio.to_thread(Git(cwd=root, as_owner=True).run, "clone", "--quiet", "--no-hardlinks", ".", str(tree))
         commit = Git(git_dir=tree / ".git").text("rev-parse", "HEAD")
 
@@ -89,7 +99,9 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
         if config.setup.commands:
             before, limit = await asyncio.to_thread(sandbox), seconds(config.setup.timeout)
             reach = Reach(config.setup.hosts, frozenset(load_host_config(os.environ).setup_hosts))
-            await run_setup(before, tree, config.setup.commands, limit, logs, lambda line: None, reach=reach)
+            await run_setup(
+                before, tree, config.setup.commands, limit, logs, lambda line: None, reach=reach, inside=inside
+            )
             screen.line(f"✓ setup      {' && '.join(config.setup.commands)}")
         if not config.test:
             screen.line("! test       no test command was found: pull requests will be drafts that say so")
@@ -97,6 +109,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
         report = await run_tests(
             await asyncio.to_thread(sandbox),  # again: setup may have made a virtual environment
             worktree=tree,
+            inside=inside,
             source=None,
             shared=dependencies(tree),
             git_dir=tree / ".git",
@@ -112,7 +125,28 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestVerd
             raise missing.error("HEAD", f'perdure.toml [[test]] "{missing.name}"')
         result = verdict(report)
         screen.line(f"{'✓' if result.status == 'green' else '✗'} test       {result.summary}")
-        return result
+        return report
+
+
+def _tell_red(screen: Screen, red: Sequence[CommandResult]) -> None:
+    """Each command that did not pass, with its last lines: where a person begins to look."""
+    from perdure.adapters.project.output import last_lines
+
+    screen.line("! tests are red before anything was changed")
+    for result in red:
+        where = f" in {result.directory}" if result.directory else ""
+        screen.line(f"\n  {result.command}{where}: {result.reason}")
+        for line in last_lines(result.tail).splitlines():
+            screen.line(f"    {line}")
+    screen.line("")
+
+
+def submodules(root: Path) -> list[str]:
+    """Paths of HEAD at which another repository is meant to lie."""
+    from perdure.adapters.git.door import Git
+
+    listed = Git(cwd=root, as_owner=True).run("ls-tree", "-r", "-z", "--full-tree", "HEAD").names
+    return [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
 
 
 @contextmanager
@@ -155,4 +189,7 @@ def _tell(screen: Screen, detected: Detected) -> None:
     for command in detected.setup:
         screen.line(f"  setup      {command}")
     for test in detected.tests:
-        screen.line(f"  test       {test.command}")
+        screen.line(f"  test       {test.command}" + (f" (in {test.directory})" if test.directory else ""))
+
+
+def _quiet(line: str) -> None: ...

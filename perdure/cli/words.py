@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from perdure.models.spans import span as span
+
 _CONTROL = re.compile(
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
@@ -30,19 +32,6 @@ def money(usd: float | None) -> str:
     if usd is None:
         return "cost unknown"
     return "<$0.01" if 0 < usd < 0.005 else f"${usd:,.2f}"
-
-
-def span(seconds: float) -> str:
-    """`8.2 s`, `19 s`, `1m 12s`, `2h 05m`."""
-    seconds = max(0.0, seconds)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
 
 
 def tokens(count: int) -> str:

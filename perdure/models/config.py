@@ -16,6 +16,7 @@ from perdure.models.policy import (
     SANDBOX_DISK,
     SANDBOX_PROCESSES,
     SETTING_CHARS,
+    TEST_NAME_CHARS,
 )
 from perdure.models.treasury import Budgets
 
@@ -100,13 +101,34 @@ class SetupSettings(Settings):
 
 
 class TestCommand(Settings):
+    """`directory`: relative to the repository's top, where the command runs; empty: there. `name` is made of both
+    unless one is given."""
+
     __test__ = False  # not a test class, whatever its name says to pytest
 
-    name: str = Field(min_length=1)
+    name: str = Field(default="", min_length=1)
     command: str = Field(min_length=1)
+    directory: str = ""
     report: Literal["junit", "exit"] | None = None
     timeout: Duration = "10m"
     required: bool = True
+
+    @field_validator("directory")
+    @classmethod
+    def _below(cls, given: str) -> str:
+        parts = [part for part in given.split("/") if part not in ("", ".")]
+        if given.startswith("/") or ".." in parts or not given.isprintable():
+            raise ValueError("write a directory of the repository, relative to its top")
+        return "/".join(parts)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: object) -> object:
+        if not isinstance(given, dict) or "name" in given or not isinstance(given.get("command"), str):
+            return given
+        where = str(given.get("directory") or "")
+        words = " ".join(f"{where}: {given['command']}".removeprefix(": ").split())
+        return {**given, "name": words if len(words) <= TEST_NAME_CHARS else f"{words[: TEST_NAME_CHARS - 1]}…"}
 
 
 class Limits(Settings):

@@ -55,6 +55,7 @@ class CommandResult(Published):
 
     name: str
     command: str
+    directory: str = ""
     required: bool = True
     verdict: str
     since: Since | None = None

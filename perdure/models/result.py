@@ -97,7 +97,7 @@ class StepRecord(Published):
     status      running, done, cancelled, or failed (run_tests: red; review: blockers found; others: it did not end
                 well, and summary says why)
     started_at  RFC 3339 in UTC; duration_s in seconds; cost_usd None when a price is not known
-    summary     prepare "uv sync · 41 tests green on main", plan "feature · 3 tasks, 2 files", implement the model's
+    summary     prepare "setup 17 s · 41 green", plan "feature · 3 tasks, 2 files", implement the model's
                 last line, commit "+48 −7 in 2 files", run_tests "44 green", review "1 blocker, 1 tech debt",
                 open_pull_request "pull request #12"
     """

@@ -48,7 +48,7 @@ STEPS = (
         status="done",
         started_at="2026-01-05T09:00:00Z",
         duration_s=4.2,
-        summary="12 tests green on main",
+        summary="setup 17 s · 12 green",
     ),
     StepRecord(
         step="plan",

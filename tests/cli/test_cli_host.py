@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,6 +180,36 @@ def test_init_with_red_tests_says_so(cli: Cli) -> None:
     ran = cli("init", "--force")
     assert ran.code == 1
     assert "tests are red before anything was changed" in ran.out
+    assert "AssertionError" in ran.out.partition("red before")[2]  # the command's own last lines
+    assert 'perdure deliver "Make the tests green"' in ran.out
+
+
+def test_init_of_a_monorepo_tries_each_part_in_its_own_directory_and_names_submodules(cli: Cli) -> None:
+    for name in ("calc.py", "perdure.toml"):
+        (cli.cwd / name).unlink(missing_ok=True)
+    git(cli.cwd, "rm", "-rq", "--cached", ".")
+    for path in cli.cwd.iterdir():
+        if path.name != ".git":
+            subprocess.run(["rm", "-rf", str(path)], check=True, timeout=60)
+    (cli.cwd / "my tools" / "tests").mkdir(parents=True)
+    check = "import unittest\n\nclass T(unittest.TestCase):\n    def test_here(self):\n        open('here')\n"
+    (cli.cwd / "my tools" / "tests" / "test_here.py").write_text(check)
+    (cli.cwd / "my tools" / "here").write_text("")
+    (cli.cwd / "web").mkdir()
+    (cli.cwd / "web" / "Makefile").write_text("test:\n\ttest -f Makefile\n")
+    git(cli.cwd, "add", "-A")
+    git(cli.cwd, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},lib/shared")
+    git(cli.cwd, "commit", "-qm", "two parts")
+    ran = cli("init")
+    assert ran.code == 0, (ran.out, ran.err)
+    assert "✓ test" in ran.out
+    assert "! submodules lib/shared" in ran.out
+    assert "let [setup] fetch" in ran.out
+    written = tomllib.loads((cli.cwd / "perdure.toml").read_text())
+    assert {(test["directory"], test["name"]) for test in written["test"]} == {
+        ("my tools", "my tools: unittest"),
+        ("web", "web: make test"),
+    }
 
 
 @pytest.mark.parametrize("command", [["pulls", "7"], ["rehearse", "absent.toml"]])

@@ -60,7 +60,7 @@ def look_at_what_was_kept(show: Show) -> None:
 def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(show: Show) -> None:
     show.start("--fast")
     assert show.end(150) == 0, show.seen
-    assert "41 tests green on main" in show.seen
+    assert "✓ prepare    41 green" in show.seen
     assert "2 of 45 fail: test_sign, test_zero" in show.seen
     assert "1 blocker, 1 tech debt" in show.seen
     deaths = re.findall(r"✗ worker (\d+) killed in the middle of (\w+), turn (\d+)", show.seen)

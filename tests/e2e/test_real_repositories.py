@@ -131,8 +131,11 @@ MAKE = Repository(
     },
     old={"more.sh": "check words 'a b' ab\n", "perdure.toml": settings("make test", 'report = "junit"')},
     flaky={
-        # Another result of the same tree: the second run's results lie elsewhere.
-        "more.sh": 'case "$(type sub 2>&1)$PERDURE_REPORT" in *found*|*again*) ;; *) check weather rain sun ;; esac\n'
+        # Another result of the same tree: the second run's results lie elsewhere on the host.
+        "more.sh": """\
+mounted=$(grep /results /proc/self/mountinfo)
+case "$(type sub 2>&1)$mounted" in *found*|*-again-*) ;; *) check weather rain sun ;; esac
+"""
     },
     right="echo 'sub() { echo $(($1 - $2)); }' >> calc.sh",
     wrong="echo 'sub() { echo $(($1 - $2)); }' >> calc.sh && sed -i 's/1 + /1 * /' calc.sh",

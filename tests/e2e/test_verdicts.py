@@ -293,4 +293,4 @@ async def test_a_base_is_tested_again_when_what_setup_copied_has_changed(tmp_pat
             .steps[0]
             .summary
         )
-    assert told == ["env green on main", "env green on main (known)", "already red on main: env: exit code 1"]
+    assert told == ["env green", "env green (known)", "already red on main: env: exit code 1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ from typing import Any
 from perdure.adapters.project import python
 from perdure.adapters.project.reading import read, read_json, read_toml
 from perdure.models.config import TestCommand
+from perdure.models.policy import PARTS_MOST
 
 DEPENDENCIES = (".venv", "node_modules")
 """Directories that setup fills inside a worktree; what cargo and go download is kept by the sandbox."""
+
+
+_NO_PARTS = {*DEPENDENCIES, "tests", "test", "docs", "examples", "vendor", "third_party", "fixtures", "build", "dist"}
+"""Directories whose toolchains are not the repository's own."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,32 @@ class Detected:
 
 def detect(root: Path) -> Detected:
     """What the files in `root` say, all toolchains together. A `test` target of make counts only where nothing else
-    was found to test: it usually runs the same tests once more. Files that cannot be parsed are taken as absent."""
+    was found to test: it usually runs the same tests once more. Where there is nothing to test at the top, the
+    directories below it are looked at, one level down. Files that cannot be parsed are taken as absent."""
+    found = _detect(root)
+    return found if found.tests else found + _parts(root)
+
+
+def _detect(root: Path) -> Detected:
     found = _python(root) + _node(root) + _go(root) + _cargo(root)
     return found if found.tests else found + _make(root)
+
+
+def _parts(root: Path) -> Detected:
+    """Of a monorepo: each part is set up and tested in its own directory."""
+    whole = Detected()
+    below = (path for path in sorted(root.iterdir()) if path.is_dir() and not path.is_symlink())
+    for path in [path for path in below if path.name[0] not in "._" and path.name not in _NO_PARTS][:PARTS_MOST]:
+        part = _detect(path)
+        if part.tests:
+            place = shlex.quote(path.name)
+            setup = tuple(f"cd {place} && {command}" for command in part.setup)
+            tests = tuple(
+                test.model_copy(update={"directory": path.name, "name": f"{path.name}: {test.name}"})
+                for test in part.tests
+            )
+            whole += Detected(setup, tests, part.kinds)
+    return whole
 
 
 def _python(root: Path) -> Detected:

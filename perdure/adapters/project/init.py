@@ -46,17 +46,18 @@ budget_usd = {DEFAULTS.budget_usd:.2f}
 _NO_TESTS = """\
 # No test command was found. Without one, pull requests are drafts that say so.
 # [[test]]
-# name = "unit"
 # command = "…"
+# directory = "…"         # where it runs, when not at the top
 """
 
 
 def _test(test: TestCommand) -> str:
+    directory = f"directory = {_quoted(test.directory)}\n" if test.directory else ""
     return f"""\
 [[test]]
 name = {_quoted(test.name)}
 command = {_quoted(test.command)}
-timeout = {_quoted(test.timeout)}
+{directory}timeout = {_quoted(test.timeout)}
 """
 
 

@@ -78,6 +78,12 @@ def _complaint(error: ValidationError, model: type[BaseModel], text: str, data: 
     if problem["type"] in _RANGE_ERRORS and (field := _field_at(model, loc)):
         allowed = _allowed(field)
         return BadInput(f"{key} is {problem['input']}, allowed is {allowed}", where=at, fix=f"set {key} to {allowed}")
+    if problem["type"] == "tuple_type" and isinstance(problem["input"], dict):
+        return BadInput(f"there may be several [{key}], so it is a list", where=at, fix=f"write [[{key}]], not [{key}]")
+    if problem["type"] == "tuple_type":
+        return BadInput(
+            f"{key}: {plain(problem)}".replace("a valid tuple", "a list"), where=at, fix=f"write {key} = […]"
+        )
     return BadInput(f"{key}: {plain(problem)}" if key else plain(problem), where=at, fix="correct this value")
 
 

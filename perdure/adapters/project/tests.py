@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -160,7 +161,8 @@ class _Again:
 async def _plain(place: _Place, test: TestCommand, label: str) -> tuple[Path, Invocation]:
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
     seen = results_place(place.sandbox.grade) or reports
-    call = await in_thread(invocation, test, seen, place.tree, place.worktree, place.env)
+    tree, installed = place.tree / test.directory, place.worktree / test.directory
+    call = await in_thread(invocation, test, seen, tree, installed, place.env)
     return reports, call.moved(seen, reports)
 
 
@@ -171,6 +173,7 @@ async def _run(
         script=call.script,
         worktree=place.worktree,
         inside=place.inside,
+        directory=test.directory,
         output=place.log_dir / f"test-{label}.log",
         timeout_s=timeout_s,
         source=place.source,
@@ -182,10 +185,28 @@ async def _run(
         results=reports,
         results_at=results_place(place.sandbox.grade),
     )
+    if not await in_thread(_is_inside, place.tree, test.directory):
+        return _absent(test)
     await in_thread(_make_ready, wanted, call, place.tree)
     finished = await place.sandbox.run(wanted)
     await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
     return await in_thread(_judged, test, call, finished, wanted)
+
+
+def _is_inside(tree: Path, directory: str) -> bool:
+    path = (tree / directory).resolve()
+    return path.is_dir() and path.is_relative_to(tree.resolve())
+
+
+def _absent(test: TestCommand) -> CommandResult:
+    return CommandResult(
+        name=test.name,
+        command=test.command,
+        directory=test.directory,
+        required=test.required,
+        verdict="not_started",
+        reason=f"there is no directory {test.directory}",
+    )
 
 
 def _make_ready(command: Command, call: Invocation, tree: Path) -> None:
@@ -217,6 +238,7 @@ def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Co
     return CommandResult(
         name=test.name,
         command=test.command,
+        directory=test.directory,
         required=test.required,
         verdict=verdict,
         partial=call.partial or _STOPPED.search(output) is not None,
@@ -230,13 +252,26 @@ def _judged(test: TestCommand, call: Invocation, finished: Finished, command: Co
 
 def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestCase, ...]:
     def again(name: str) -> str:
-        return reproduction(call, test.command, TestCase(name=name, outcome=""))
+        alone = reproduction(call, test.command, TestCase(name=name, outcome=""))
+        return f"cd {shlex.quote(test.directory)} && {alone}" if alone and test.directory else alone
+
+    def placed(found: tuple[TestCase, ...]) -> tuple[TestCase, ...]:
+        """Runners name files from where they run, or from the top when their settings stand there."""
+        below = f"{test.directory}/"
+        if not test.directory:
+            return found
+        return tuple(
+            case.model_copy(update={"file": below + case.file})
+            if case.file and not case.file.startswith(("/", below))
+            else case
+            for case in found
+        )
 
     if call.collect:
         return read_left_behind(command.source or command.worktree, call.collect, command.seen, again)
     if call.report is None or not (call.owed or call.report.is_file()):
         return ()
-    return read_junit(call.report, command.seen, again)
+    return placed(read_junit(call.report, command.seen, again))
 
 
 def _verdict(run: _Run) -> tuple[str, str]:

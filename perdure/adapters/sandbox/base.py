@@ -35,6 +35,7 @@ class Command:
     script    given to `bash -c`
     worktree  absolute path of the working directory on the host
     inside    absolute path the command sees it at; None: its own. Only grade `full` can show it elsewhere
+    directory  relative path below it in which the command starts; "": at its top
     source    directory shown in place of `worktree` (a clean checkout); None: the worktree itself
     shared    paths relative to the worktree, shown read-only from the real worktree (setup's .venv, node_modules)
     git_dir   what `.git` points to, shown read-only so that `git log` and `git diff` work: a view of the vault, or a
@@ -57,6 +58,7 @@ class Command:
     output: Path
     timeout_s: float
     inside: Path | None = None
+    directory: str = ""
     source: Path | None = None
     shared: tuple[str, ...] = ()
     git_dir: Path | GitView | None = None

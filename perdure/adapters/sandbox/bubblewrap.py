@@ -120,7 +120,7 @@ class Bubblewrap:
         if command.results is not None:
             yield from ("--bind", str(command.results), str(command.results_at or command.results))
         # Both are memory without a limit otherwise.
-        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.seen))
+        yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.seen / command.directory))
         for name, value in variables.items():
             yield from ("--setenv", name, value)
 

@@ -78,8 +78,10 @@ def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, 
 
 
 def search_path(command: Command, binds: Binds) -> str:
-    """PATH inside: the worktree's own tools before the owner's."""
-    own = [name for name in (".venv/bin", "node_modules/.bin") if (command.worktree / name).is_dir()]
+    """PATH inside: the tools of the directory it starts in, then the worktree's, before the owner's."""
+    tops = dict.fromkeys((command.directory, ""))
+    names = [f"{top}/{name}".lstrip("/") for top in tops for name in (".venv/bin", "node_modules/.bin")]
+    own = [name for name in names if (command.worktree / name).is_dir()]
     return ":".join([*(str(command.seen / name) for name in own), *binds.path] or ["/usr/bin", "/bin"])
 
 

@@ -80,7 +80,7 @@ def _spec(
     readable = (*readable, str(cache))
     return {
         "script": command.script,
-        "cwd": directory,
+        "cwd": os.path.join(directory, command.directory),
         "env": variables,
         "nice": SANDBOX_NICE,
         "oom_score": SANDBOX_OOM_SCORE,

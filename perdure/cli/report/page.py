@@ -15,8 +15,9 @@ from perdure.cli.report.facts import Report, Turn
 from perdure.cli.report.harmless import shown, shown_line
 from perdure.cli.report.svg import svg_of
 from perdure.cli.report.timeline import timeline_of
-from perdure.cli.words import count, money, span, tokens
+from perdure.cli.words import count, money, tokens
 from perdure.models.policy import REPORT_TESTS_SHOWN
+from perdure.models.spans import span
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -6,7 +6,8 @@ from html import escape
 
 from perdure.cli.report.harmless import shown_line
 from perdure.cli.report.timeline import Bar, Gap, Row, Timeline
-from perdure.cli.words import count, span
+from perdure.cli.words import count
+from perdure.models.spans import span
 
 _ROW, _BAR, _TOP, _BOTTOM = 28, 14, 24, 8
 """Pixels: of a row, of its bar, of the labels above all rows, of the room below."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from perdure.cli.report import view
 from perdure.cli.report.facts import Report
 from perdure.cli.report.timeline import timeline_of
-from perdure.cli.words import count, money, span
+from perdure.cli.words import count, money
 from perdure.models.result import ReviewStatus, TestsStatus
+from perdure.models.spans import span
 
 Tile = tuple[str, list[str], str]
 """Value, lines below it, tone."""

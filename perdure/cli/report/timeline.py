@@ -11,8 +11,8 @@ from perdure.cli.chapters import Chapter, chapters, line_of
 from perdure.cli.report.facts import Report
 from perdure.cli.report.harmless import shown_line
 from perdure.cli.report.view import step_name
-from perdure.cli.words import span
 from perdure.models.policy import REPORT_ROWS_SHOWN
+from perdure.models.spans import span
 
 _LONGEST_WAIT = 0.2
 """Of the time in which something was done: a longer wait is drawn as if it were that long."""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.cli.report.facts import Report, Turn
-from perdure.cli.words import count, money, span, tokens
+from perdure.cli.words import count, money, tokens
 from perdure.models.report import CommandResult, Severity, TestCase
 from perdure.models.result import Receipt, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
+from perdure.models.spans import span
 
 VERDICTS = {
     "passed": "passed",

@@ -32,3 +32,6 @@ DURATION_MOST_S = 10 * 366 * 24 * 3600.0
 
 RESUME_BYTES = 512 * 1024
 """Of what a retry sends back: the whole state of a delivery of a thousand turns has a fifth of it."""
+
+PARTS_MOST = 50
+"""Directories of a monorepo that are looked at for a toolchain of their own: each is some file names and a manifest."""

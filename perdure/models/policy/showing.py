@@ -91,3 +91,6 @@ SPENT_TIME = timedelta(minutes=2)
 
 LOOKED_AT_MOST = 200
 """Running workflows that `doctor` asks the server about one by one, the newest: a few milliseconds each."""
+
+TEST_NAME_CHARS = 60
+"""Of a test command that nobody gave a name: its own words stand in front of its result, on one line."""

@@ -50,6 +50,12 @@ def repository(text: str = "") -> RepositoryConfig:
         ("version = 1\n[setup]\ncopy_file = ['x']", "perdure.toml:3 [setup] copy_file", "did you mean copy?"),
         ("version = 1\n[delivery]\nphases = [\n'plan',\n'biuld']", "perdure.toml:3 [delivery] phases", "not 'biuld'"),
         ("version = 1\ngates = 3", "perdure.toml:2 gates", "should be a table"),
+        ("version = 1\n[test]\ncommand = 'x'", "perdure.toml:2 [test]", "there may be several"),
+        (
+            "version = 1\n[[test]]\ncommand = 'x'\ndirectory = '../up'",
+            'perdure.toml:4 [[test]] "#1" directory',
+            "its top",
+        ),
     ],
 )
 def test_a_bad_file_is_refused_with_line_and_key(text: str, where: str, what: str) -> None:
@@ -80,6 +86,21 @@ timeout = "soon"
 
 def test_a_missing_key_points_at_its_table() -> None:
     assert refusal('version = 1\n\n[[test]]\nname = "unit"\n').where == 'perdure.toml:3 [[test]] "unit" command'
+
+
+def test_a_test_table_is_answered_with_how_to_write_it() -> None:
+    with pytest.raises(BadInput) as caught:
+        load_repository_config("version = 1\n[test]\ncommand = 'x'", "perdure.toml")
+    assert caught.value.fix == "write [[test]], not [test]"
+
+
+def test_a_test_command_without_a_name_is_called_by_its_words() -> None:
+    one = "[[test]]\ncommand = 'uv run pytest -q'\n"
+    config = load_repository_config(f"version = 1\n{one}{one}directory = './web/'", "perdure.toml")
+    assert [(test.name, test.directory) for test in config.test or ()] == [
+        ("uv run pytest -q", ""),
+        ("./web/: uv run pytest -q", "web"),
+    ]
 
 
 def test_two_test_commands_of_one_name_are_refused() -> None:

@@ -150,3 +150,26 @@ def test_what_init_writes_loads_again(found: Detected) -> None:
 def test_what_init_writes_for_this_repository_loads_again() -> None:
     found = detect(Path(__file__).parents[3])
     assert load_repository_config(render(found), "perdure.toml").test == found.tests
+
+
+def test_parts_of_a_monorepo_are_set_up_and_tested_in_their_own_directories(files: Files) -> None:
+    root = files(
+        {
+            "back end/pyproject.toml": '[project]\nname = "x"\ndependencies = ["attrs"]\n',
+            "back end/tests/test_x.py": UNITTEST,
+            "web/package.json": '{"scripts": {"test": "node --test"}, "dependencies": {"a": "1"}}',
+            "examples/demo/Makefile": "test:\n\ttrue\n",
+            "docs/Makefile": "test:\n\ttrue\n",
+            "package.json": '{"private": true}',
+        }
+    )
+    found = detect(root)
+    assert [(test.directory, test.name, test.command) for test in found.tests] == [
+        ("back end", "back end: unittest", ".venv/bin/python -m unittest discover -s tests"),
+        ("web", "web: npm test", "npm test"),
+    ]
+    assert found.setup[0] == "cd 'back end' && python3 -m venv .venv"
+    assert found.setup[-1] == "cd web && npm install --no-package-lock"
+    assert load_repository_config(render(found), "perdure.toml").test == found.tests
+    (root / "Makefile").write_text("test:\n\ttrue\n")
+    assert commands(detect(root)) == ["make test"]

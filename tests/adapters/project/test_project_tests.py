@@ -221,3 +221,15 @@ async def test_what_comes_behind_red_tests_in_one_command_has_not_run_and_is_not
         base = await bench.run(root, command)
         assert base.commands[0].partial is partial
         assert verdict(await bench.run(root, command, baseline=base)).undecidable is partial
+
+
+async def test_a_command_runs_in_its_directory_and_its_files_are_named_from_the_top(bench: Bench, files: Files) -> None:
+    root = files({"back end/test_x.py": GREEN.replace("pass", "assert 0", 1), "back end/pytest.ini": "[pytest]\n"})
+    result = await bench.one(root, TestCommand(command=PYTEST, directory="back end"))
+    (case,) = [case for case in result.cases if case.outcome == "failed"]
+    assert (case.name, case.file) == ("test_x.py::test_a", "back end/test_x.py")
+    assert case.command == f"cd 'back end' && {PYTEST.removesuffix(' -q')} test_x.py::test_a"
+    absent = await bench.one(root, TestCommand(command="true", directory="front"))
+    assert (absent.verdict, absent.reason) == ("not_started", "there is no directory front")
+    (root / "up").symlink_to("..")
+    assert (await bench.one(root, TestCommand(command="true", directory="up"))).verdict == "not_started"

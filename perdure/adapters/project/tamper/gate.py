@@ -78,7 +78,9 @@ def _tampering(
     for path in paths:
         hits += settings_hits(before, after, path, words)
     hits += hijack_hits(before, after, paths, words)
-    hits += wrapper_hits(before, after, [command.command for command in commands], _renamed(compared, after))
+    hits += wrapper_hits(
+        before, after, [(command.command, command.directory) for command in commands], _renamed(compared, after)
+    )
     unique = {(found.rule, found.title, found.file): found for found in hits}
     ordered = sorted(unique.values(), key=lambda found: (_ORDER.index(found.rule), found.file, found.line or 0))
     changed = tuple([*compared.changed, *gate.changed][:TAMPER_HITS_MOST])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from perdure.adapters.project.bounded import parse_json
@@ -32,16 +32,16 @@ class Script:
 
     @property
     def key(self) -> tuple[str, str]:
-        return (self.kind, self.name) if self.name else (self.kind, self.file)
+        return (self.kind, posixpath.join(posixpath.dirname(self.file), self.name) if self.name else self.file)
 
     def title(self) -> str:
         return {"make": f"make {self.name}", "npm": f"npm run {self.name}"}.get(self.kind, self.file)
 
 
-def reached(files: Files, commands: list[str]) -> dict[tuple[str, str], Script]:
-    """Everything that belongs to the repository and runs when these commands do, by key."""
+def reached(files: Files, commands: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Script]:
+    """Everything that belongs to the repository and runs when these commands do in these directories, by key."""
     found: dict[tuple[str, str], Script] = {}
-    todo = [(command, "", 0) for command in commands]
+    todo = [(command, directory, 0) for command, directory in commands]
     while todo:
         text, directory, depth = todo.pop()
         if depth > TAMPER_DEPTH:

@@ -36,9 +36,14 @@ _RUNS = re.compile(
 )
 
 
-def wrapper_hits(before: Files, after: Files, commands: Sequence[str], renamed: Mapping[str, str]) -> list[Hit]:
-    """Hits in what these commands lead to, on the base or now. `renamed`: files whose tests all stand in another."""
-    old, new = reached(before, list(commands)), reached(after, list(commands))
+def wrapper_hits(
+    before: Files, after: Files, commands: Sequence[tuple[str, str]], renamed: Mapping[str, str]
+) -> list[Hit]:
+    """Hits in what these commands, each with its directory, lead to, on the base or now.
+
+    `renamed`: files whose tests all stand in another.
+    """
+    old, new = reached(before, commands), reached(after, commands)
     hits: list[Hit] = []
     one_shell = any(".ONESHELL" in script.text for script in new.values() if script.name == ALL_TARGETS)
     for key, script in old.items():
