@@ -88,6 +88,14 @@ def out_of_time(error: ActivityError) -> bool:
     return error.retry_state == RetryState.TIMEOUT
 
 
+def cut_off(error: ActivityError) -> str:
+    """Why the work is not begun again, in one line, where it was cut off too often; else empty."""
+    cause = error.cause
+    if not isinstance(cause, ApplicationError) or cause.type != "TurnKillsWorker":
+        return ""
+    return cause.message.partition("\n")[0]
+
+
 def invalid(message: str) -> ApplicationError:
     """A bad submission fails the workflow at once and says which field."""
     return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)

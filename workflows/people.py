@@ -68,6 +68,22 @@ class People:
             raise not_delivered(Reason.BUDGET, f"{words}; rejected: {decided.note}")
         state.unpriced = state.unpriced or limit is Limit.PRICE
 
+    async def goes_on(self, words: str) -> bool:
+        """Whether work that was cut off again and again is tried once more, as a person says; false where nobody is
+        asked, or nobody has answered in time."""
+        state, prepared = self.state, self.state.prepared
+        if prepared is None or Gate.DEATHS not in prepared.gates:
+            return False
+        state.deaths += 1
+        of = f"{state.checkpoint[:8]}-{state.deaths}"
+        after = timedelta(seconds=prepared.gate_expiry_s) if prepared.gate_expiry_s else None
+        asked = f"{words}; approve to try again, reject to end it"
+        decided = await self.ask(Gate.DEATHS, of, asked, ("approve", "reject"), expires_after=after)
+        if decided.verdict is Verdict.REJECTED:
+            raise not_delivered(Reason.LIMITS, f"{words}; rejected: {decided.note}")
+        await self.ready()
+        return decided.verdict is Verdict.APPROVED
+
     async def answered(self) -> None:
         """What an agent asked is put to a person, also by the run that goes on after this one; its next turn gets the
         answer."""

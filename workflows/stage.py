@@ -30,9 +30,9 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Closed, CloseInput
+from perdure.models.work import Closed, CloseInput, TestInput
 from workflows.allowance import Allowance
-from workflows.endings import ENDINGS, Stopped, interpret, not_delivered, out_of_time
+from workflows.endings import ENDINGS, Stopped, cut_off, interpret, not_delivered, out_of_time
 from workflows.notification import Notices
 from workflows.people import People
 
@@ -70,7 +70,8 @@ class Stage:
     async def _carried_out(
         self, activity: str, work: Any, result: type[T], summary: str, queue: str | None = None
     ) -> T:
-        """Where the time for it was over and a person gave more, the same work is done again, from where it stands.
+        """Where the time for it was over and a person gave more, or it was cut off too often and a person lets it be
+        tried again, the same work is done again, from where it stands.
 
         Raises what the activity's failure means for the delivery.
         """
@@ -89,8 +90,13 @@ class Stage:
                 )
                 return done
             except ActivityError as error:
-                if not (out_of_time(error) and await self.people.more_time()):
-                    raise interpret(error) from error
+                if out_of_time(error) and await self.people.more_time():
+                    continue
+                again = isinstance(work, TurnInput | TestInput) and cut_off(error)
+                if again and await self.people.goes_on(again):
+                    work = work.model_copy(update={"again": work.again + 1})
+                    continue
+                raise interpret(error) from error
 
     async def recorded(self, step: str, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
         """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""

@@ -71,8 +71,11 @@ export interface Approve {
   note?: string;
 }
 
-/** Where a person decides; `tests`: whether what fails was there before, where nothing else can tell. */
-export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question";
+/**
+ * Where a person decides; `tests`: whether what fails was there before, where nothing else can tell; `deaths`:
+ * whether work that was cut off again and again is tried once more.
+ */
+export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question" | "deaths";
 
 /** `note` says why: it is what planning or fixing goes back with. */
 export interface Reject {

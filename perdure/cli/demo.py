@@ -22,12 +22,13 @@ from perdure.cli.stage import PACKAGE, Stage, best_grade, environment, stage, su
 from perdure.cli.story import Teller
 from perdure.cli.watch import Watcher
 from perdure.cli.web import web_page
-from perdure.client import Delivery, Perdure
+from perdure.client import Delivery, Described, Perdure
 from perdure.local.application import examples
 from perdure.local.connect import connect
 from perdure.local.places import Places
 from perdure.local.processes import last_lines
 from perdure.local.server import stop_server
+from perdure.models.decisions import Gate
 from perdure.models.errors import PerdureError
 from perdure.models.policy import DEMO_S
 from perdure.models.result import DeliveryResult, Reason, Status
@@ -130,18 +131,16 @@ async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncItera
 
 
 async def _perform(cast: Cast) -> int:
-    """Watch to the end, as often as a person wants to go on after a third death of one turn."""
-    screen, teller = cast.screen, Teller(width=cast.screen.width)
+    """Watch to the end. Killing is what a visitor is asked to do: what a third death ends or asks, goes on."""
+    screen, teller, killed = cast.screen, Teller(width=cast.screen.width), 0
     while True:
-        watcher = Watcher(cast.delivery, screen, teller=teller, through=cast.knife.saw)
+        watcher = Watcher(cast.delivery, screen, teller=teller, through=Going(cast).on)
         result = await _watched(cast, watcher)
         _say(screen, ["", *closing(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
-        if result.reason != Reason.LIMITS:
+        if result.reason != Reason.LIMITS or cast.knife.killed == killed:
             break
-        screen.say(playbill.THIRD_DEATH)
-        if cast.keys is None or not await _goes_on(screen, cast.keys):
-            break
-        await cast.delivery.retry()
+        killed = cast.knife.killed
+        await cast.delivery.retry()  # while it was prepared, before there is anything to be asked about
         _say(screen, [playbill.RETRIED, ""])
     outcome = await asyncio.to_thread(cast.scene.outcome)
     cast.stage.over.touch()
@@ -160,9 +159,25 @@ def _say(screen: Screen, lines: Iterable[str]) -> None:
         screen.say(line)
 
 
-async def _goes_on(screen: Screen, keys: Keys) -> bool:
-    screen.line("  press R to go on from the last checkpoint, Enter to leave it")
-    return await keys.wait("r", *ENTER) == "r"
+class Going:
+    """Answers for the visitor what Perdure asks when one turn has seen three workers die: the kills were asked for."""
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast, self._told = cast, ""
+        self._answer: asyncio.Task[None] | None = None
+
+    def on(self, described: Described) -> Described:
+        asked = described.asked
+        if asked is not None and asked.gate is Gate.DEATHS and (self._answer is None or self._answer.done()):
+            if asked.key != self._told:
+                self._cast.screen.say(playbill.THIRD_DEATH)
+            self._told = asked.key
+            self._answer = asyncio.create_task(self._go_on(asked.of))
+        return self._cast.knife.saw(described)
+
+    async def _go_on(self, of: str) -> None:
+        with contextlib.suppress(PerdureError):  # counted meanwhile, or asked again at the next look
+            await self._cast.delivery.approve(of, note="the kills were asked for", by="demo")
 
 
 async def _watched(cast: Cast, watcher: Watcher) -> DeliveryResult:

@@ -101,6 +101,11 @@ class Knife:
         self._calls_told = 0
         self._unborn = 0
 
+    @property
+    def killed(self) -> int:
+        """Workers that were killed here, not such as died by themselves."""
+        return sum(1 for how in self._killed.values() if how != "died")
+
     def saw(self, described: Described) -> Described:
         """Remember what is in flight, and pass on the same without deaths: those are told here, with names."""
         self._pending = described.pending

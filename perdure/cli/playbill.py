@@ -20,7 +20,7 @@ _SANDBOXES = {
 _SCRIPTED = "scripted: no key, no account, nothing is paid; costs are shown as if"
 
 THIRD_DEATH = (
-    f"{STOPS} that turn has seen its worker die three times: such a turn ends a delivery, with everything kept"
+    f"{STOPS} three deaths of one turn: Perdure asks whether to go on; here they were asked for, and the demo says yes"
 )
 RETRIED = f"{AGAIN} it goes on from its last checkpoint"
 

@@ -18,13 +18,15 @@ from perdure.models.unreadable import a_number, kind_of
 
 
 class Gate(StrEnum):
-    """Where a person decides; `tests`: whether what fails was there before, where nothing else can tell."""
+    """Where a person decides; `tests`: whether what fails was there before, where nothing else can tell; `deaths`:
+    whether work that was cut off again and again is tried once more."""
 
     PLAN = "plan"
     TESTS = "tests"
     PULL_REQUEST = "pull_request"
     BUDGET = "budget"
     QUESTION = "question"
+    DEATHS = "deaths"
 
 
 class Verdict(StrEnum):

@@ -23,6 +23,7 @@ def decided_by_people(config: RepositoryConfig, phases: Sequence[str], request: 
     publishes = Phase.SHIP in phases or request.push
     gates = [Gate.PLAN] if Phase.PLAN in phases and Gate.PLAN in wanted else []
     gates += [Gate.TESTS] if config.delivery.questions and {Phase.TEST, Phase.SHIP} <= {*phases} else []
+    gates += [Gate.DEATHS] if config.delivery.questions else []
     gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted else []
     return {
         "asks": True,

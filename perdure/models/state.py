@@ -44,6 +44,7 @@ class DeliveryState(BaseModel):
     asked_fixes fixes a person asked for where nothing else can tell which failures are new
     assumptions    what agents assumed where they would have asked
     purse       what it has reserved of a fleet's budget, where it is under one
+    deaths      how often a person was asked about work that had been cut off again and again
     sample      the run that a rewind began, whose replies are kept apart from those before it; empty: none did
     """
 
@@ -104,6 +105,7 @@ class DeliveryState(BaseModel):
     asked_fixes: int = 0
     assumptions: tuple[str, ...] = ()
     purse: Purse = Purse()
+    deaths: int = 0
     sample: str = ""
 
     @property

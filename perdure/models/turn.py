@@ -25,6 +25,7 @@ class TurnInput(Recorded):
     said        words from people that are new since the last turn
     told        words that earlier conversations of the delivery have read (turn 1 only)
     began       the end of the id its run was started with: another one than the run's own tells a rewind
+    again       how often a person let it be tried again after it had been cut off three times
     sample      the rewind whose replies a retry goes on with, empty where nothing was rewound
 
     Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input (H18).
@@ -41,6 +42,7 @@ class TurnInput(Recorded):
     told: tuple[Said, ...] = ()
     began: str = ""
     sample: str = ""
+    again: int = 0
 
 
 class Ending(StrEnum):

@@ -49,7 +49,7 @@ class Prepared(Recorded):
     app         screenshots are wanted: `[app]` says how to start the application and which pages to show
     checks_plans    an edited plan is looked at before it counts; false only in histories of releases that did not
     asks        a person is asked where a limit is reached; false only in histories of releases that just ended
-    gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell;
+    gates       where a person decides: before plan or pull_request; tests, about what nothing else can tell; deaths;
                 gate_expiry_s: how long it waits, 0: for ever
     budget_tokens   the most tokens, 0: no limit
     notifies    somebody wants to hear of gates and of the end: there is an address to tell
@@ -126,7 +126,8 @@ class Committed(Recorded):
 
 
 class TestInput(Recorded):
-    """`baseline`: artifact of the base commit's TestReport; empty: what fails cannot be compared with anything."""
+    """`baseline`: artifact of the base commit's TestReport; empty: what fails cannot be compared with anything.
+    `again`: how often a person let it be tried again after it had been cut off three times."""
 
     __test__ = False
 
@@ -135,6 +136,7 @@ class TestInput(Recorded):
     commit: str
     attempt: int
     baseline: str = ""
+    again: int = 0
 
 
 class TestVerdict(Recorded):

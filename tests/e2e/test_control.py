@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
+from perdure.client import Submitted
+from perdure.models.decisions import Asked
 from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, until
 from tests.processes import alive, children_of, name_of
 
@@ -50,23 +52,29 @@ async def test_cancel_reaches_a_running_tool_long_before_the_heartbeat_timeout_a
 
 
 @pytest.mark.timeout(180)
-async def test_three_deaths_of_one_turn_end_the_delivery_and_retry_goes_on_from_its_checkpoint(
-    tmp_path: Path, ports: int
-) -> None:
+async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
-        lab.supervised()
-        submitted = await lab.submit(origin)
-        result = await finished(submitted, lab)
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool:6"}) as lab:
+        lab.kept()
+        alone = await lab.submit(origin, id="calc-alone", questions=False)
+        result = await finished(alone, lab)
         assert (result.status, result.reason) == ("not_delivered", "limits")
-        assert "3 times" in result.message
+        assert result.message.startswith("implement was cut off 3 times: its worker died (3 times)")
         assert result.receipt.worker_deaths == 3
         assert heads(origin).keys() == {"main"}
-        calls = lab.model_calls()
 
-        await submitted.delivery.retry()
-        again = await finished(submitted, lab)
-        assert again.run_id != result.run_id
-        check_shipped(origin, lab, again, {})
+        asking = await lab.submit(origin)
+        asked = await until(lambda: _asked(asking))
+        assert (asked.gate, asked.options) == ("deaths", ("approve", "reject"))
+        assert asked.words.startswith("implement was cut off 3 times: its worker died (3 times)")
+        calls = lab.model_calls()
+        await asking.delivery.approve(asked.of)
+        delivered = await finished(asking, lab)
+        check_shipped(origin, lab, delivered, {})
+        assert (delivered.receipt.worker_deaths, delivered.receipt.turns_redone) == (3, 3)
         # What was bought is not bought again: neither the turns behind the checkpoint, nor the killed turn's reply.
         assert lab.model_calls() == calls + 3
+
+
+async def _asked(submitted: Submitted) -> Asked | None:
+    return (await submitted.delivery.describe()).asked

@@ -59,9 +59,11 @@ def test_a_gate_stands_where_it_was_asked_for_and_there_is_something_behind_it()
         return found
 
     both = ["pull_request"]
-    assert gates(("plan", "test", "ship"), gates=both) == ("plan", "tests", "pull_request")
-    assert gates(("build", "test"), gates=both) == (), "nothing would be published that could be a draft instead"
-    assert gates(("review",), gates=both, push=True, branch="mine") == ("pull_request",)
+    assert gates(("plan", "test", "ship"), gates=both) == ("plan", "tests", "deaths", "pull_request")
+    assert gates(("build", "test"), gates=both) == ("deaths",), (
+        "nothing would be published that could be a draft instead"
+    )
+    assert gates(("review",), gates=both, push=True, branch="mine") == ("deaths", "pull_request")
     assert gates(("plan", "test", "ship"), questions=False) == ("plan",)
 
 

@@ -156,7 +156,7 @@ class _Attempts(ActivityInboundInterceptor):
             journal, key = self._keeper.journal(work.delivery), work_key(work)
             attempt = f"{info.workflow_run_id}/{info.activity_id}/{info.attempt}/{inflight.worker[:8]}"
             deaths = journal.deaths(key) if info.activity_type in FENCED else []
-            if len(deaths) >= DEATHS_PER_TURN:
+            if len(deaths) >= DEATHS_PER_TURN * (1 + getattr(work, "again", 0)):
                 fix = f"look at what it runs (memory?), then: perdure retry {info.workflow_id}"
                 words = f"{info.activity_type} was cut off {len(deaths)} times: {_tally(deaths)}"
                 raise _translate(TurnKillsWorker(words, fix=fix), info.attempt)
@@ -189,7 +189,7 @@ def _tally(deaths: list[str]) -> str:
 def work_key(work: Any) -> str:
     """What every attempt at the same piece of work shares, over reruns of one run, not over rewinds."""
     run_id = activity.info().workflow_run_id or ""
-    body = work.model_dump_json() if isinstance(work, BaseModel) else repr(work)
+    body = work.model_dump_json(exclude={"again"}) if isinstance(work, BaseModel) else repr(work)
     return digest(run_id, activity.info().activity_type, body)
 
 

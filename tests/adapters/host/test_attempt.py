@@ -210,6 +210,21 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
     assert (raised.type, raised.non_retryable) == ("TurnKillsWorker", True)
     assert "perdure retry test" in raised.message
 
+    work = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", policy="p")
+
+    async def of_turn() -> str:
+        return work_key(work)
+
+    turn = await environment().run(of_turn)
+    for number in range(DEATHS_PER_TURN):
+        log.began(attempt=f"turn {number}", key=turn, activity="implement", worker="gone")
+    assert (await fail(host, AssertionError("it was begun"), work=work)).type == "TurnKillsWorker"
+    allowed = work.model_copy(update={"again": 1})
+    assert (await fail(host, OSError("begun"), work=allowed)).type == "OSError", "a person lets it be tried again"
+    for number in range(DEATHS_PER_TURN):
+        log.began(attempt=f"again {number}", key=turn, activity="implement", worker="gone")
+    assert (await fail(host, AssertionError("it was begun"), work=allowed)).type == "TurnKillsWorker", "and no more"
+
     async def do() -> str:
         return "tidied up"
 

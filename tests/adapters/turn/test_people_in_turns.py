@@ -192,7 +192,12 @@ async def test_prepare_tells_the_workflow_where_people_decide_and_a_retry_can_ad
     more = {"config": config, "phases": (Phase.PLAN, Phase.BUILD), "tokens": 5000}
     async with working(tmp_path, ASSUMES, **more) as bench:
         made = bench.prepared
-        assert (made.asks, made.gates, made.gate_expiry_s, made.budget_tokens) == (True, ("plan",), 259200.0, 5000)
+        assert (made.asks, made.gates, made.gate_expiry_s, made.budget_tokens) == (
+            True,
+            ("plan", "deaths"),
+            259200.0,
+            5000,
+        )
 
         async def again(previous: Prepared, **fields: Any) -> Prepared:
             request = DeliveryRequest(repository=str(tmp_path / "calc.git"), request="Add sub", **fields)

@@ -1,0 +1,74 @@
+"""Work that was cut off three times holds and asks; where nobody is to be asked, it ends."""
+
+from __future__ import annotations
+
+import pytest
+from people_cast import BUILT, Company, waiting
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from workflow_cast import playing
+
+from perdure.client import Perdure
+from perdure.models.phases import Phase, Step
+from perdure.models.turn import TurnInput, TurnResult
+
+CUT_OFF = "implement was cut off 3 times: the sandbox was killed, perhaps for memory: peak 1.9 GB (3 times)"
+
+
+class Deadly(Company):
+    """The first turn of implement is cut off as often as this says, by three."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times, self.turn = times, self.dies
+
+    async def dies(self, work: TurnInput) -> TurnResult:
+        if work.step is Step.IMPLEMENT and work.again < self.times:
+            raise ApplicationError(f"{CUT_OFF}\n  fix: retry", type="TurnKillsWorker", non_retryable=True)
+        return await self.plays(work)
+
+
+async def test_the_third_death_asks_and_goes_on_as_often_as_a_person_says(client: Client, fresh: str) -> None:
+    company = Deadly(times=2)
+    company.asks(Phase.BUILD, gates=("deaths",))
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        assert (first.gate, first.options) == ("deaths", ("approve", "reject"))
+        assert first.words == f"{CUT_OFF}; approve to try again, reject to end it"
+        await handle.execute_update("approve", {"of": first.of})
+        second = await waiting(handle, behind=first.of)
+        await delivery.approve(second.of)
+        assert (await delivery.result()).status == "completed"
+    assert [work.again for work in company.seen] == [0, 1, 2]
+    assert len({(work.step, work.attempt, work.turn, work.checkpoint) for work in company.seen}) == 1, "the same turn"
+
+
+async def test_who_says_no_ends_it_with_everything_kept_and_a_retry_begins_to_count_anew(
+    client: Client, fresh: str
+) -> None:
+    company = Deadly(times=1)
+    company.asks(Phase.BUILD, gates=("deaths",))
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        await waiting(client.get_workflow_handle(fresh))
+        await delivery.reject("it needs a larger host")
+        result = await delivery.result()
+        assert (result.status, result.reason) == ("not_delivered", "limits")
+        assert result.message == f"{CUT_OFF}; rejected: it needs a larger host"
+        company.times = 0
+        await delivery.retry()
+        assert (await delivery.result()).status == "completed"
+    assert company.seen[-1].again == 0
+
+
+@pytest.mark.parametrize("gates", [(), ("plan",)])
+async def test_with_nobody_to_ask_the_third_death_ends_it(client: Client, fresh: str, gates: tuple[str, ...]) -> None:
+    company = Deadly(times=1)
+    company.asks(Phase.BUILD, gates=gates)
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        result = await delivery.result()
+    assert (result.status, result.reason) == ("not_delivered", "limits")
+    assert result.message.startswith(CUT_OFF)
