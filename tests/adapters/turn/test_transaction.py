@@ -56,7 +56,7 @@ async def test_a_step_is_taken_turn_by_turn_and_read_back_by_people(bench: Bench
         return text_of(vault(bench), record, ReadInput(delivery=DELIVERY, what=what, checkpoint=checkpoint))
 
     lines = read("turns").splitlines()
-    assert [line.split()[0] for line in lines] == [turn.checkpoint[:10] for turn in (first, second, third, last)]
+    assert [line.split()[3] for line in lines] == [turn.checkpoint[:10] for turn in (first, second, third, last)]
     log = read("logs")
     assert '▸ read {"path": "calc.py"}' in log
     assert "written" in log
