@@ -1,4 +1,4 @@
-"""What setup costs the second delivery: the same repository prepared three times, in one run.
+"""The cost of setup for the second delivery: the same repository prepared three times, in one run.
 
 `make bench-setup`: setup writes an environment of MEGABYTES in FILES files, as a package manager would after it has
 downloaded them. The first delivery runs it; the second finds what it made; the third does after the machine was

@@ -21,7 +21,7 @@ from perdure.submission import WORKFLOW
 
 @dataclass(frozen=True)
 class Words:
-    """What is asked for, and the ids that it can have.
+    """The request, and the ids that it can have.
 
     name  what the id is made from
     at    what else tells it from another of the same words: the commit of a branch that goes on meanwhile
@@ -74,7 +74,7 @@ async def running_of(client: Client, words: Words) -> str | None:
 
 
 async def stands(client: Client, words: Words, id: str) -> bool | None:
-    """Whether the delivery of that id runs and was asked for the same. None: there is none."""
+    """True when the delivery of that id runs and was asked for the same. None: there is none."""
     try:
         if (await client.get_workflow_handle(id).describe()).status != WorkflowExecutionStatus.RUNNING:
             return False

@@ -141,7 +141,7 @@ def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
 
 
 def ended_words(result: DeliveryResult) -> str:
-    """How a delivery has ended, in one line: `delivered`, or `tests red: 2 of 44 fail`."""
+    """The end of a delivery in one line: `delivered`, or `tests red: 2 of 44 fail`."""
     reason, message = str(result.reason or "").replace("_", " "), result.message.partition("\n")[0]
     said = message.startswith(reason) or message.replace("tests are red", "tests red").startswith(reason)
     told = message if reason and said else f"{reason}: {message}" if reason and message else reason

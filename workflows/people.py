@@ -69,7 +69,7 @@ class People:
         state.unpriced = state.unpriced or limit is Limit.PRICE
 
     async def goes_on(self, words: str) -> bool:
-        """Whether work that was cut off again and again is tried once more, as a person says; false where nobody is
+        """True when work that was cut off again and again is tried once more, as a person says; false where nobody is
         asked, or nobody has answered in time."""
         state, prepared = self.state, self.state.prepared
         if prepared is None or Gate.DEATHS not in prepared.gates:

@@ -213,7 +213,7 @@ class Steps:
         state.captured = state.head
 
     async def review(self) -> ReviewResult:
-        """What the reviewer says of the change, and what the engine found in it, counted together.
+        """Review the change; what the reviewer says and what the engine found are counted together.
 
         What the run before has bought of this very commit is not bought again: a retry goes on with it.
         """

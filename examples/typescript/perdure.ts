@@ -172,7 +172,7 @@ export interface DeliveryResult {
   decisions: DecisionMade[];
 }
 
-/** What a person decided: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut. */
+/** The decision of a person: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut. */
 export interface DecisionMade {
   gate: string;
   of: string;

@@ -13,7 +13,7 @@ from perdure.models.result import DecisionMade
 _INDENT = " " * 13
 
 _LOOK = {"pull_request": "perdure diff", "tests": "perdure report"}
-"""What shows that which is decided; a plan is shown by `approve` itself."""
+"""The command that shows what is decided; a plan is shown by `approve` itself."""
 
 
 def waits_for_you(asked: Asked, id: str) -> list[str]:

@@ -35,7 +35,7 @@ def budget(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
+    """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
 

@@ -1,4 +1,4 @@
-"""What the vault says of a delivery: where it began, its checkpoints, its commits."""
+"""Claims about a delivery, judged by its vault: where it began, its checkpoints, its commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.models.verify import CommitFact
 
 
 def begins(evidence: Evidence) -> Judged:
-    """What is in a delivery's first checkpoint and not in its base would be in no turn, and ship."""
+    """A delivery begins with its base's files: one more in its first checkpoint would be in no turn, and ship."""
     host, prepared = evidence.host, evidence.told.prepared
     if isinstance(host, Unknown):
         return unknown(host.why)

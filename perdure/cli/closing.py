@@ -119,7 +119,7 @@ def _cost(result: DeliveryResult) -> str:
 
 
 def _unread(result: DeliveryResult) -> str:
-    """What people said too late: nobody may think that it was heeded."""
+    """The messages that people sent too late: nobody may think that they were heeded."""
     said = result.unread
     if not said:
         return ""

@@ -27,7 +27,7 @@ Of = Annotated[
 
 
 def unread() -> str:
-    """What is said of a decision that is recorded, and that no worker has counted yet."""
+    """The words for a decision that is recorded, and that no worker has counted yet."""
     from perdure.cli.workers import NOBODY, absent
 
     why = absent()

@@ -48,7 +48,7 @@ def _by_file(id: str, ending: str) -> str:
 
 
 async def _plan_waits(delivery: Delivery, of: str) -> Asked:
-    """What is asked. BadInput when it is no plan, or not the one that `of` names."""
+    """Return what is asked. BadInput when it is no plan, or not the one that `of` names."""
     from perdure.cli.asking import commands, waiting_words
     from perdure.models.deciding import NotCounted
     from perdure.models.errors import BadInput

@@ -68,7 +68,7 @@ async def at_gate(
 
 
 async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note: str) -> bool:
-    """What a key does; whether that decided it."""
+    """Do what a key stands for. True when that decided it."""
     from perdure.cli.decide import tell, who
     from perdure.cli.edit import edit_plan
     from perdure.models.deciding import NotCounted

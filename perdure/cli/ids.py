@@ -1,4 +1,4 @@
-"""Which delivery a person means: its id, the beginning of it, or `@last`, the one that was started last."""
+"""Finds the delivery that a person means: by its id, the beginning of it, or `@last`, the one that was started last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source says of a claim: it holds, it does not, or nobody can tell."""
+"""The answer of a source to a claim: it holds, it does not, or nobody can tell."""
 
 from __future__ import annotations
 

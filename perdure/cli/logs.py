@@ -26,7 +26,7 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until it ends.")] = False,
 ) -> None:
-    """What the agent said and did, turn by turn, with times (UTC)."""
+    """Show what the agent said and did, turn by turn, with times (UTC)."""
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
     from perdure.cli.watch import EXIT_DETACHED
@@ -58,7 +58,7 @@ async def _once(delivery: Delivery, step: str) -> None:
 
 
 async def _follow(delivery: Delivery, step: str) -> None:
-    """What has been added since the last look, again and again; after a rewind all of it once more."""
+    """Print what has been added since the last look, again and again; after a rewind all of it once more."""
     import asyncio
 
     from perdure.cli.read import pages

@@ -43,7 +43,7 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
 
 
 def verdict_lines(progress: Progress) -> list[str]:
-    """What tests and review said last, and what it has cost so far."""
+    """The last results of tests and review, and the cost so far."""
     said = {record.step: record.summary for record in progress.steps if record.summary}
     limit = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
     rows = [

@@ -156,7 +156,7 @@ def no_worker(why: str, then: str = "the work goes on then") -> str:
 
 
 def again(pending: Sequence[Pending]) -> list[str]:
-    """What is being tried again just now, and why."""
+    """A line for each step that is being tried again just now, with the reason."""
     teller = Teller()
     return [line for one in pending if (line := teller.again(one))]
 

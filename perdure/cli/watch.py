@@ -114,7 +114,7 @@ class Watcher:
             asking.cancel()
 
     def _asks_here(self, described: Described) -> Asked | None:
-        """What the person at this terminal can decide by a key, and has not left for later."""
+        """The decision that the person at this terminal can take by a key, and has not left for later."""
         asked = self._progress.asked if self._progress is not None else None
         if asked is None or described.asked is None or asked.key != described.asked.key or asked.key in self._left:
             return None

@@ -60,7 +60,7 @@ def tilde(path: Path) -> str:
 
 
 def typed_here() -> str:
-    """How this very program is typed here: by its name, by its path where no directory of PATH has it, by Python."""
+    """This very program as it is typed here: by its name, by its path where no directory of PATH has it, by Python."""
     import os
     import shlex
     import shutil

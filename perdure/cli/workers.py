@@ -1,4 +1,4 @@
-"""What is said where no worker has answered: none runs, or this home's is being started again."""
+"""The words for when no worker has answered: none runs, or this home's is being started again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def absent() -> str:
 
 
 def supervised() -> bool:
-    """Whether a supervisor of this home lives, and Temporal is the one it works for."""
+    """True when a supervisor of this home lives, and Temporal is the one it works for."""
     from perdure.adapters.host.home import Home
     from perdure.local.connect import configured
     from perdure.local.places import Places

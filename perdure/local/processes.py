@@ -45,10 +45,10 @@ async def released(lock: Path, within: float) -> bool:
 
 
 def holds(pid: int, lock: Path) -> bool:
-    """Whether the process `pid` has `lock` open, by its open files.
+    """True when the process `pid` has `lock` open, by its open files.
 
-    Those of workers and supervisors cannot be seen without the rights of root (perdure.secrets): then whether the lock
-    is held, and the process ours and closed like them. A stranger with the same number is not.
+    Those of workers and supervisors cannot be seen without the rights of root (perdure.secrets): then it is
+    true when the lock is held, and the process ours and closed like them. A stranger with the same number is not.
     """
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")

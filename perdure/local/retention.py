@@ -16,7 +16,7 @@ from perdure.models.errors import PerdureError
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of one delivery. `why` it stays; empty: it goes."""
+    """The verdict on one delivery. `why` it stays; empty: it goes."""
 
     delivery: str
     ended: datetime | None
@@ -44,7 +44,7 @@ def _not_merged(one: Kept) -> str:
 
 
 async def _ended(client: Client, one: Kept) -> datetime | None:
-    """When it ended: the newest of what its record and the server say; None while either says that it goes on."""
+    """The time it ended: the newest of what its record and the server say; None while either says that it goes on."""
     try:
         described = await client.get_workflow_handle(one.delivery).describe()
     except RPCError as error:

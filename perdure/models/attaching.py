@@ -49,7 +49,7 @@ def taken(there: DeliveryRequest, sent: DeliveryRequest) -> str:
 
 
 def wish(request: DeliveryRequest) -> tuple[str, ...]:
-    """What is wanted, as texts that are the same for the same: not its price, its model, or who is asked."""
+    """The wish of a request, as texts that are the same for the same: not its price, its model, or who is asked."""
     where = "/".join(address(request.repository) or (request.repository.rstrip("/").removesuffix(".git"),))
     phases = ",".join(request.phases) if request.phases is not None else ""
     how = f"{request.fix:d}{request.push:d}"
@@ -57,7 +57,7 @@ def wish(request: DeliveryRequest) -> tuple[str, ...]:
 
 
 def same_wish(there: DeliveryRequest, sent: DeliveryRequest) -> bool:
-    """Whether two requests want the same: whoever sends the second means the first."""
+    """True when two requests want the same: whoever sends the second means the first."""
     return same_repository(there.repository, sent.repository) and wish(there)[1:] == wish(sent)[1:]
 
 

@@ -292,7 +292,7 @@ class NotifySettings(Settings):
 
 
 class EnvironmentSettings(Settings):
-    """What setup made is kept for later deliveries, up to this size; 0: it is not."""
+    """The most that is kept of what setup made, for later deliveries; 0: nothing is kept."""
 
     gigabytes: float = Field(default=DEFAULTS.environment_gb, ge=0, le=100_000, allow_inf_nan=False)
 

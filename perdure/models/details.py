@@ -36,7 +36,7 @@ def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "") 
 
 
 def _plan(words: str, room: int) -> list[str]:
-    """What is to be built, as far as it fits into `room` bytes; whoever wrote it, it stays words."""
+    """The lines of what is to be built, as far as they fit into `room` bytes; whoever wrote it, it stays words."""
     lines: list[str] = []
     room -= 100
     for line in words[:PLAN_SHOWN_BYTES].splitlines():

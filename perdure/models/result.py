@@ -138,7 +138,7 @@ class Receipt(Published):
 
 
 class DecisionMade(Published):
-    """What a person decided: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut."""
+    """The decision of a person: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut."""
 
     gate: str
     of: str = ""

@@ -52,7 +52,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
 
 
 def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
-    """Who decided what, the newest as many as a result holds."""
+    """The decisions of people, the newest as many as a result holds."""
     made = []
     for key, decided in list(state.decided.items())[-DECISIONS_SHOWN:]:
         gate, _, of = key.partition(":")

@@ -1,4 +1,4 @@
-"""What an answer of a model API may be: no redirect, nothing packed, bounded in size, lines and silence."""
+"""The bounds of a model API's answer: no redirect, nothing packed, limits of size, lines and silence."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _bounded(response: Response, silence_s: float) -> AsyncByteStream:
 
 
 class _Event:
-    """How much there is since the last empty line: the library keeps all of it, and copies it for each line."""
+    """Counts what came since the last empty line: the library keeps all of it, and copies it for each line."""
 
     def __init__(self) -> None:
         self._bytes = self._lines = 0

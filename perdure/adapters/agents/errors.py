@@ -76,7 +76,7 @@ def translate(error: Exception, question: Question, endpoint: Endpoint) -> StepE
 
 
 def _of_peer(error: BaseException, endpoint: Endpoint) -> StepError | None:
-    """What is wrong with the peer itself, wherever in the error's causes it stands; None when nothing is."""
+    """The fault of the peer itself, wherever in the error's causes it stands; None when there is none."""
     import ssl
 
     seen: BaseException | None = error

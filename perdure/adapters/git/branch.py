@@ -83,7 +83,7 @@ def export(vault: Vault, commit: str, into: Path, *, like: Workspace | None = No
 
 
 def is_branch_name(vault: Vault, name: str) -> bool:
-    """Whether a branch may be called so: git's rules, and nothing that is read as another ref."""
+    """True when a branch may be called so: git allows the name, and does not read it as another ref."""
     if name == "HEAD" or name.startswith(("-", "refs/")):
         return False
     return vault.git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode == 0

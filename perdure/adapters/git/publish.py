@@ -70,7 +70,7 @@ def _between(vault: Vault, began: str, tip: str, head: str, branch: str) -> bool
 
 
 def made_by(vault: Vault, delivery: str, branch: str, base_sha: str, tip: str) -> bool:
-    """Whether a branch of the remote is this delivery's own: its tip, and every commit it has and the base has not,
+    """True when a branch of the remote is this delivery's own: its tip, and every commit it has and the base has not,
     carry the delivery's trailer. One that somebody made at the base, or that is an ancestor of our work, is not."""
     if vault.fetch_branch(branch) != tip:
         return False

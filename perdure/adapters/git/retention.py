@@ -1,4 +1,4 @@
-"""What is kept of deliveries that ended, until nobody can want it any more; and the vault's own packing."""
+"""Removes what is kept of deliveries that ended, once nobody can want it any more; and packs the vault."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def check_checkout(source: str, url: str) -> Path:
 
 
 def not_included(checkout: Path, begins: str, base: str = "", heads: Mapping[str, str] | None = None) -> list[str]:
-    """What lies in the submitter's working tree and is not part of the delivery: `["3 uncommitted files", …]`.
+    """List what lies in the submitter's working tree and is not part of the delivery: `["3 uncommitted files", …]`.
 
     begins  the branch that it begins with; `base`, where that is another one, is what it is compared with
     heads   branches as the origin has them now: a clone may not know what was pushed from elsewhere
@@ -127,7 +127,7 @@ def _here(git: Git, commits: Iterable[str]) -> list[str]:
 
 
 def _tracked(git: Git, branch: str) -> str:
-    """What a local branch is called on the origin it is pushed to; its own name where it follows none."""
+    """The name of a local branch on the origin it is pushed to; its own name where it follows none."""
     remote = git.run("config", "--get", f"branch.{branch}.remote", ok=(0, 1)).text
     merge = git.run("config", "--get", f"branch.{branch}.merge", ok=(0, 1)).text
     return merge.removeprefix("refs/heads/") if remote == "origin" and merge else branch
@@ -171,7 +171,7 @@ def _is_url(repository: str, cwd: Path) -> bool:
 
 
 def _origin(path: Path, named: str) -> tuple[str, Path | None]:
-    """What a path means: the address of the repository, and the checkout there, None for a bare repository."""
+    """The address of the repository at a path, and the checkout there, None for a bare repository."""
     if not path.exists():
         raise BadInput(f"there is no {named}", where=str(path), fix="name a git repository: --repo PATH or URL")
     git = Git(cwd=path if path.is_dir() else path.parent, as_owner=True)

@@ -216,7 +216,7 @@ class Workspace:
         return [*self._disk_problems(record), *self._git_problems(record)]
 
     def in_place(self) -> bool:
-        """Whether the directory is still the one that was made: a tool that writes a file would make another, empty one
+        """True while the directory is the one that was made: a tool that writes a file would make another, empty one
         in its place, and a checkpoint of that would tell of everything else as deleted."""
         try:
             record, there = self.record(), self.path.lstat()

@@ -33,7 +33,7 @@ class NotPlain(Exception):
 
 
 def listing(root: Path, names: Iterable[str], without: frozenset[str]) -> Iterator[Kept]:
-    """What lies at these relative paths and below, parents before children; `without` are relative paths left out."""
+    """Yield what lies at these relative paths and below, parents before children; those in `without` left out."""
     waiting = sorted(names, reverse=True)
     while waiting:
         path = waiting.pop()

@@ -1,4 +1,4 @@
-"""What setup made, kept for the next delivery whose setup would make the same (docs/adr/0010).
+"""The files that setup made, kept for the next delivery whose setup would make the same (docs/adr/0010).
 
 Below `environments/<question>/<number>/` lie `files/`, `files.json` (all of them, with digests) and `entry.json`. A
 question is all that is known before setup runs: whose commands, on which toolchain. An answer names the files of the
@@ -36,7 +36,7 @@ _LINK, _SUBMODULE = "120000", "160000"
 
 
 class Inputs(Recorded):
-    """What of a commit setup has depended on. `tree`: all of its files; else the other fields.
+    """The parts of a commit that setup has depended on. `tree`: all of its files; else the other fields.
 
     commit       its history, too, where setup looked for it
     files        relative path → mode and blob of each file that was opened
@@ -98,7 +98,7 @@ class Commit:
         return cls(commit, vault.tree_of(commit), files, {path: tuple(sorted(found)) for path, found in names.items()})
 
     def inputs(self, opened: Opened | None) -> Inputs:
-        """What of this commit was opened; None, or not seen completely: everything."""
+        """The parts of this commit that were opened; all of it where that is None, or was not seen completely."""
         commit = self.sha if opened and ".git" in opened.files else ""
         if opened is None or not opened.all_seen:
             return Inputs(tree=self.tree, commit=commit)
@@ -108,7 +108,7 @@ class Commit:
         return Inputs(commit=commit, files=files, directories=names, links=self._links())
 
     def has(self, inputs: Inputs) -> bool:
-        """Whether setup would find here all that it found there."""
+        """True when setup would find here all that it found there."""
         if inputs.commit not in ("", self.sha):
             return False
         if inputs.tree:

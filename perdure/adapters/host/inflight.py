@@ -54,7 +54,7 @@ BURIAL = "burial"
 
 
 class InFlight:
-    """What this worker works on, on disk, for others to find. `identity`: what servers call it, ending in its name."""
+    """The work of this worker, on disk, for others to find. `identity`: what servers call it, ending in its name."""
 
     def __init__(self, home: Home) -> None:
         self.worker = uuid.uuid4().hex
@@ -191,7 +191,7 @@ async def _unstick(client: Client, note: dict[str, Any]) -> bool:
 
 
 async def _report_unnoted(client: Client, worker: str) -> bool:
-    """Whether nothing is left with that worker that it had been handed and did not note."""
+    """True when nothing is left with that worker that it had been handed and did not note."""
     try:
         return all([await _report(client, note) async for note in handed_to(client, worker)])
     except RPCError as error:

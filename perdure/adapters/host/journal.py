@@ -41,7 +41,7 @@ class Journal:
         return [line["began"] for line in self._lines() if "began" in line]
 
     def deaths(self, key: str) -> list[str]:
-        """What has cut this piece of work off, each time: its worker's death, its sandbox's, or its worktree's."""
+        """The causes that cut this piece of work off, one a time: death of its worker, its sandbox, or its worktree."""
         died = ["its worker died" for line in self._died() if line["key"] == key]
         return died + [line.get("why", CUT_OFF) for line in self._cut_off() if line["key"] == key]
 

@@ -1,4 +1,4 @@
-"""Which files of a checkout were opened while something ran, as the kernel tells (inotify).
+"""The files of a checkout that were opened while something ran, as the kernel tells (inotify).
 
 Opening cannot be hidden by who opens: a file that changes what a command does is opened, by code that was there before,
 before anything in it can run.

@@ -45,7 +45,7 @@ from perdure.models.policy import ENVIRONMENT_POLL_S
 
 
 class SetUp(Recorded):
-    """How the setup of a workspace went: how long it took, and whether what it made was there already."""
+    """A finished setup of a workspace: how long it took, and whether what it made was there already."""
 
     seconds: float = 0.0
     known: bool = False
@@ -137,19 +137,19 @@ async def set_up(
 
 
 def read_binds(directory: Path) -> Binds:
-    """What was computed after setup."""
+    """Read what was computed after setup."""
     return Binds.model_validate_json((directory / "binds.json").read_bytes())
 
 
 def read_set_up(directory: Path) -> SetUp:
-    """How setup went; nothing known where it was done by an older release."""
+    """Read how setup went; nothing known where it was done by an older release."""
     with contextlib.suppress(OSError, ValidationError):
         return SetUp.model_validate_json((directory / "setup.json").read_bytes())
     return SetUp()
 
 
 async def _reused(setting: _Setting, environments: Environments) -> tuple[Binds, bool]:
-    """What the sandbox shows, and whether another delivery had made it; else it is made, and kept for others."""
+    """Return what the sandbox shows, and True where another delivery had made it; else make it, and keep it."""
     workspace = setting.workspace
     commit = await in_thread(Commit.read, workspace.vault, workspace.record().base_sha)
     question = await in_thread(setting.question)

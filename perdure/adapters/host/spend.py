@@ -51,7 +51,7 @@ class SpendLog:
         return any(line.get("settled") == request for line in read_lines(self._path))
 
     def cut(self, reply: str, run: str) -> int:
-        """How many requests of this run for this reply were sent and neither settled nor refused: each may have been
+        """The number of requests of this run for this reply that were neither settled nor refused: each may have been
         billed. A retry, which somebody has asked for, begins to count anew."""
         lines = list(read_lines(self._path))
         done = {line.get("settled") or line.get("void") for line in lines}

@@ -1,4 +1,4 @@
-"""What a dead worker was handed and had not noted yet, found by asking the server.
+"""The work that a dead worker was handed and had not noted yet, found by asking the server.
 
 Between the server's handing out an activity and the worker's note of it lie some milliseconds: whoever dies there
 leaves no token behind. But the server shows to whom it handed an activity last, each worker has a name of its own, and

@@ -1,4 +1,4 @@
-"""What of this host a request may name: what its sender has shown to come from here, or the host's owner allows."""
+"""The paths of this host that a request may name: all when it comes from here, else those the host's owner allows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALLOW = "local_repositories in the user file, or PERDURE_LOCAL_REPOSITORIES, al
 
 
 def comes_from_here(home: Home, delivery: str, request: DeliveryRequest) -> bool:
-    """Whether whoever wrote the request knows this home's key. Everybody who reaches Temporal can write one."""
+    """True when whoever wrote the request knows this home's key. Everybody who reaches Temporal can write one."""
     return proves(request.proof, home.key(), delivery, request.model_dump(mode="json", exclude_defaults=True))
 
 

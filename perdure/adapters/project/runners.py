@@ -61,7 +61,7 @@ class Invocation:
 
 
 def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]) -> Invocation:
-    """How to run a test command so that a known runner writes its report into `results`, a directory outside the tree,
+    """Have a known runner of a test command write its report into `results`, a directory outside the tree,
     by the name the command sees it at.
 
     tree  what is tested; installed  the worktree setup ran in; env  what the command would see anyway

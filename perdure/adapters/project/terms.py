@@ -133,5 +133,5 @@ def title_of(vault: Vault, contract: Contract) -> str:
 
 
 def tokens_of(asked: int, most: int | None) -> int:
-    """What a retry may use, 0 for no limit: `most` is the host's."""
+    """The tokens that a retry may use, 0 for no limit: `most` is the host's."""
     return min((limit for limit in (asked, most) if limit), default=0)

@@ -126,7 +126,7 @@ class Bubblewrap:
 
 
 async def _reach(command: Command) -> Reach:
-    """What setup may reach, with the hosts that the owner's own settings for packages name."""
+    """The hosts that setup may reach, with those that the owner's own settings for packages name."""
     named = await asyncio.to_thread(setup.named_hosts, os.environ, Path.home())
     return replace(command.reach, trusted=command.reach.trusted | named)
 

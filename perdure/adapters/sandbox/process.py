@@ -139,7 +139,7 @@ async def _look(watcher: Watcher, status: StatusFile) -> str:
 
 
 async def _looked(looking: asyncio.Future[str]) -> str:
-    """What it found, if it did; it is at its end afterwards."""
+    """End the looking. Return the limit it found, or ''."""
     if not looking.done():
         looking.cancel()
         await asyncio.wait({looking})

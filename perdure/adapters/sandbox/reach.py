@@ -1,4 +1,4 @@
-"""Which hosts setup may reach: those outside, of `[setup] hosts` where that names some, and never this machine."""
+"""The hosts that setup may reach: those outside, of `[setup] hosts` where that names some, and never this machine."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ EVERYWHERE = Reach()
 
 
 def outside(address: str) -> bool:
-    """Whether an address is another machine's, on the public network."""
+    """True when an address is another machine's, on the public network."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped

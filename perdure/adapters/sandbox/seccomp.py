@@ -71,7 +71,7 @@ def program(machine: str, *, internet: bool = True) -> bytes:
 
 
 def allowed(machine: str) -> dict[str, int]:
-    """What may be called with any arguments."""
+    """The system calls that are allowed with any arguments, by name."""
     tables: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("syscalls.json").read_bytes())
     return tables[machine]
 

@@ -1,4 +1,4 @@
-"""What a running sandbox uses of the host, read from outside: memory, processes, processor time, the worktree's room.
+"""Reads from outside what a running sandbox uses of the host: memory, processes, processor time, the worktree's room.
 
 The kernel holds no limit of this kind for a tree of processes without a control group, and what it holds for single
 processes does not fit: RLIMIT_AS ends java and WebAssembly, RLIMIT_DATA ends sanitizers, for both reserve far more than
@@ -28,7 +28,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
 BLOCK = 512
 LEAST = 4096
-"""What a file is taken to cost: millions of empty ones fill a disk's table of files."""
+"""The bytes that a file takes at least: millions of empty ones fill a disk's table of files."""
 
 NOT_OURS = frozenset({".git", ".venv", "node_modules"})
 """At the top of a worktree: read-only to commands, so nothing of it is theirs."""
@@ -85,7 +85,7 @@ class Watcher:
         self._next = 0.0
 
     def look(self, root: int) -> str:
-        """What limit the processes below `root` are over, in words; '' for none. Blocks: call it in a thread."""
+        """The limit that the processes below `root` are over, in words; '' for none. Blocks: call it in a thread."""
         started = time.monotonic()
         if started < self._next:
             return ""
@@ -213,7 +213,7 @@ def _exact(pid: int) -> int:
 
 
 def _in_memory_files(root: int) -> int:
-    """What lies in the sandbox's own /tmp, /dev/shm, home and /run; nothing where these are the host's."""
+    """The bytes in the sandbox's own /tmp, /dev/shm, home and /run; 0 where these are the host's."""
     total = 0
     for path in (TMP, "/dev/shm", HOME, RUN):  # noqa: S108 the sandbox's own
         with contextlib.suppress(OSError):

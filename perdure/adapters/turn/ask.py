@@ -101,7 +101,7 @@ def _wanted(question: Question, work: TurnInput, run_id: str) -> _Wanted:
 
 
 def sample_of(work: TurnInput, run_id: str) -> str:
-    """Which of the delivery's samples of a model's replies a turn belongs to; empty: the first one.
+    """The one of the delivery's samples of a model's replies that a turn belongs to; empty: the first one.
 
     Whoever rewinds a delivery wants other replies, whoever retries it those that are there (holes.md H20). Both begin a
     run, and Temporal gives the rewound one the input of the run before: it is told by its id, which is not the one that

@@ -67,7 +67,7 @@ class Desk:
         return found
 
     async def diff(self) -> str:
-        """What is changed against the base; the beginning of it, as much as a page can hold."""
+        """The change against the base; the beginning of it, as much as a page can hold."""
         text, offset = "", 0
         while len(text) < REPORT_DIFF_CHARS:
             reading = self._delivery.read("diff", offset, self._queue, patience=REPORT_PATIENCE)

@@ -1,4 +1,4 @@
-"""What is parsed at most, of texts that strangers write: each is checked before a parser sees it."""
+"""The most that is parsed of texts that strangers write: each is checked before a parser sees it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ ENVIRONMENT_MADE_S = 3600.0
 """A half-made environment this old was left by a death: to link and sync 300 MB takes seconds."""
 
 ENVIRONMENT_POLL_S = 0.2
-"""How often a delivery looks whether another one's setup of the same files has ended; it wins minutes."""
+"""Between two looks whether another delivery's setup of the same files has ended; it wins minutes."""
 
 SANDBOX_MEMORY_BYTES = 8 * 1024**3
 """Of all processes of one command together, with its private /tmp and home. Large test suites and compilers stay below
@@ -52,16 +52,16 @@ SANDBOX_MEMORY_SHARE = 0.75
 """Of the host's memory, where that is less: what a command leaves keeps the worker and its server alive."""
 
 SANDBOX_DISK = "16g"
-"""What commands may write into one worktree: a large Rust workspace's target directory takes 10."""
+"""The most that commands may write into one worktree: a large Rust workspace's target directory takes 10."""
 
 SANDBOX_DISK_LOOK_S = 60.0
 """After that a worktree is measured again although the disk's free space shows no need: others may have freed some."""
 
 SANDBOX_DISK_SLACK_BYTES = 64 * 1024**2
-"""What a command may still write where an earlier one went over: it can clean up, which needs a little room."""
+"""The room that a command is left where an earlier one went over: it can clean up, which needs a little."""
 
 SANDBOX_LOOK_S = 0.1
-"""How often a running sandbox is looked at: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late."""
+"""Between two looks at a running sandbox: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late."""
 
 SANDBOX_OOM_SCORE = 800
 """Where the host runs out of memory first, its kernel ends a command of a model or a test, not the worker or server."""

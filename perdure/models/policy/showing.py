@@ -18,7 +18,7 @@ WATCH_EVERY_S = 0.5
 """How often a live view looks: a death and the turn after it take about a second, and both are to be seen."""
 
 LOGS_EVERY_S = 1.0
-"""How often `logs --follow` looks whether a turn has ended: turns take seconds."""
+"""Between two looks of `logs --follow` whether a turn has ended: turns take seconds."""
 
 WATCH_SILENCE_S = 10.0
 """Without an answer for this long no worker runs: one that starts on a busy host needs several seconds."""

@@ -62,7 +62,7 @@ class Files:
         return cls(store, common, old, common != base), cls(store, head, new, common != base)
 
     def pair_of(self) -> dict[str, Any]:
-        """What `pair` was given."""
+        """The arguments that `pair` was given."""
         return self._store.pair
 
     @cached_property
