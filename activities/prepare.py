@@ -32,7 +32,7 @@ from perdure.adapters.project.notes import read_notes
 from perdure.adapters.project.places import comes_from_here, find_source, find_target
 from perdure.adapters.project.terms import Ground, branches_of, check_branch, title_of, tokens_of
 from perdure.adapters.turn.adopt import turn_of
-from perdure.models.config import seconds
+from perdure.models.amounts import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import InvalidRequest, WorkspaceLost

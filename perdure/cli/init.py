@@ -81,7 +81,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
     from perdure.adapters.sandbox.select import sandbox_for
     from perdure.adapters.sandbox.toolchain import compute_binds
     from perdure.adapters.sandbox.usage import Caps
-    from perdure.models.config import seconds
+    from perdure.models.amounts import seconds
     from perdure.models.ids import checkout_name
 
     home, host = Home.find(), load_host_config(os.environ)

@@ -3,67 +3,21 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from perdure.models.amounts import Duration, Size, seconds
 from perdure.models.base import Written
 from perdure.models.phases import ALL_PHASES, Phase
 from perdure.models.policy import (
     DEFAULTS,
-    DURATION_CHARS,
-    DURATION_MOST_S,
     SANDBOX_DISK,
     SANDBOX_PROCESSES,
     SETTING_CHARS,
     TEST_NAME_CHARS,
 )
 from perdure.models.treasury import Budgets
-
-_UNITS = {"s": 1, "m": 60, "h": 3600}
-
-
-def seconds(text: str) -> float:
-    """`"90s"`, `"10m"`, `"1h30m"` → seconds. ValueError says what was expected."""
-    import re
-
-    if len(text) > DURATION_CHARS:  # before the expression, which looks again from every digit
-        raise ValueError("this is no duration: write for example 90s, 10m or 1h30m")
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
-        raise ValueError(f"{text!r} is not a duration: write for example 90s, 10m or 1h30m")
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if total <= 0:
-        raise ValueError("a duration must be longer than zero")
-    if total > DURATION_MOST_S:
-        raise ValueError("a duration is at most ten years")
-    return total
-
-
-def _duration(text: str) -> str:
-    seconds(text)
-    return text
-
-
-Duration = Annotated[str, AfterValidator(_duration)]
-
-
-def size(text: str) -> int:
-    """`"500m"`, `"4g"` → bytes. ValueError says what was expected."""
-    import re
-
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([mg])b?", text.lower()) if len(text) < 16 else None
-    if found is None or not float(found[1]):
-        raise ValueError("this is no size: write for example 500m or 4g")
-    return int(float(found[1]) * 1024 ** (2 if found[2] == "m" else 3))
-
-
-def _size(text: str) -> str:
-    size(text)
-    return text
-
-
-Size = Annotated[str, AfterValidator(_size)]
 
 
 class Settings(Written):

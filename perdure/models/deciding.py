@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from perdure.models.config import seconds
+from perdure.models.amounts import seconds
 from perdure.models.decisions import (
     AddBudget,
     Answer,

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
+from perdure.models.amounts import Duration
 from perdure.models.base import Recorded, Written
-from perdure.models.config import Duration
 from perdure.models.errors import InvalidRequest
 from perdure.models.policy import SAID_BYTES, TOKENS_MOST, USD_MOST
 from perdure.models.request import explain

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.models.config import RepositoryConfig, seconds
+from perdure.models.amounts import seconds
+from perdure.models.config import RepositoryConfig
 from perdure.models.decisions import Decided, Gate, Verdict
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest

@@ -37,8 +37,9 @@ from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.setup import sources
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds, fingerprint
 from perdure.adapters.sandbox.usage import Caps
+from perdure.models.amounts import seconds
 from perdure.models.base import Recorded
-from perdure.models.config import SandboxGrade, seconds
+from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.ids import checkout_name
 from perdure.models.policy import ENVIRONMENT_POLL_S

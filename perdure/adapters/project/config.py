@@ -10,7 +10,8 @@ from typing import Any
 from perdure.adapters.project import keys
 from perdure.adapters.project.detect import Detected
 from perdure.adapters.project.host import expand, merge, nested, user_file_name, variable_origins, variables
-from perdure.models.config import HostConfig, Limits, RepositoryConfig, seconds
+from perdure.models.amounts import seconds
+from perdure.models.config import HostConfig, Limits, RepositoryConfig
 from perdure.models.errors import BadInput
 from perdure.models.request import DeliveryRequest
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.sandbox.environment import HOME, RUN, TMP
-from perdure.models.config import CommandLimits, size
+from perdure.models.amounts import size
+from perdure.models.config import CommandLimits
 from perdure.models.policy import (
     SANDBOX_DISK_LOOK_S,
     SANDBOX_DISK_SLACK_BYTES,

@@ -14,7 +14,8 @@ import perdure
 from perdure.adapters.project.config import LOWERED, Effective, effective, load_repository_config, with_detected
 from perdure.adapters.project.detect import Detected
 from perdure.adapters.project.host import load_host_config, unknown_variables, user_file_name
-from perdure.models.config import HostConfig, Limits, RepositoryConfig, SandboxGrade, TestCommand, seconds
+from perdure.models.amounts import seconds
+from perdure.models.config import HostConfig, Limits, RepositoryConfig, SandboxGrade, TestCommand
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest

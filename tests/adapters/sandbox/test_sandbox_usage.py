@@ -13,7 +13,8 @@ from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.landlock import Landlock
 from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.usage import Caps
-from perdure.models.config import CommandLimits, HostConfig, size
+from perdure.models.amounts import size
+from perdure.models.config import CommandLimits, HostConfig
 
 MB = 1024**2
 ROOMY = {"memory": 400 * MB, "processes": 200, "disk": 1000 * MB}
