@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.attack.cases import CASES
@@ -31,46 +32,62 @@ def main() -> int:
     given = options.parse_args()
     who = "root" if os.geteuid() == 0 else "an ordinary user"
     logging.disable(logging.CRITICAL)  # what is seen stands in the table
-    begun, count = time.monotonic(), Counter[str]()
+    other = _as_nobody(sys.argv[1:]) if who == "root" and not given.half else None
+    begun, count, took = time.monotonic(), Counter[str](), dict[str, float]()
     print(f"\nas {who}\nverdict  | group | case | expected | seen", flush=True)
     with ground() as at:
         for case in CASES:
             words = f"{case.group} {case.name}"
             if (given.short and not case.short) or not all(word in words for word in given.only):
                 continue
+            at_this = time.monotonic()
             seen = tried(case, at)
+            took[words] = time.monotonic() - at_this
             count[seen.verdict] += 1
             print(row(case, seen), flush=True)
     told = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
     print(f"as {who}: {sum(count.values())} cases, {told}, {count[MISSED]} missed, {count[GAP]} gaps, "
           f"{time.monotonic() - begun:.0f} s")  # fmt: skip
+    longest = sorted(took, key=took.__getitem__)[:-6:-1]
+    print("longest: " + ", ".join(f"{took[words]:.0f} s {words}" for words in longest), flush=True)
     code = 1 if count[MISSED] else 0
-    if who == "root" and not given.half:
-        code |= _again(sys.argv[1:])
-    return code
+    return code | other() if other else code
 
 
-def _again(options: list[str]) -> int:
-    """The same as nobody, by a Python that nobody can start."""
+def _as_nobody(options: list[str]) -> Callable[[], int]:
+    """Begin the same as nobody, by a Python that nobody can start. What is returned waits for it and shows its rows."""
     program = _everybodys_python()
     if program is None:
         print("as an ordinary user: left out: no Python of this version here can be started by one")
-        return 1
-    with tempfile.TemporaryDirectory(prefix="nobody-") as home:
-        os.chown(home, NOBODY, NOBODY)
-        paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-        env = {
-            "PATH": f"/usr/local/bin:/usr/bin:/bin:{Path(sys.executable).parent}",
-            "HOME": home,
-            "TMPDIR": home,
-            "LANG": "C.UTF-8",
-        }
-        env |= {"PYTHONPATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [program, "-m", "tests.attack", "--half", *options]
-        ran = subprocess.run(
-            command, cwd=ROOT, env=env, user=NOBODY, group=NOBODY, extra_groups=[], check=False, timeout=600
-        )
-        return ran.returncode
+        return lambda: 1
+    home = tempfile.TemporaryDirectory(prefix="nobody-")
+    os.chown(home.name, NOBODY, NOBODY)
+    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    env = {
+        "PATH": f"/usr/local/bin:/usr/bin:/bin:{Path(sys.executable).parent}",
+        "HOME": home.name,
+        "TMPDIR": home.name,
+        "LANG": "C.UTF-8",
+    }
+    env |= {"PYTHONPATH": ":".join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    rows = Path(home.name, "rows")
+    with rows.open("w") as file:
+        process = subprocess.Popen(
+            [program, "-m", "tests.attack", "--half", *options],
+            cwd=ROOT, env=env, user=NOBODY, group=NOBODY, extra_groups=[], stdout=file, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def wait() -> int:
+        with home:
+            try:
+                code = process.wait(timeout=600)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
+            print(rows.read_text(), flush=True)
+        return code
+
+    return wait
 
 
 def _everybodys_python() -> str | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -19,7 +19,10 @@ GROUP = "hijacked agent"
 
 @dataclass(frozen=True)
 class Try:
-    """`open`: it succeeds without a sandbox, and trying that harms nothing. `reduced`: it fails in that grade too."""
+    """`open`: it succeeds without a sandbox, and trying that harms nothing. `reduced`: it fails in that grade too.
+
+    `given`: fields of the command, and what stands in the script for `{names}`, both made once.
+    """
 
     name: str
     expected: str
@@ -27,6 +30,7 @@ class Try:
     open: bool = True
     reduced: bool = True
     fields: dict[str, object] = field(default_factory=dict)
+    given: Callable[[Ground], tuple[dict[str, object], dict[str, object]]] | None = None
 
 
 def python(code: str) -> str:
@@ -160,10 +164,12 @@ def _world(at: Ground) -> Iterator[tuple[dict[str, object], socket.socket]]:
 def reached(one: Try, at: Ground, grade: SandboxGrade) -> tuple[bool, str]:
     """Whether the attack succeeded, and what it said."""
     with _world(at) as (places, udp):
-        script = one.script
+        script, fields = one.script, {name: value for name, value in one.fields.items() if not name.startswith("_")}
+        if one.given is not None:
+            more, named = at.once(one.given)
+            fields, places = fields | more, places | named
         for name, value in places.items():
             script = script.replace("{" + name + "}", str(value))
-        fields = {name: value for name, value in one.fields.items() if not name.startswith("_")}
         if "_git" in one.fields:
             tree = at.root / f"git-{grade}-{abs(hash(one.name))}"
             (tree / ".venv").mkdir(parents=True, exist_ok=True)
@@ -197,7 +203,12 @@ def _lives(command: str) -> bool:
     return bool(found)
 
 
-def _full(one: Try) -> Case:
+def cases_of(group: str, tries: Sequence[Try]) -> tuple[Case, ...]:
+    """Each in grade full, and each once more in grade reduced."""
+    return (*(_full(group, one) for one in tries), *map(_reduced, tries))
+
+
+def _full(group: str, one: Try) -> Case:
     def attack(at: Ground) -> Seen:
         if (error := probe().error) is not None:
             return Seen(GAP, f"no full sandbox on this host: {error.what}")
@@ -209,7 +220,7 @@ def _full(one: Try) -> Case:
         bare, words = reached(one, at, SandboxGrade.OFF)
         return Seen(HELD, "fails; unprotected it succeeds") if bare else Seen(MISSED, f"proves nothing: {words}")
 
-    return Case(GROUP, one.name, one.expected, attack)
+    return Case(group, one.name, one.expected, attack)
 
 
 def _reduced(one: Try) -> Case:
@@ -224,4 +235,4 @@ def _reduced(one: Try) -> Case:
     return Case("grade reduced", one.name, "a gap" if not one.reduced else one.expected, attack)
 
 
-CASES = (*map(_full, TRIES), *map(_reduced, TRIES))
+CASES = cases_of(GROUP, TRIES)

@@ -1,79 +1,24 @@
-"""Another user of the host, and a web page in the owner's browser: what they reach of a running set-up."""
+"""Another user of the host: what they reach of a running set-up."""
 # ruff: noqa: E501 - one case a line reads as the table it is
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from perdure.adapters.host.home import Home
+from tests.attack.pages import server
 from tests.attack.table import GAP, LEFT, SECRET, Case, Ground, Seen, held
+from tests.targets import make_target
 
 NOBODY = 65534
 ROOT = Path(__file__).parents[2]
-USER, PAGE = "other user of the host", "web page in the browser"
-
-
-@contextmanager
-def server(at: Ground) -> Iterator[tuple[Home, list[int]]]:
-    """The embedded server of a home that others could read before, and every port it listens on."""
-    import psutil
-
-    from perdure.local.server import ensure_server, stop_server
-
-    home = Home(Path(tempfile.mkdtemp(dir=at.root)) / "perdure")
-    home.root.mkdir(mode=0o755)
-    home.root.chmod(0o755)
-    kept = {name: os.environ.get(name) for name in ("PERDURE_SQLITE_SYNCHRONOUS", "TEMPORAL_CONFIG_FILE")}
-    os.environ |= {"PERDURE_SQLITE_SYNCHRONOUS": "1", "TEMPORAL_CONFIG_FILE": os.devnull}
-    try:
-        info = asyncio.run(ensure_server(home, say=lambda _: None))
-        listening = [c for c in psutil.Process(info.pid).net_connections("inet") if c.status == psutil.CONN_LISTEN]
-        yield home, sorted({c.laddr.port for c in listening} | {int(info.ui_url.rpartition(":")[2])})
-    finally:
-        asyncio.run(stop_server(home))
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def _asks(port: int, path: str, headers: dict[str, str], data: bytes | None = None) -> tuple[int, str]:
-    """Status and beginning of what a port answers; 0 when it does not speak HTTP."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data=data, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return answer.status, answer.read(300).decode(errors="replace")
-    except urllib.error.HTTPError as error:
-        return error.code, error.read(300).decode(errors="replace")
-    except (OSError, ValueError):
-        return 0, ""
-
-
-_START = b'{"workflowType":{"name":"Delivery"},"taskQueue":{"name":"perdure"},"input":[{"repository":"/r"}]}'
-_EVIL = {"Host": "evil.example", "Origin": "http://evil.example", "Referer": "http://evil.example/"}
-
-
-def _page(path: str, headers: dict[str, str], data: bytes | None = None) -> Callable[[Ground], Seen]:
-    """Missed when any port of the server does what it is asked."""
-
-    def attack(at: Ground) -> Seen:
-        with server(at) as (_, ports):
-            answers = {port: _asks(port, path, headers, data) for port in ports}
-        done = {port: answer for port, answer in answers.items() if 200 <= answer[0] < 300}
-        words = ", ".join(f"{port}: {status} {text[:40]}" for port, (status, text) in (done or answers).items())
-        return held(not done, words)
-
-    return attack
+USER = "other user of the host"
 
 
 def _as_nobody(code: str) -> str:
@@ -86,26 +31,40 @@ def _as_nobody(code: str) -> str:
 
 
 def _home_read(at: Ground) -> Seen:
-    at.root.chmod(0o755)
-    with server(at) as (home, _):
-        home.root.parent.chmod(0o755)
-        mode = home.root.stat().st_mode & 0o777
-        if os.geteuid() != 0:
-            return held(mode & 0o077 == 0, f"mode {mode:o}")
-        said = _as_nobody(f"ls {home.root} && echo REACHED; find {home.root} -type f -readable | head -3")
-        return held("REACHED" not in said, f"mode {mode:o}; {said}")
+    home = at.once(server)
+    mode = home.root.stat().st_mode & 0o777
+    if os.geteuid() != 0:
+        return held(mode & 0o077 == 0, f"was 755, is {mode:o}")
+    before = _as_nobody(f"ls -d {home.root.parent} && echo REACHED")
+    said = _as_nobody(f"ls {home.root} && echo REACHED; find {home.root} -type f -readable | head -3")
+    return held("REACHED" in before and "REACHED" not in said, f"was 755, is {mode:o}; {said}")
+
+
+def _refused_home(at: Ground) -> Seen:
+    """A directory with other things in it, open to all: closing it is not ours, so it is no home."""
+    from perdure.models.errors import BadInput
+
+    place = Path(tempfile.mkdtemp(dir=at.root))
+    (place / "thesis.txt").write_text("mine")
+    place.chmod(0o755)
+    try:
+        Home(place).key()
+    except BadInput as error:
+        return held(sorted(p.name for p in place.iterdir()) == ["thesis.txt"], f"refused: {error}")
+    return Seen("MISSED", "a key was made there")
 
 
 def _made_under_022(at: Ground) -> Seen:
     """What is made below a home while the owner's umask is the usual one."""
-    before = os.umask(0o022)
-    try:
-        with server(at) as (home, _):
-            open_to_all = [str(p.relative_to(home.root)) for p in home.root.rglob("*") if p.stat().st_mode & 0o007]
-    finally:
-        os.umask(before)
-    closed = home.root.exists() and not home.root.stat().st_mode & 0o077
-    return held(closed or not open_to_all, "closed above" if closed else ", ".join(open_to_all[:5]))
+    home = at.once(server)
+    made = [str(p.relative_to(home.root)) for p in home.root.rglob("*") if p.stat().st_mode & 0o007]
+    secret = [
+        p.name for p in (home.root / "key", *home.root.glob("temporal.db*")) if p.exists() and p.stat().st_mode & 0o077
+    ]
+    closed = not home.root.stat().st_mode & 0o077
+    return held(
+        closed and not secret, f"closed above, {len(made)} below with usual modes, none of the key and database"
+    )
 
 
 _PROGRAM = """
@@ -157,25 +116,62 @@ def _core(_: Ground) -> Seen:
     return held(size.split()[4] == "0", size)
 
 
-def _copied(at: Ground) -> Seen:
-    """`source` and `[setup] copy` of a start request name a file of the host that is in no repository."""
-    from perdure.adapters.project.copying import copy_files
-    from perdure.models.errors import PerdureError
+def _copied(name: str) -> Callable[[Ground], Seen]:
+    """`[setup] copy` names a file that is not one of those git ignores in the checkout."""
 
-    place = Path(tempfile.mkdtemp(dir=at.root))
-    for name in ("owner", "tree"):
-        (place / name).mkdir()
-    subprocess.run(["git", "init", "-q", str(place / "owner")], check=True, timeout=60)
-    (place / "owner" / "key").write_text(SECRET)
-    with contextlib.suppress(PerdureError):
-        copy_files(place / "owner", place / "tree", ("key",))
-    return held(not (place / "tree" / "key").exists(), "copied" if (place / "tree" / "key").exists() else "not copied")
+    def attack(at: Ground) -> Seen:
+        from perdure.adapters.project.copying import copy_files
+        from perdure.models.errors import SetupFailed
+
+        place = Path(tempfile.mkdtemp(dir=at.root))
+        for directory in ("owner", "tree"):
+            (place / directory).mkdir()
+        owner, tree = place / "owner", place / "tree"
+        subprocess.run(["git", "init", "-q", str(owner)], check=True, timeout=60)
+        for path in (place / "key", owner / "known", owner / "ignored"):
+            path.write_text(SECRET)
+        (owner / ".git/info/exclude").write_text("*\n!known\n")
+        (owner / "link").symlink_to(place / "key")
+        (owner / "up").symlink_to(place)
+        copy_files(owner, tree, ("ignored",))
+        if not (tree / "ignored").exists():
+            return Seen("MISSED", "proves nothing: an ignored file is not copied either")
+        try:
+            copy_files(owner, tree, (name.replace("{place}", str(place)),))
+        except SetupFailed as error:
+            return held([p.name for p in tree.iterdir()] == ["ignored"], f"refused: {error}")
+        return Seen("MISSED", "copied")
+
+    return attack
+
+
+def _source(at: Ground) -> Seen:
+    """`source` of a start request that anybody could have sent names a checkout of the host."""
+    from perdure.adapters.git.credentials import NO_KEYS
+    from perdure.adapters.git.source import resolve
+    from perdure.adapters.project.places import find_source
+    from perdure.models.errors import InvalidRequest
+    from perdure.models.request import DeliveryRequest
+
+    work = make_target(Path(tempfile.mkdtemp(dir=at.root)) / "calc.git").with_name("calc.git-work")
+    target = resolve(str(work), work, NO_KEYS)
+    request = DeliveryRequest(repository=target.url, request="x", source=str(work))
+    if find_source(request, True, target, True) != str(work):
+        return Seen("MISSED", "proves nothing: its owner's is not taken either")
+    try:
+        find_source(request, False, target, True)
+    except InvalidRequest as error:
+        return held("only for requests that come from this PERDURE_HOME" in str(error), str(error))
+    return Seen("MISSED", "it was taken")
 
 
 def _starts(at: Ground) -> Seen:
     """The embedded Temporal asks nobody who he is; what a request may name is limited instead."""
     del at
-    return Seen(GAP, "whoever can connect on this host can start deliveries; SECURITY.md and doctor say so")
+    return Seen(
+        GAP,
+        "whoever can connect on this host starts and reads deliveries (gRPC; the UI behind, /proc/net/tcp): SECURITY.md",
+    )
 
 
 def _without_namespaces(at: Ground) -> Seen:
@@ -200,16 +196,12 @@ CASES = (
     Case(USER, "reads a program's key in /proc/PID/environ", "not in it", _environ),
     Case(USER, "reads the key in a child's environment", "not in it", _child),
     Case(USER, "finds the key in a core file", "none is written", _core),
-    Case(USER, "has a file of the host copied (source, [setup] copy)", "only ignored files of a checkout", _copied),
+    Case(USER, "names a directory with other things, open to all, as PERDURE_HOME", "refused", _refused_home),
+    Case(USER, "has a checkout of the host copied from (source)", "only with the home's proof", _source),
+    *(Case(USER, f"has {what} copied ([setup] copy)", "only ignored files", _copied(name)) for what, name in (
+        ("a file that git tracks", "known"), ("a link out of the checkout", "link"), ("a file behind a link", "up/key"),
+        ("a file above the checkout", "../key"), ("a file by its whole path", "{place}/key"), ("git's own configuration", ".git/config"),
+    )),
     Case(USER, "starts a delivery at the embedded Temporal", "a gap", _starts),
     Case("host", "has no user namespaces", "a gap", _without_namespaces),
-    Case(PAGE, "starts a delivery by a text/plain POST", "no port does it",
-         _page("/api/v1/namespaces/default/workflows/x", {"Content-Type": "text/plain", "Origin": "http://evil.example"}, _START)),
-    Case(PAGE, "starts a delivery through the Web UI's port", "no port does it",
-         _page("/api/v1/namespaces/default/workflows/y", {"Content-Type": "text/plain", **_EVIL}, _START)),
-    Case(PAGE, "reads deliveries under a name of its own (DNS rebinding)", "no port answers",
-         _page("/api/v1/namespaces/default/workflows", _EVIL)),
-    Case(PAGE, "reads the Web UI under a name of its own", "no port answers", _page("/", _EVIL)),
-    Case(PAGE, "asks for namespaces from another origin", "no port answers",
-         _page("/api/v1/namespaces", {"Origin": "http://evil.example", "Host": "evil.example:80"})),
 )  # fmt: skip

@@ -7,10 +7,11 @@ import os
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar, cast
 
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Sandbox
@@ -18,6 +19,8 @@ from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.sandbox.usage import Caps
 from perdure.models.config import SandboxGrade
+
+T = TypeVar("T")
 
 HELD, MISSED, GAP, LEFT = "held", "MISSED", "gap", "left out"
 """A gap is a weakness that SECURITY.md names; left out is what cannot be tried here, with the reason."""
@@ -47,9 +50,17 @@ class Case:
 
 @dataclass
 class Ground:
-    """Where attacks take place: a directory of its own, a home, sandboxes of each grade."""
+    """Where attacks take place: a directory of its own, a home, sandboxes of each grade; what several share."""
 
     root: Path
+    until_the_end: ExitStack
+    _shared: dict[Callable[..., object], object] = field(default_factory=dict)
+
+    def once(self, make: Callable[[Ground], T]) -> T:
+        """What `make` made here when somebody asked for it first: servers and repositories are worth sharing."""
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        return cast("T", self._shared[make])
 
     @cached_property
     def home(self) -> Home:
@@ -79,7 +90,8 @@ def ground() -> Iterator[Ground]:
         kept = os.environ.get("ANTHROPIC_API_KEY")
         os.environ["ANTHROPIC_API_KEY"] = SECRET
         try:
-            yield Ground(Path(directory))
+            with ExitStack() as until_the_end:
+                yield Ground(Path(directory), until_the_end)
         finally:
             os.environ.pop("ANTHROPIC_API_KEY", None)
             if kept is not None:

@@ -1,0 +1,71 @@
+"""Setup commands of a hostile commit: what they reach of the machine they run on, by themselves and by the proxy."""
+
+from __future__ import annotations
+
+from perdure.adapters.sandbox.reach import Reach
+from perdure.models.config import SandboxGrade
+from tests.attack.inside import Try, cases_of, connect, python, reached
+from tests.attack.table import Case, Ground, Seen, held
+
+GROUP = "hostile setup"
+
+
+def _both(host: str, port: str) -> str:
+    """Connects directly, and by the proxy where there is one."""
+    return python(f"""
+from urllib.parse import urlsplit
+def by_proxy():
+    proxy = urlsplit(os.environ.get("http_proxy", ""))
+    s = socket.create_connection((proxy.hostname, proxy.port), 10)
+    s.sendall(b"CONNECT {host}:{port} HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n")
+    return b" 200" in s.recv(200)
+def directly():
+    return socket.create_connection(("{host}".strip("[]"), {port}), 10)
+for way in by_proxy, directly:
+    try:
+        print("REACHED" if way() else "refused", way.__name__)
+    except Exception as e:
+        print("refused", way.__name__, e)""")
+
+
+def _try(what: str, host: str, port: str = "{tcp}", *, is_open: bool = True) -> Try:
+    script = _both(host, port)
+    return Try(f"connects to {what}", "nobody there", script, open=is_open, reduced=False, fields={"network": True})
+
+
+TRIES = (
+    _try("a port of this machine (127.0.0.1)", "127.0.0.1"),
+    _try("a port of this machine (localhost)", "localhost"),
+    _try("a port of this machine (0)", "0"),
+    _try("a port of this machine (0x7f.1)", "0x7f.1"),
+    _try("a port of this machine (2130706433)", "2130706433"),
+    _try("a port of this machine (::ffff:127.0.0.1)", "[::ffff:127.0.0.1]", is_open=False),
+    _try("a port of this machine (64:ff9b::7f00:1)", "[64:ff9b::7f00:1]", is_open=False),
+    _try("the cloud's credentials (169.254.169.254)", "169.254.169.254", "80", is_open=False),
+    _try("the private network (10.1.2.3)", "10.1.2.3", "80", is_open=False),
+    Try("connects to an abstract socket of this machine", "other namespace",
+        connect("AF_UNIX", "'\\0{abstract}'"), reduced=False, fields={"network": True}),
+    Try("connects to a Unix socket of this machine", "not there",
+        connect("AF_UNIX", "'{unix}'"), reduced=False, fields={"network": True}),
+)  # fmt: skip
+
+
+def _unlisted(at: Ground) -> Seen:
+    """A public host, where `[setup] hosts` names another."""
+    one = Try("", "", _both("192.0.2.77", "443"), fields={"network": True, "reach": Reach(("known.invalid",))})
+    success, said = reached(one, at, SandboxGrade.FULL)
+    return held(not success and "it is not in [setup] hosts" in said, said)
+
+
+def _trusted(at: Ground) -> Seen:
+    """That nothing is reached would be no wonder by a proxy that does not work."""
+    fields = {"network": True, "reach": Reach(trusted=frozenset(["127.0.0.1"]))}
+    success, said = reached(Try("", "", _both("127.0.0.1", "{tcp}"), fields=fields), at, SandboxGrade.FULL)
+    return held(success and "REACHED by_proxy" in said and "REACHED directly" not in said, said)
+
+
+CASES = (
+    *cases_of(GROUP, TRIES),
+    Case(GROUP, "connects to a host that [setup] hosts does not name", "refused by name", _unlisted),
+    Case(GROUP, "connects to a host that this machine's owner named", "by the proxy alone", _trusted),
+)
