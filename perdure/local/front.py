@@ -27,7 +27,7 @@ _PER_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"upgrade"}
 
 
 def allowed(head: bytes) -> bytes | None:
-    """Return the head to send on for a request's, None for one to refuse. Each connection carries one request."""
+    """Return a request's head as it is sent on, None for one to refuse. Each connection carries one request."""
     first, *lines = head.split(b"\r\n")
     found = [_HEADER.fullmatch(line) for line in lines]
     if not _REQUEST.fullmatch(first) or not all(found):
