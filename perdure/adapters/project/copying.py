@@ -23,6 +23,8 @@ def copy_files(checkout: Path, tree: Path, names: Sequence[str]) -> None:
     checkout, or has a symbolic link on its way on either side. Nothing is copied unless all of them can be. Each is
     opened directory by directory: a link that somebody makes meanwhile is not followed either.
     """
+    if not names:  # then there may be no checkout either
+        return
     for name in names:
         _check_name(name)
         with _opened(checkout, name), _directory(tree, name):

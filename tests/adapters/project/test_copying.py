@@ -69,3 +69,7 @@ def test_a_link_in_the_repository_does_not_lead_the_copy_astray(files: Files, tm
         with pytest.raises(SetupFailed, match="symbolic link"):
             copy_files(checkout, tree, [name])
     assert (tmp_path / "victim").read_text() == "old"
+
+
+def test_nothing_to_copy_needs_no_checkout(tmp_path: Path) -> None:
+    copy_files(tmp_path / "is not there", tmp_path, [])
