@@ -56,7 +56,7 @@ async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool:6"}) as lab:
         lab.kept()
-        alone = await lab.submit(origin, id="calc-alone", questions=False)
+        alone = await lab.submit(origin, "Add sub, the difference, alone", id="calc-alone", questions=False)
         result = await finished(alone, lab)
         assert (result.status, result.reason) == ("not_delivered", "limits")
         assert result.message.startswith("implement was cut off 3 times: its worker died (3 times)")
