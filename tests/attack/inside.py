@@ -126,7 +126,9 @@ USING = (
     Try("starts threads without end", "ended", "python3 -c 'import threading, time\nfor n in range(300): threading.Thread(target=time.sleep, args=(20,)).start()'", open=False, fields={"_over": True}),
     Try("burns the processor", "ended", "while true; do :; done & while true; do :; done", open=False, fields={"_over": True, "timeout_s": 120.0}),
     Try("fills the disk through the worktree", "ended", "for n in $(seq 1 400); do head -c 4M /dev/zero > big$n; sleep 0.05; done", open=False, fields={"_over": True}),
-    Try("fills the disk with a million empty files", "ended", "python3 -c 'import time\nfor n in range(1000000): open(str(n), \"w\").close()'", open=False, fields={"_over": True}),
+    Try("fills the disk through a file without a name", "ended", "exec 3> big; rm big; for n in $(seq 1 400); do head -c 4M /dev/zero >&3; sleep 0.05; done", open=False, fields={"_over": True}),
+    Try("fills the disk in a directory nobody can look into", "ended", "mkdir d; cd d; python3 -c 'import os, time\nos.chmod(\".\", 0o300)\nfor n in range(400): open(str(n), \"wb\").write(bytes(4 << 20)); time.sleep(0.05)'", open=False, fields={"_over": True}),
+    Try("fills the disk with a million empty files", "ended", "python3 -c 'import time\nfor n in range(1000000): open(str(n), \"w\").close()'", open=False, fields={"_over": True, "timeout_s": 120.0}),
 )  # fmt: skip
 TRIES = (*READING, *WRITING, *NETWORK, *KERNEL, *LASTING, *USING)
 

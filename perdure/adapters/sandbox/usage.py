@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ class Watcher:
         self.caps, self.peak = caps, 0
         self._room = None if worktree is None else _room_of(worktree)
         self._began: int | None = None
+        if self._room is not None:
+            self._room.begin()
         self._next = 0.0
 
     def look(self, root: int) -> str:
@@ -90,7 +93,7 @@ class Watcher:
         started = time.monotonic()
         if started < self._next:
             return ""
-        said = self._processes(root) or self._disk()
+        said = self._processes(root) or self._disk(root)
         ended = time.monotonic()
         self._next = ended + 9 * (ended - started)  # a tenth of one processor at the most
         return said
@@ -108,10 +111,10 @@ class Watcher:
             return f"over its limit of {caps.cpu_s:g} s of processor time"
         return ""
 
-    def _disk(self) -> str:
+    def _disk(self, root: int) -> str:
         if self._room is None:
             return ""
-        total = self._room.total(self.caps.disk)
+        total = self._room.total(self.caps.disk, root)
         if self._began is None:
             self._began = total
         if total <= self.caps.disk or total <= self._began + SANDBOX_DISK_SLACK_BYTES:
@@ -124,14 +127,24 @@ class _Room:
 
     def __init__(self, worktree: Path) -> None:
         self._worktree = worktree
-        self._total, self._free, self._at = -1, 0, 0.0
+        self._total, self._free, self._at, self._whole = -1, 0, 0.0, True
 
-    def total(self, limit: int) -> int:
+    def begin(self) -> None:
+        """For another command: what the disk lost before is not this one's, where it cannot be looked for."""
+        if not self._whole:
+            self._total = -1
+
+    def total(self, limit: int, root: int) -> int:
         free, now = _free(self._worktree), time.monotonic()
         grown = max(0, self._free - free)
-        if self._total < 0 or self._total + grown > limit or now - self._at > SANDBOX_DISK_LOOK_S:
-            self._total, self._free, self._at = written(self._worktree), free, now
-        return self._total
+        if self._total >= 0 and self._total + grown <= limit and now - self._at <= SANDBOX_DISK_LOOK_S:
+            return self._total
+        found, self._whole = written(self._worktree)
+        found += _unnamed(root, self._worktree)
+        if not self._whole and self._total >= 0:
+            return max(found, self._total + grown)  # whatever was written meanwhile may be where nobody can look
+        self._total, self._free, self._at = found, free, now
+        return found
 
 
 _rooms: dict[Path, _Room] = {}
@@ -153,21 +166,44 @@ def _free(path: Path) -> int:
     return found.f_bfree * found.f_frsize + found.f_ffree * LEAST
 
 
-def written(worktree: Path) -> int:
-    """Bytes on disk below a worktree without what commands cannot write. A file with two names counts twice."""
-    total = 0
+def written(worktree: Path) -> tuple[int, bool]:
+    """Bytes on disk below a worktree without what commands cannot write, and whether all of it could be looked at.
+
+    A file with two names counts twice.
+    """
+    total, whole = 0, True
     waiting = [str(worktree)]
     while waiting:
         here = waiting.pop()
-        with contextlib.suppress(OSError), os.scandir(here) as entries:
-            for entry in entries:
-                if here == str(worktree) and entry.name in NOT_OURS:
-                    continue
-                with contextlib.suppress(OSError):
-                    total += max(LEAST, entry.stat(follow_symlinks=False).st_blocks * BLOCK)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-    return total
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if here == str(worktree) and entry.name in NOT_OURS:
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        total += max(LEAST, entry.stat(follow_symlinks=False).st_blocks * BLOCK)
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # it was removed meanwhile
+        except OSError:
+            whole = False
+    return total, whole
+
+
+def _unnamed(root: int, worktree: Path) -> int:
+    """Bytes of files on the worktree's disk that processes below `root` hold open after their last name was removed."""
+    found: dict[int, int] = {}
+    with contextlib.suppress(OSError):
+        device = os.stat(worktree).st_dev
+        for pid in _tree(root):
+            with contextlib.suppress(OSError):
+                for number in os.listdir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        file = os.stat(f"/proc/{pid}/fd/{number}")
+                        if file.st_nlink == 0 and file.st_dev == device and stat.S_ISREG(file.st_mode):
+                            found[file.st_ino] = file.st_blocks * BLOCK
+    return sum(found.values())
 
 
 def usage(root: int, most: int, *, exact: bool = False) -> Usage:
