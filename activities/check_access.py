@@ -8,6 +8,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.forges.base import HostedForge
+from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.attempt import now_doing
@@ -32,4 +33,9 @@ class Access:
         forge = self._host.forges.forge(contract.repository)
         if not isinstance(forge, HostedForge):
             return Checked()
-        return Checked(notes=forge.check(contract.base).notes)
+        found = forge.check(contract.base)
+        if (
+            self._host.forges.credential(contract.repository) is None
+        ):  # over ssh git is somebody else than the API's token
+            try_out(vault.with_keys(self._host.forges), contract)
+        return Checked(notes=found.notes)

@@ -14,7 +14,9 @@ from temporalio import activity
 from activities.run_tests import Base, test_base
 from perdure.adapters.agents.opening import of_kind
 from perdure.adapters.forges.base import HostedForge
+from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
 from perdure.adapters.host.attempt import now_doing
@@ -145,6 +147,11 @@ class Preparation:
             prompts=_prompts(vault, base_sha),
             issue=issue,
         )
+        if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self._hosted(contract):
+            forge = keys.forge(target.url)  # one with accounts is asked where its token is
+            if isinstance(forge, LocalForge):
+                forge.check(base)
+            try_out(vault, contract)
         return vault, contract, settings
 
     def _hosted(self, contract: Contract) -> bool:

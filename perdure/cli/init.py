@@ -89,7 +89,8 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
         tree, logs = scratch / "tree", scratch / "logs"
         logs.mkdir()
         inside = place(host.sandbox, checkout_name(root.name))
-        await asyncio.to_thread(Git(cwd=root, as_owner=True).run, "clone", "--quiet", "--no-hardlinks", ".", str(tree))
+        clone = ("clone", "--quiet", "--no-hardlinks", "--", str(root), str(tree))
+        await asyncio.to_thread(Git(as_owner=True).run, *clone)  # from outside: by no word of its own
         commit = Git(git_dir=tree / ".git").text("rev-parse", "HEAD")
 
         def sandbox() -> Sandbox:
@@ -143,9 +144,9 @@ def _tell_red(screen: Screen, red: Sequence[CommandResult]) -> None:
 
 def submodules(root: Path) -> list[str]:
     """Paths of HEAD at which another repository is meant to lie."""
-    from perdure.adapters.git.door import Git
+    from perdure.adapters.git.visit import visiting
 
-    listed = Git(cwd=root, as_owner=True).run("ls-tree", "-r", "-z", "--full-tree", "HEAD").names
+    listed = visiting(root).run("ls-tree", "-r", "-z", "--full-tree", "HEAD").names
     return [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
 
 
@@ -167,21 +168,26 @@ def _scratch(home: Home) -> Iterator[Path]:
 
 
 def _root(repo: Path) -> Path:
-    from perdure.adapters.git.door import Git, GitError
+    from perdure.adapters.git.door import GitError
+    from perdure.adapters.git.visit import find
     from perdure.models.errors import BadInput
 
     if not repo.is_dir():
         raise BadInput(f"there is no directory {repo}", where="--repo", fix="name a git repository")
     try:
-        root = Path(Git(cwd=repo, as_owner=True).text("rev-parse", "--show-toplevel"))
-        Git(cwd=root, as_owner=True).text("rev-parse", "--verify", "HEAD")
+        place = find(repo)
+        place.git.text("rev-parse", "--verify", "HEAD")
     except GitError:
         raise BadInput(
             "this is not a git repository with a commit",
             where=str(repo.absolute()),
             fix="git init && git add -A && git commit -m first",
         ) from None
-    return root
+    if place.root is None:
+        raise BadInput(
+            "this is a bare repository: nothing can be written there", where=str(repo), fix="name a checkout"
+        )
+    return place.root
 
 
 def _tell(screen: Screen, detected: Detected) -> None:

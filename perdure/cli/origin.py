@@ -114,9 +114,9 @@ def _stale_worker(env: Mapping[str, str]) -> list[Finding]:
 
 def _known_default(cwd: Path) -> str:
     """The base branch as the clone remembers it, where the remote cannot be asked."""
-    from perdure.adapters.git.door import Git
+    from perdure.adapters.git.visit import visiting
 
-    found = Git(cwd=cwd, as_owner=True).run("symbolic-ref", "--short", "refs/remotes/origin/HEAD", ok=(0, 1, 128))
+    found = visiting(cwd).run("symbolic-ref", "--short", "refs/remotes/origin/HEAD", ok=(0, 1, 128))
     return found.text.removeprefix("origin/") if found.returncode == 0 else "main"
 
 

@@ -104,9 +104,13 @@ def _forge(repo: str, page: str) -> LocalForge:
 
 def _origin(path: Path) -> str | None:
     """The origin of a working tree; a bare repository is where people push to, and is meant itself."""
-    from perdure.adapters.git.door import Git
+    from perdure.adapters.git.door import GitError
+    from perdure.adapters.git.visit import find
     from perdure.cli.repository import origin_of
 
     place = path if path.is_dir() else path.parent
-    bare = Git(cwd=place, as_owner=True).run("rev-parse", "--is-bare-repository", ok=(0, 128))
-    return origin_of(place) if bare.text == "false" else None
+    try:
+        root = find(place).root
+    except GitError:
+        return None
+    return origin_of(root) if root is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -16,24 +17,27 @@ NAME = "perdure.toml"
 
 def place_of(target: Target, sha: str) -> Path | None:
     """A repository on this machine that has the commit; None when it would have to be fetched first."""
-    from perdure.adapters.git.door import Git
+    from perdure.adapters.git.door import GitError
+    from perdure.adapters.git.visit import find
+    from perdure.models.errors import BadInput
 
     parts = urlsplit(target.url)
     local = Path(unquote(parts.path)) if parts.scheme == "file" else Path(target.url)
     for place in (local, target.checkout):
         if place is not None and place.is_absolute() and place.is_dir():
-            found = Git(cwd=place, as_owner=True).run("cat-file", "-e", f"{sha}^{{commit}}", ok=(0, 1, 128))
-            if found.returncode == 0:
-                return place
+            with suppress(GitError, BadInput):
+                found = find(place).git.run("cat-file", "-e", f"{sha}^{{commit}}", ok=(0, 1, 128))
+                if found.returncode == 0:
+                    return place
     return None
 
 
 def file_at(place: Path, sha: str, path: str = NAME) -> str | None:
     """The text of a file at a commit that is there; None when it has no such file. BadInput when it is too long."""
-    from perdure.adapters.git.door import Git
     from perdure.adapters.git.repository import show
+    from perdure.adapters.git.visit import find
 
-    found = show(Git(cwd=place, as_owner=True), sha, path, CONFIG_BYTES)
+    found = show(find(place).git, sha, path, CONFIG_BYTES)
     return found.decode(errors="replace") if found is not None else None
 
 
@@ -48,7 +52,7 @@ def in_working_tree(checkout: Path) -> str | None:
 
 def origin_of(cwd: Path) -> str | None:
     """The origin of the checkout that a directory is in, without asking it; None where there is none."""
-    from perdure.adapters.git.door import Git
+    from perdure.adapters.git.visit import visiting
 
-    found = Git(cwd=cwd, as_owner=True).run("remote", "get-url", "origin", ok=(0, 2, 128))
+    found = visiting(cwd).run("remote", "get-url", "origin", ok=(0, 2, 128))
     return found.text if found.returncode == 0 else None

@@ -193,10 +193,11 @@ def _build(stage: Stage) -> None:
         ("init", "--quiet", "--initial-branch=main"),
         ("add", "--all"),
         ("commit", "--quiet", "--message=durations"),
-        ("clone", "--quiet", "--bare", ".", str(stage.origin)),
         ("remote", "add", "origin", str(stage.origin)),
     ):
         checkout.run(*arguments)
+    here = Git(variables=(("GIT_ALLOW_PROTOCOL", "file"),))  # a transport, and nobody's configuration
+    here.run("clone", "--quiet", "--bare", "--", str(stage.checkout), str(stage.origin))
     Git(git_dir=stage.origin).run("remote", "remove", "origin")  # a repository with an origin means that origin
     stage.home.root.mkdir()
 

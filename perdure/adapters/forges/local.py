@@ -8,6 +8,7 @@ head, base, state, draft, delivery), body.md and the pictures that it shows. Tak
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,13 +17,14 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.git.door import GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import Entry, ObjectStore
 from perdure.adapters.git.refusals import told
 from perdure.adapters.git.repository import ABSENT, Repository
+from perdure.adapters.git.visit import find
 from perdure.models.base import Published
-from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.models.result import PullRequest
 
 _LOCK_TIMEOUT_S = 30.0
@@ -100,6 +102,16 @@ class LocalForge:
             self._write(repository, pull, proposal, held)
         return Opened(self._published(pull))
 
+    def check(self, base: str) -> None:
+        """Whether a branch could be pushed here and a pull request opened. ForgeRefused names what is missing."""
+        repository = self._repository()
+        for place in (repository.path, repository.path / "objects", repository.path / "refs"):
+            if not os.access(place, os.W_OK | os.X_OK):
+                fix = "let this user write there, or deliver to a repository that it may write to"
+                raise ForgeRefused("the repository may not be written to", where=str(place), fix=fix)
+        if repository.read_ref(f"refs/heads/{base}") is None:
+            raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
+
     def list(self) -> list[tuple[PullRequest, str]]:
         """All pull requests by number, with their states."""
         repository = self._repository()
@@ -121,7 +133,9 @@ class LocalForge:
 
     def _repository(self) -> Repository:
         try:
-            return Repository(Path(Git(cwd=self._path, as_owner=True).text("rev-parse", "--absolute-git-dir")))
+            return Repository(find(self._path).git_dir)  # of a linked worktree, the one that has branches and objects
+        except BadInput as error:
+            raise ForgeRefused(error.what, where=error.where, fix=error.fix) from error
         except (GitError, OSError) as error:
             raise ForgeUnavailable("the repository is not there", where=str(self._path)) from error
 

@@ -13,6 +13,7 @@ from perdure.adapters.git.door import Git, GitError, redact
 from perdure.adapters.git.refusals import push_fix, told
 from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.visit import receiving
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.crash import crash_point
 from perdure.models.crash import CrashPoint
@@ -96,15 +97,17 @@ def in_the_way(heads: Iterable[str], branch: str) -> str | None:
     )
 
 
-def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) -> None:
+def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None, *, options: tuple[str, ...] = ()) -> None:
     """Push a commit to `url` as `branch`, which must be at `expected` (None: must not exist) or already at `sha`.
 
+    `options`: `--dry-run` asks whether we would be let in, and moves nothing.
     Raises ForgeRefused (a foreign branch, a name in the way, a protected branch, no permission), ForgeUnavailable.
     """
     target = f"refs/heads/{branch}"
     lease = f"--force-with-lease={target}:{expected or ''}"
     credential = vault.keys.credential(url)
-    command = ("push", "--porcelain", "--no-verify", lease, "--", url, f"{sha}:{target}")
+    how = (*options, *receiving(url), lease)
+    command = ("push", "--porcelain", "--no-verify", *how, "--", url, f"{sha}:{target}")
     try:
         done = vault.git.owner().run(*command, ok=(0, 1), credential=credential)
     except GitError as error:
@@ -122,7 +125,7 @@ def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None) ->
     ]
     if found.moved_to and urlsplit(found.moved_to)[:2] == urlsplit(url)[:2]:
         # Renamed: git goes on at the old address when it was asked for a password on its way to the new one.
-        push(vault, found.moved_to, sha, branch, expected)
+        push(vault, found.moved_to, sha, branch, expected, options=options)
         return
     if not no or no[0].startswith("[remote failure]"):  # cut in the middle: nobody said no
         said = told(done.stderr) or "it ended without an answer"

@@ -29,6 +29,8 @@ IDENTITY = {
 SETTINGS = (
     "core.fsmonitor=false",  # a program, started by `status` and `add`
     "core.hooksPath=/dev/null",
+    "safe.bareRepository=explicit",  # a folder of a clone can be one, with programs in its configuration
+    "log.showSignature=false",  # gpg.program
     "core.excludesFile=/dev/null",  # their default lies below $XDG_CONFIG_HOME, whatever GIT_CONFIG_GLOBAL says
     "core.attributesFile=/dev/null",
     "core.fsync=all",  # git syncs no loose object by default (holes.md H13)
@@ -112,6 +114,7 @@ class Git:
                 reach their remote. It is safe because no file of it can be written from a sandbox: the repository
                 is the vault or the person's own, the worktree is not looked at, and SETTINGS still win over it.
     settings    more `-c` settings
+    variables   more of its environment (perdure.adapters.git.visit)
     """
 
     git_dir: Path | None = None
@@ -122,6 +125,7 @@ class Git:
     cwd: Path | None = None
     as_owner: bool = False
     settings: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
 
     def owner(self) -> Git:
         """The same repository, with the owner's credentials."""
@@ -202,9 +206,11 @@ class Git:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",  # for a missing object, a command line of the repository's would be started
         }
         if not self.as_owner:
-            pinned |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+            # and no transport: whoever speaks to a remote does it as its owner
+            pinned |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
         paths = {
             "GIT_DIR": self.git_dir,
             "GIT_COMMON_DIR": self.common_dir or self.git_dir,
@@ -212,7 +218,7 @@ class Git:
             "GIT_INDEX_FILE": self.index,
             "GIT_OBJECT_DIRECTORY": self.objects,
         }
-        return pinned | {name: str(path) for name, path in paths.items() if path}
+        return pinned | {name: str(path) for name, path in paths.items() if path} | dict(self.variables)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -52,6 +52,14 @@ def publish(vault: Vault, contract: Contract, *, branch: str, head: str, tested:
     return True
 
 
+def try_out(vault: Vault, contract: Contract) -> None:
+    """Ask the remote, before anything is paid for, whether it would let us push there: what can be known without
+    pushing. Raises ForgeRefused, ForgeUnavailable."""
+    tip = remote_heads(contract.repository, vault.keys).branches.get(contract.branch)
+    start = contract.head or contract.base_sha
+    push(vault, contract.repository, start, contract.branch, tip, options=("--dry-run",))
+
+
 def commits_between(vault: Vault, older: str, newer: str) -> int:
     """How many commits `newer` has that `older` has not."""
     return int(vault.git.text("rev-list", "--count", "--end-of-options", newer, f"^{older}"))

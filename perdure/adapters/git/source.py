@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
 from perdure.adapters.git.remote import Heads, remote_heads
+from perdure.adapters.git.visit import find, visiting
 from perdure.models import ids
 from perdure.models.errors import BadInput, StepError
 
@@ -98,7 +99,7 @@ def not_included(checkout: Path, begins: str, base: str = "", heads: Mapping[str
     begins  the branch that it begins with; `base`, where that is another one, is what it is compared with
     heads   branches as the origin has them now: a clone may not know what was pushed from elsewhere
     """
-    git = Git(cwd=checkout, as_owner=True)
+    git = visiting(checkout)
     found = []
     changed = git.run("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all").names
     if changed:
@@ -174,16 +175,15 @@ def _origin(path: Path, named: str) -> tuple[str, Path | None]:
     """The address of the repository at a path, and the checkout there, None for a bare repository."""
     if not path.exists():
         raise BadInput(f"there is no {named}", where=str(path), fix="name a git repository: --repo PATH or URL")
-    git = Git(cwd=path if path.is_dir() else path.parent, as_owner=True)
     try:
-        bare = git.text("rev-parse", "--is-bare-repository") == "true"
-        root = Path(git.text("rev-parse", "--absolute-git-dir" if bare else "--show-toplevel"))
+        place = find(path if path.is_dir() else path.parent)
     except GitError as error:
         if "dubious ownership" in error.stderr:
             fix = f"git config --global --add safe.directory {path}"
             raise BadInput("this repository belongs to another user", where=str(path), fix=fix) from error
         fix = "run this inside a repository, or: git init && git add -A && git commit -m first"
         raise BadInput("this is not a git repository", where=str(path), fix=fix) from error
+    git, bare, root = place.git, place.root is None, place.root or place.git_dir
     has_origin = git.run("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
     if has_origin and not bare:  # a bare repository is where people push to: it is meant itself
         url = git.text("remote", "get-url", "origin")  # with the person's url.<base>.insteadOf

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from perdure.adapters.git.door import Git
+from perdure.adapters.git.visit import visiting
 from perdure.models.errors import SetupFailed
 
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,7 +30,7 @@ def copy_files(checkout: Path, tree: Path, names: Sequence[str]) -> None:
         with _opened(checkout, name), _directory(tree, name):
             pass
     asked = b"".join(os.fsencode(name) + b"\0" for name in names)
-    ignored = Git(cwd=checkout, as_owner=True).run("check-ignore", "-z", "--stdin", stdin=asked, ok=(0, 1)).names
+    ignored = visiting(checkout).run("check-ignore", "-z", "--stdin", stdin=asked, ok=(0, 1)).names
     for name in names:
         if name not in ignored:
             raise _refused(name, "is not ignored by git there: what is committed comes with the base branch")

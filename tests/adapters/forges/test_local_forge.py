@@ -161,3 +161,25 @@ def test_only_local_origins_have_this_forge(bare: Path) -> None:
     assert not isinstance(Forges().forge("https://github.com/me/durations"), LocalForge)
     assert Forges().forge("https://gitlab.com/me/durations") is None
     assert Forges().forge("git@gitlab.com:me/durations.git") is None
+
+
+def test_a_linked_worktree_has_the_branches_of_the_repository_it_belongs_to(bare: Path, tmp_path: Path) -> None:
+    """Its own git directory has a HEAD and an index, nothing else: a pull request was refused there at the very end."""
+    git(bare, "worktree", "add", "-q", "--detach", str(tmp_path / "linked"), "main")
+    forge = LocalForge(str(tmp_path / "linked"))
+    forge.check("main")
+    sha = grow(bare, "perdure/d-1")
+    assert forge.create(proposal("perdure/d-1", sha)).pull_request.number == 1
+    assert git(bare, "rev-parse", "refs/pull/1/head") == sha
+    with pytest.raises(ForgeRefused, match="the base branch trunk is not there"):
+        forge.check("trunk")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_repository_that_may_not_be_written_to_is_told_before_anything_is_paid_for(bare: Path) -> None:
+    (bare / "objects").chmod(0o500)
+    try:
+        with pytest.raises(ForgeRefused, match="may not be written to"):
+            LocalForge(str(bare)).check("main")
+    finally:
+        (bare / "objects").chmod(0o700)

@@ -9,7 +9,7 @@ from git_repositories import git
 
 from perdure.adapters.git import branch as branches
 from perdure.adapters.git import checkpoint as cp
-from perdure.adapters.git.publish import commits_between, publish
+from perdure.adapters.git.publish import commits_between, publish, try_out
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -215,3 +215,14 @@ def test_a_branch_that_somebody_made_where_the_delivery_began_is_not_its_own(
     with pytest.raises(ForgeRefused, match="not this delivery's"):
         publish(workspace.vault, own, branch=OWN, head=commit(workspace, base), again=AGAIN)
     assert remote_tip(str(origin), OWN) == base
+
+
+def test_trying_out_a_push_moves_nothing_and_hears_what_a_push_would(
+    workspace: Workspace, terms: Contract, origin: Path, tmp_path: Path
+) -> None:
+    own = terms.model_copy(update={"branch": OWN, "existing": False, "head": terms.base_sha})
+    try_out(workspace.vault, own)
+    assert remote_tip(str(origin), OWN) is None
+    origin.rename(tmp_path / "away.git")
+    with pytest.raises(ForgeRefused, match="does not appear to be a git repository"):
+        try_out(workspace.vault, own)
