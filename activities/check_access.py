@@ -33,9 +33,7 @@ class Access:
         forge = self._host.forges.forge(contract.repository)
         if not isinstance(forge, HostedForge):
             return Checked()
-        found = forge.check(contract.base)
-        if (
-            self._host.forges.credential(contract.repository) is None
-        ):  # over ssh git is somebody else than the API's token
+        found = forge.check(contract.base, tuple(contract.branches.values()) or (contract.branch,))
+        if self._host.forges.credential(contract.repository) is None:  # over ssh git is not the API's token
             try_out(vault.with_keys(self._host.forges), contract)
         return Checked(notes=found.notes)

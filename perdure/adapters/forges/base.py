@@ -83,8 +83,11 @@ class HostedForge(Forge, Protocol):
         """The page of the repository, such as https://github.com/me/durations."""
         ...
 
-    def check(self, base: str) -> Access:
-        """Whether a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing."""
+    def check(self, base: str, branches: Sequence[str] = ()) -> Access:
+        """Whether a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing.
+
+        `branches`: the names of which one will be pushed, as far as they are known.
+        """
         ...
 
     def issue(self, number: int) -> Issue:

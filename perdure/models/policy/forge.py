@@ -52,6 +52,9 @@ FORGE_COMMENTS = 200
 FORGE_COMMENTS_BYTES = 200_000
 """Of one issue's comments, the newest: longer discussions have lost their subject, and would fill a prompt."""
 
+FORGE_PATTERN_S = 5.0
+"""For one pattern of a repository's rules against one name: a tenth of a second's work, and a stranger's pattern."""
+
 FORGE_TEXT_CHARS = 65_536
 """GitHub refuses a body or comment that is longer."""
 

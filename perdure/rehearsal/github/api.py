@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
-from perdure.rehearsal.github import about_issues, about_pulls, about_repositories, description, rights
+from perdure.rehearsal.github import about_issues, about_pulls, about_repositories, about_rules, description, rights
 from perdure.rehearsal.github.access import Actor, Keys
 from perdure.rehearsal.github.answers import Problem, Reply, not_found
 from perdure.rehearsal.github.call import MOST_PER_PAGE, Call, moved
@@ -54,6 +54,8 @@ _HANDLERS: dict[str, Callable[[Call], Reply]] = {
     "repos/get": about_repositories.get,
     "repos/get-branch": about_repositories.get_branch,
     "repos/get-branch-protection": about_repositories.get_branch_protection,
+    "repos/get-branch-rules": about_rules.of_branch,
+    "repos/get-repo-ruleset": about_rules.get,
     "users/get-authenticated": about_repositories.me,
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from perdure.rehearsal.github import discussed, refs, smart_http
 from perdure.rehearsal.github.about_pulls import merge_pull
 from perdure.rehearsal.github.access import WRITES, Actor, App, Keys, Kind, new_key
-from perdure.rehearsal.github.state import Comment, Issue, Pull, Repository, World
+from perdure.rehearsal.github.state import Comment, Issue, Pull, Repository, Ruleset, World
 
 Json = dict[str, Any]
 
@@ -191,6 +191,16 @@ class Contents:
             it = self._repository(repository)
             it.protected += patterns
             smart_http.protect(it.path, *it.protected, rules=rules)
+
+    def add_ruleset(self, repository: str, *patterns: str, rules: Sequence[Json], bypass: Collection[str] = ()) -> int:
+        """Rules for branches that match, as the API tells them; returns the ruleset's id. They are told, and do not
+        bind a push: protect() does."""
+        with self._world.lock:
+            it = self._repository(repository)
+            above = frozenset(login.lower() for login in bypass)
+            made = Ruleset(self._world.new_id(), "rules", patterns, tuple(map(dict, rules)), above)
+            it.rulesets.append(made)
+            return made.id
 
     def archive(self, repository: str, archived: bool = True) -> None:
         self._repository(repository).archived = archived

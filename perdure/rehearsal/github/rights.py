@@ -42,6 +42,8 @@ RIGHTS = {
     "repos/get": Right(("metadata",)),
     "repos/get-branch": Right(("contents",)),
     "repos/get-branch-protection": Right(("administration",), "read", "admin"),
+    "repos/get-branch-rules": Right(("metadata",)),
+    "repos/get-repo-ruleset": Right(("metadata",)),
 }
 BY_APP = ("apps/get-authenticated", "apps/get-repo-installation", "apps/create-installation-access-token")
 """Only an App itself may ask for these, with its JWT."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 LEVELS = ("none", "read", "triage", "write", "maintain", "admin")
 """What somebody may do in a repository; each includes those before it."""
@@ -98,6 +99,18 @@ class Pull(Issue):
     teams: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Ruleset:
+    """`rules` as the API shows them, for branches that match one of `patterns`; `bypass`: logins in lower case that
+    stand above them."""
+
+    id: int
+    name: str
+    patterns: tuple[str, ...]
+    rules: tuple[dict[str, Any], ...]
+    bypass: frozenset[str] = frozenset()
+
+
 @dataclass(eq=False)
 class Repository:
     """`path` is the bare repository; it keeps its place when the repository gets another name.
@@ -120,6 +133,7 @@ class Repository:
     people: dict[str, str] = field(default_factory=dict)
     teams: set[str] = field(default_factory=set)
     protected: list[str] = field(default_factory=list)
+    rulesets: list[Ruleset] = field(default_factory=list)
     labels: dict[str, Label] = field(default_factory=dict)
     issues: dict[int, Issue] = field(default_factory=dict)
     created: str = field(default_factory=now)

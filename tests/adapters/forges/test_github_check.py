@@ -133,3 +133,96 @@ async def test_a_github_that_is_away_is_tried_again(lab: Lab) -> None:
         with pytest.raises(ForgeUnavailable):
             await to_thread(lab.forge().check, "main")
     await to_thread(lab.forge().check, "main")
+
+
+def _pattern(kind: str, operator: str, pattern: str, **more: object) -> dict[str, object]:
+    return {"type": kind, "parameters": {"operator": operator, "pattern": pattern, **more}}
+
+
+OURS = "perdure/ours"
+REFUSING: list[tuple[dict[str, object], str]] = [
+    ({"type": "creation"}, "creates such a branch"),
+    ({"type": "required_signatures"}, "verified signature"),
+    ({"type": "merge_queue"}, "merge queue"),
+    (_pattern("branch_name_pattern", "starts_with", "feature/"), "its name must begin with feature/"),
+    (_pattern("branch_name_pattern", "regex", "^(feature|fix)/"), "its name must match ^(feature|fix)/"),
+    (_pattern("branch_name_pattern", "contains", "ours", negate=True), "must not contain ours"),
+    (_pattern("commit_author_email_pattern", "ends_with", "@acme.example"), "the author's address"),
+    (_pattern("committer_email_pattern", "ends_with", "@acme.example"), "the committer's address"),
+    (
+        {
+            "type": "required_status_checks",
+            "parameters": {"required_status_checks": [], "strict_required_status_checks_policy": False},
+        },
+        "checks must have passed",
+    ),
+]
+"""By GitHub's description of its rules: the first answer to a push of a new branch of ours is no."""
+
+
+@pytest.mark.parametrize(("rule", "words"), REFUSING, ids=[str(words) for _, words in REFUSING])
+async def test_a_rule_that_would_refuse_the_push_is_named_with_what_to_do(
+    lab: Lab, rule: dict[str, object], words: str
+) -> None:
+    lab.hub.add_ruleset("me/calc", "perdure/*", rules=[rule])
+    with pytest.raises(ForgeRefused) as caught:
+        await to_thread(lab.forge().check, "main", [OURS])
+    assert caught.value.what.startswith(f"a rule of me/calc ({rule['type']}) would refuse the push of {OURS}: ")
+    assert words in caught.value.what
+    assert "bypass the ruleset, or set [git] branch" in caught.value.fix
+    assert (await to_thread(lab.forge().check, "main", ["elsewhere"])).notes == ()
+
+
+async def test_who_stands_above_a_rule_is_not_held_up_by_it(lab: Lab) -> None:
+    lab.hub.add_ruleset("me/calc", "*", rules=[{"type": "creation"}], bypass=("perdure-bot",))
+    assert (await to_thread(lab.forge().check, "main", [OURS])).notes == ()
+
+
+async def test_rules_of_the_base_and_of_merging_are_no_obstacle(lab: Lab) -> None:
+    demands = {"required_status_checks": [], "strict_required_status_checks_policy": True}
+    rules: list[dict[str, object]] = [
+        {"type": "creation"},
+        {"type": "required_signatures"},
+        {"type": "required_status_checks", "parameters": demands},
+    ]
+    lab.hub.add_ruleset("me/calc", "main", rules=rules)
+    harmless = {**demands, "do_not_enforce_on_create": True}
+    more = [{"type": "deletion"}, {"type": "non_fast_forward"}, {"type": "required_linear_history"}]
+    kept = [
+        _pattern("branch_name_pattern", "regex", "^perdure/[a-z]+$"),
+        {"type": "required_status_checks", "parameters": harmless},
+    ]
+    lab.hub.add_ruleset("me/calc", "perdure/*", rules=[*more, *kept])
+    assert (await to_thread(lab.forge().check, "main", [OURS])).notes == ()
+
+
+async def test_a_rule_for_what_is_not_written_yet_is_a_note(lab: Lab) -> None:
+    lab.hub.add_ruleset("me/calc", "*", rules=[_pattern("commit_message_pattern", "starts_with", "CALC-")])
+    (note,) = (await to_thread(lab.forge().check, "main", [OURS])).notes
+    assert f"a rule for {OURS} is about the messages of commits must begin with CALC-: say so in the request" in note
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "[[:alpha:]]+", "(?<never"])
+async def test_a_pattern_that_cannot_be_tried_is_a_note_and_no_wait(lab: Lab, pattern: str) -> None:
+    lab.hub.add_ruleset("me/calc", "*", rules=[_pattern("branch_name_pattern", "regex", pattern)])
+    (note,) = (await to_thread(lab.forge().check, "main", ["a" * 60 + "b"])).notes
+    assert "could not be tried" in note
+
+
+async def test_of_several_possible_names_one_that_is_let_in_is_enough(lab: Lab) -> None:
+    lab.hub.add_ruleset("me/calc", "chore/*", rules=[{"type": "creation"}])
+    (note,) = (await to_thread(lab.forge().check, "main", ["bug/x", "chore/x"])).notes
+    assert "would refuse the push of chore/x" in note
+
+
+async def test_an_existing_branch_that_must_not_change_is_refused(lab: Lab) -> None:
+    lab.hub.add_ruleset("me/calc", "*", rules=[{"type": "creation"}, {"type": "update"}])
+    with pytest.raises(ForgeRefused, match="changes such a branch"):
+        await to_thread(lab.forge().check, "main", ["main"])
+
+
+async def test_more_rules_than_one_answer_holds_are_all_looked_at(lab: Lab) -> None:
+    many = [_pattern("branch_name_pattern", "contains", "/") for _ in range(100)]
+    lab.hub.add_ruleset("me/calc", "*", rules=[*many, {"type": "creation"}])
+    with pytest.raises(ForgeRefused, match="creation"):
+        await to_thread(lab.forge().check, "main", [OURS])

@@ -36,6 +36,8 @@ OPERATIONS = (
     "repos/get",
     "repos/get-branch",
     "repos/get-branch-protection",
+    "repos/get-branch-rules",
+    "repos/get-repo-ruleset",
     "users/get-authenticated",
 )
 WORDS = ("description", "summary", "externalDocs", "tags", "title", "deprecated", "x-github-breaking-changes")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Access
 from perdure.adapters.forges.github.accounts import NEEDED
 from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.place import Place
+from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.policy import FORGE_SILENCE_S
 
@@ -19,8 +20,9 @@ PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: w
 """What an App's installation must be allowed, by GitHub's name of it."""
 
 
-def check_access(place: Place, base: str) -> Access:
-    """Token, permissions, repository and base branch; ForgeRefused names the first thing that is missing."""
+def check_access(place: Place, base: str, branches: Sequence[str] = ()) -> Access:
+    """Token, permissions, repository and base branch, and the rules for `branches`, of which one will be pushed;
+    ForgeRefused names the first thing that is missing."""
     with place.opened() as repository:
         _usable(place, repository)
         notes = [*place.renamed(repository)]
@@ -34,6 +36,7 @@ def check_access(place: Place, base: str) -> Access:
         else:
             _try_out(place, repository, base)
         notes += _base(place, repository, base)
+        notes += check_rules(repository, branches)
         if not repository.has_issues:
             notes.append(f"{repository.full_name} has its issues switched off")
         return Access(repository.full_name, tuple(notes))
