@@ -28,7 +28,7 @@ from perdure.local.connect import connect
 from perdure.local.places import Places
 from perdure.local.processes import last_lines
 from perdure.local.server import stop_server
-from perdure.models.decisions import Gate
+from perdure.models.decisions import Asked, Gate
 from perdure.models.errors import PerdureError
 from perdure.models.policy import DEMO_S
 from perdure.models.result import DeliveryResult, Reason, Status
@@ -160,7 +160,8 @@ def _say(screen: Screen, lines: Iterable[str]) -> None:
 
 
 class Going:
-    """Answers for the visitor what Perdure asks when one turn has seen three workers die: the kills were asked for."""
+    """Answers for the visitor what the kills make Perdure ask: whether a turn that has seen three workers die goes on,
+    and for more money, because a reply that was cut off counts at its upper bound. The kills were asked for."""
 
     def __init__(self, cast: Cast) -> None:
         self._cast, self._told = cast, ""
@@ -168,16 +169,23 @@ class Going:
 
     def on(self, described: Described) -> Described:
         asked = described.asked
-        if asked is not None and asked.gate is Gate.DEATHS and (self._answer is None or self._answer.done()):
+        if (
+            asked is not None
+            and asked.gate in playbill.ASKED_BY_KILLS
+            and (self._answer is None or self._answer.done())
+        ):
             if asked.key != self._told:
-                self._cast.screen.say(playbill.THIRD_DEATH)
+                self._cast.screen.say(playbill.ASKED_BY_KILLS[asked.gate])
             self._told = asked.key
-            self._answer = asyncio.create_task(self._go_on(asked.of))
+            self._answer = asyncio.create_task(self._go_on(asked))
         return self._cast.knife.saw(described)
 
-    async def _go_on(self, of: str) -> None:
+    async def _go_on(self, asked: Asked) -> None:
         with contextlib.suppress(PerdureError):  # counted meanwhile, or asked again at the next look
-            await self._cast.delivery.approve(of, note="the kills were asked for", by="demo")
+            if asked.gate is Gate.BUDGET:
+                await self._cast.delivery.add_budget(1, id=asked.key, by="demo")
+            else:
+                await self._cast.delivery.approve(asked.of, note="the kills were asked for", by="demo")
 
 
 async def _watched(cast: Cast, watcher: Watcher) -> DeliveryResult:

@@ -10,6 +10,7 @@ from perdure.cli.stage import Stage
 from perdure.cli.story import AGAIN, Header
 from perdure.cli.words import one_line, short, typed_here
 from perdure.models.config import SandboxGrade
+from perdure.models.decisions import Gate
 
 _SANDBOXES = {
     SandboxGrade.FULL: "sandbox bubblewrap",
@@ -19,9 +20,12 @@ _SANDBOXES = {
 
 _SCRIPTED = "scripted: no key, no account, nothing is paid; costs are shown as if"
 
-THIRD_DEATH = (
-    f"{STOPS} three deaths of one turn: Perdure asks whether to go on; here they were asked for, and the demo says yes"
-)
+ASKED_BY_KILLS = {
+    Gate.DEATHS: f"{STOPS} three deaths of one turn: Perdure asks whether to go on; here they were asked for, and the "
+    "demo says yes",
+    Gate.BUDGET: f"{STOPS} replies that were cut off count at their upper bound: Perdure asks for more money; here "
+    "none is paid, and the demo adds $1",
+}
 RETRIED = f"{AGAIN} it goes on from its last checkpoint"
 
 
