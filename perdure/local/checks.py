@@ -8,7 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perdure.adapters.host.home import Home
 from perdure.models.errors import BadInput
 from perdure.models.policy import DISK_FREE_BYTES
 
@@ -55,6 +54,8 @@ def check_home(root: Path) -> None:
 
 
 def _check_writable(root: Path) -> None:
+    from perdure.adapters.host.home import Home  # needs flock, which Windows does not have
+
     try:
         Home(root).make_private()
         with tempfile.TemporaryFile(dir=root):

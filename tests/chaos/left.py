@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from perdure.adapters.host.inflight import BURIAL
+from perdure.local import front
 from tests.chaos.world import World, mentions
 from tests.lab import git
 
@@ -15,7 +16,10 @@ def left_behind(world: World) -> list[str]:
     """Processes, held locks, git's lock files, leased ports, worktrees, notes of what is in flight; in words."""
     home = world.lab.home.root
     others = {os.getpid(), world.server()}
-    processes = [one for one in mentions(str(home)) if one.pid not in others]
+    # What stands before the Web UI lives as long as the server does.
+    processes = [
+        one for one in mentions(str(home)) if one.pid not in others and str(front.__file__) not in one.cmdline()
+    ]
     found = [f"process {one.pid}: {' '.join(one.cmdline())[:200]}" for one in processes]
     found += [f"lock held: {path.relative_to(home)}" for path in _held(home)]
     # Locks of ours are files that stay, and are held or free: nobody may hold them, as above.
@@ -30,10 +34,10 @@ def left_behind(world: World) -> list[str]:
 
 
 def _held(home: Path) -> list[Path]:
-    """Files below a home that somebody holds a flock on, the server's own aside."""
+    """Files below a home that somebody holds a flock on, the server's own and its Web UI's aside."""
     held = []
     for path in sorted(home.rglob("*lock*")):
-        if path.is_file() and path.name != "server.lock":
+        if path.is_file() and path.name not in ("server.lock", "ui.lock"):
             fd = os.open(path, os.O_RDONLY)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
