@@ -236,7 +236,7 @@ async def test_the_header_names_the_issue_and_the_same_issue_comes_back_to_its_d
     assert ran.code == 0, ran.err
     assert ran.out.splitlines()[0].endswith("· calc-issue-1")
     assert '\n  issue         #1 "Add sub"\n' in ran.out
-    assert "calc-issue-1 is recorded, and no worker has taken it yet: it begins when one runs" in ran.out + ran.err
+    assert "calc-issue-1 is recorded; no worker has taken it yet: it begins when one runs" in ran.out + ran.err
     again = await run(there, "deliver", "--issue", "1", "only the parser", "--detach")
     assert "calc-issue-1 is already there: nothing new was started" in again.out + again.err
     client = await Client.connect(server, plugins=[perdure_plugin()])
