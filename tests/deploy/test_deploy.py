@@ -165,7 +165,7 @@ def test_bubblewrap_starts_under_the_profile_only_because_of_the_added_rule(
     rules = rules if added else [*rules, {"names": ["clone", "clone3"], "action": "SCMP_ACT_ALLOW"}]
     file = tmp_path_factory.mktemp("profile") / "seccomp.json"
     file.write_text(json.dumps({**profile, "syscalls": rules}))
-    bwrap = ["bwrap", *isolation(network=False), *system(), "--", "/bin/sh", "-c", "echo inside as $(id -u)"]
+    bwrap = ["bwrap", *isolation(), *system(), "--", "/bin/sh", "-c", "echo inside as $(id -u)"]
     command = [sys.executable, str(HERE / "under_profile.py"), str(file), *bwrap]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout == "inside as 65534\n") is added, done.stderr
