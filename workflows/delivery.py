@@ -237,9 +237,7 @@ class Delivery(TakesMessages):
         await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
         state.receipt, state.spend = closed.receipt, closed.spend
-        if (
-            closed.usage is not None and closed.usage.tokens >= state.usage.tokens
-        ):  # less where another host has the log
+        if closed.usage is not None and closed.usage.covers(state.usage):  # not where another host has the log
             state.usage = closed.usage
         await self.stage.allowance.give_back()
         self.stage.show()

@@ -24,6 +24,11 @@ class Usage(Recorded):
             cost_usd=round((self.cost_usd or 0) + (other.cost_usd or 0), 6) if known else None,
         )
 
+    def covers(self, other: Usage) -> bool:
+        """True when this is at least as much as the other, in tokens and in dollars as far as they are known."""
+        cheaper = self.cost_usd is not None and self.cost_usd < (other.cost_usd or 0)
+        return self.tokens >= other.tokens and not cheaper
+
     @property
     def prompt_tokens(self) -> int:
         """Everything that was sent: new, written to the cache and read from it."""
