@@ -20,6 +20,7 @@ from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.setting_up import read_set_up
 from perdure.models.errors import SetupFailed
+from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import Prepared, PrepareInput
 from tests.lab import CALC, make_target
@@ -43,13 +44,17 @@ class Deliveries:
         self.hosts: list[Host] = []
 
     def host(self) -> Host:
-        self.hosts.append(Host.open(self.home, dict(self.env)))
+        self.hosts.append(
+            Host.open(self.home, {"PERDURE_LOCAL_REPOSITORIES": os.environ["PERDURE_LOCAL_REPOSITORIES"], **self.env})
+        )
         return self.hosts[-1]
 
     async def prepare(self, name: str, setup: str = SETUP, more: str = "", **request: Any) -> Prepared:
         """By a worker of its own."""
         commands = f"version = 1\n[setup]\ncommands = ['''{setup}''']\n{more}[[test]]\nname = 'x'\ncommand = 'true'\n"
         asked = DeliveryRequest(repository=str(self.origin), request="x", config=commands, **request)
+        shown = proof(self.home.key(), name, asked.model_dump(mode="json", exclude_defaults=True))
+        asked = asked.model_copy(update={"proof": shown})
         done = await in_activity(Preparation(self.host()).prepare, PrepareInput(delivery=name, request=asked))
         assert isinstance(done, Prepared)
         return done

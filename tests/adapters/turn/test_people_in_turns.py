@@ -210,7 +210,11 @@ async def test_prepare_tells_the_workflow_where_people_decide_and_a_retry_can_ad
         assert (await again(made, tokens=9000)).budget_tokens == 9000
         older = made.model_copy(update={"asks": False, "gates": (), "phases": tuple(Phase), "budget_tokens": 0})
         retried = await again(older, gates=("pull_request",))
-        assert (retried.asks, retried.gates, retried.budget_tokens) == (True, ("plan", "tests", "pull_request"), 0)
+        assert (retried.asks, retried.gates, retried.budget_tokens) == (
+            True,
+            ("plan", "tests", "deaths", "pull_request"),
+            0,
+        )
         bench.environ["PERDURE_TOKENS"] = "700"
         bench.host = bench.again()
         assert (await again(made, tokens=9000)).budget_tokens == 700

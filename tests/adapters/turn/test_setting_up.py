@@ -74,7 +74,9 @@ command = "test -z \\"$BACKEND_PORT\\" && test ! -e .ports.env"
 async def test_a_repository_that_needs_no_ports_leases_none_and_waits_for_none(tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git", CALC)
     home = Home(tmp_path / "home")
-    host = Host.open(home, PORTS | {"PERDURE_PORTS_BACKEND": "25080-25080", "PERDURE_PORTS_FRONTEND": "25090-25090"})
+    host = Host.open(
+        home, PORTS | {**PORTS, "PERDURE_PORTS_BACKEND": "25080-25080", "PERDURE_PORTS_FRONTEND": "25090-25090"}
+    )
     with socket.create_server(("127.0.0.1", 25080)):  # the only pair is taken
         request = DeliveryRequest(repository=str(origin), request="x", config=NO_PORTS)
         prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery="d", request=request))
