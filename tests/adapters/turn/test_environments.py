@@ -23,7 +23,7 @@ from perdure.models.errors import SetupFailed
 from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import Prepared, PrepareInput
-from tests.lab import CALC, make_target
+from tests.lab import CALC, git, make_target
 
 MADE = "date +%s%N >.venv/made"
 SETUP = f"mkdir -p .venv pkg/lib && cp requirements.txt .venv/installed && cp requirements.txt pkg/lib/own && {MADE}"
@@ -173,6 +173,7 @@ async def test_a_damaged_one_is_made_anew(deliveries: Deliveries, damage: str) -
 async def test_copied_files_are_never_kept_nor_what_was_made_from_them(deliveries: Deliveries) -> None:
     (deliveries.work / ".env.test").write_text("s3cret-value")
     copy, source = 'copy = [".env.test"]\n', str(deliveries.work)
+    git(Path(source), "remote", "add", "origin", str(deliveries.origin))
     first = await deliveries.made("one", SETUP, copy, source=source)
     (deliveries.work / ".env.test").write_text("s3cret-other")
     assert await deliveries.made("two", SETUP, copy, source=source) == first
