@@ -84,7 +84,7 @@ class HostedForge(Forge, Protocol):
         ...
 
     def check(self, base: str, branches: Sequence[str] = ()) -> Access:
-        """Whether a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing.
+        """Look if a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing.
 
         `branches`: the names of which one will be pushed, as far as they are known.
         """

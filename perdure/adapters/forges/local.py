@@ -103,7 +103,7 @@ class LocalForge:
         return Opened(self._published(pull))
 
     def check(self, base: str) -> None:
-        """Whether a branch could be pushed here and a pull request opened. ForgeRefused names what is missing."""
+        """Look if a branch could be pushed here and a pull request opened. ForgeRefused names what is missing."""
         repository = self._repository()
         for place in (repository.path, repository.path / "objects", repository.path / "refs"):
             if not os.access(place, os.W_OK | os.X_OK):

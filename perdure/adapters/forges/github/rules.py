@@ -115,7 +115,7 @@ def _asked(given: Mapping[str, Any]) -> str:
 
 
 def _fits(given: Mapping[str, Any], text: str) -> bool | None:
-    """Whether a text keeps to a pattern; None when that cannot be told."""
+    """True when a text keeps to a pattern; None when that cannot be told."""
     pattern = str(given.get("pattern") or "")
     match given.get("operator"):
         case "starts_with":
@@ -150,7 +150,7 @@ class _Rulesets:
     _known: dict[int, bool] = field(default_factory=dict)
 
     def bypassed(self, rule: Mapping[str, Any]) -> bool:
-        """Whether our account stands above the rule; an account that cannot see that does not."""
+        """True when our account stands above the rule; one that cannot see that does not."""
         number = rule.get("ruleset_id")
         if not isinstance(number, int):
             return False
