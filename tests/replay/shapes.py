@@ -22,6 +22,7 @@ from tests.replay.shapes_of_people import (
     PORTS,
     Keep,
     answered,
+    cut_off,
     decided,
     edited,
     mended,
@@ -55,7 +56,7 @@ async def killed(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
         lab.kept()
-        submitted = await lab.submit(origin, id="killed-and-retried")
+        submitted = await lab.submit(origin, id="killed-and-retried", questions=False)
         await finished(submitted, lab)
         await keep(lab.handle("killed-and-retried"), "three-deaths")
         await submitted.delivery.retry()
@@ -168,7 +169,7 @@ async def away(root: Path, keep: Keep) -> None:
 
 
 SHAPES = (
-    *(fixes, killed, decided, answered, steered, edited, mended, told_apart, tampered),
+    *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, tampered),
     *(told, shared, long, github, away),
 )
 

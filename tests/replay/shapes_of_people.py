@@ -164,6 +164,20 @@ async def told_apart(root: Path, keep: Keep) -> None:
         await keep(handle, "told-apart")
 
 
+async def cut_off(root: Path, keep: Keep) -> None:
+    """A turn that killed its worker three times: it waits for somebody to say that it is tried again, and is."""
+    origin = make_target(root / "calc.git")
+    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
+        lab.kept()
+        submitted = await lab.submit(origin, phases=["build"])
+        asked = await waits_for(lab.handle())
+        assert asked["gate"] == "deaths", asked
+        await keep(lab.handle(), "waiting-at-deaths")
+        await lab.handle().execute_update("approve", {"of": asked["of"]})
+        await finished(submitted, lab)
+        await keep(lab.handle(), "tried-again-after-deaths")
+
+
 async def progress(handle: WorkflowHandle[Any, Any], name: str) -> Any:
     return (await handle.query("progress"))[name]
 
