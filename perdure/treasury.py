@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.policy import TAKES_UP_PAUSE_S, TAKES_UP_TRIES, TASK_QUEUE, TREASURY_SEEN
+from perdure.models.policy import TAKES_UP_PAUSE_S, TAKES_UP_TRIES, TASK_QUEUE, TREASURY_SEEN, WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
 
 WORKFLOW = "Treasury"
@@ -38,6 +38,7 @@ async def _start(client: Client, previous: str, signal: str, said: Rules | Add) 
         args=[Table(previous=previous)] if previous else [],
         id=TREASURY,
         task_queue=TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK,
         start_signal=signal,
         start_signal_args=[said],
         static_summary="budgets that deliveries share",

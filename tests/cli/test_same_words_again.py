@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.models.policy import WORKFLOW_TASK
 from tests.cli.conftest import Cli
 from tests.cli.decision_desk import Desk, desk, server
 
@@ -47,7 +48,10 @@ async def test_ctrl_c_and_the_same_command_again_come_back_to_the_same_delivery(
     assert f"the id {id} is taken by another request there: Add sub" in refused.err
     assert "one of them" in (await asyncio.to_thread(here, *wanted, "--new", "--id", "x")).err
     for started in (id, another["delivery_id"]):
-        await desk.client.get_workflow_handle(started).terminate()
+        handle = desk.client.get_workflow_handle(started)
+        begun = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+        assert begun.workflow_task_timeout.ToTimedelta() == WORKFLOW_TASK
+        await handle.terminate()
 
 
 @pytest.mark.timeout(120)

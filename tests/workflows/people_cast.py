@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from workflow_cast import Cast
 
 from perdure.models.decisions import Asked, CheckedPlan, CheckPlanInput
@@ -143,6 +144,13 @@ async def reset(handle: WorkflowHandle[Any, Any], event: int, *, run_id: str = "
         )
     )
     return str(answer.run_id)
+
+
+async def task_timeout(client: Client, id: str, run_id: str | None = None) -> timedelta:
+    """How long the server waits for one decision of this run (default: the newest), as history says."""
+    async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
+        return event.workflow_execution_started_event_attributes.workflow_task_timeout.ToTimedelta()
+    raise AssertionError(f"{id} has no history")
 
 
 async def events(handle: WorkflowHandle[Any, Any]) -> list[tuple[int, str, str]]:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.empty_pb2 import Empty
-from people_cast import WHOLE, Company, at, events, waiting
+from people_cast import WHOLE, Company, at, events, task_timeout, waiting
 from temporalio.api.testservice.v1 import SleepRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
@@ -27,7 +27,7 @@ from workflow_cast import playing
 from perdure.client import Perdure
 from perdure.local.binary import temporal_binary
 from perdure.models.phases import Phase
-from perdure.models.policy import REMINDERS
+from perdure.models.policy import REMINDERS, WORKFLOW_TASK
 from perdure.plugin import perdure_plugin
 
 HERE = Path(__file__).parent
@@ -246,6 +246,7 @@ async def test_words_holds_decisions_and_budget_go_along_into_a_new_run(machine:
         await handle.execute_update("approve", {"of": asked.of})
         progress = await at(handle, lambda progress: progress["waiting"] == "held: wait")
         assert progress["run_id"] != first, "no new run: the test shows nothing"
+        assert await task_timeout(client, fresh, progress["run_id"]) == WORKFLOW_TASK
         await handle.signal("say", {"text": "with types", "id": "w"})
         assert await handle.execute_update("add_budget", {"usd": 5, "id": "five"}) == "counted before: approved"
         assert await handle.execute_update("approve", {"of": asked.of}) == "counted before: approved"
