@@ -6,17 +6,13 @@ twice. Key: the delivery.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from temporalio import activity
 
 from activities.run_tests import Base, test_base
-from perdure.adapters.agents.opening import of_kind
-from perdure.adapters.forges.base import HostedForge
-from perdure.adapters.forges.local import LocalForge
+from activities.terms import CONFIG_FILE, Terms
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
 from perdure.adapters.host.attempt import now_doing
@@ -27,31 +23,26 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.setting_up import SetUp, read_set_up
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.budgets import shared_by
-from perdure.adapters.project.config import Effective, effective, load_repository_config, with_detected
+from perdure.adapters.project.config import Effective, with_detected
 from perdure.adapters.project.detect import detect
-from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.notes import read_notes
-from perdure.adapters.project.places import comes_from_here, find_source, find_target
-from perdure.adapters.project.terms import Ground, branches_of, check_branch, title_of, tokens_of
+from perdure.adapters.project.terms import title_of, tokens_of
 from perdure.adapters.turn.adopt import turn_of
 from perdure.models.amounts import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import InvalidRequest, WorkspaceLost
-from perdure.models.phases import AGENTIC, Kind, Phase, Step, why_not
-from perdure.models.policy import CONFIG_BYTES
+from perdure.models.errors import WorkspaceLost
+from perdure.models.phases import AGENTIC, Phase, Step
 from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
 from perdure.models.spans import span
 from perdure.models.work import Prepared, PrepareInput, TestVerdict
 
-CONFIG_FILE = "perdure.toml"
-
 
 class Preparation:
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self._host, self._terms = host, Terms(host)
 
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, work: PrepareInput) -> Prepared:
@@ -59,7 +50,7 @@ class Preparation:
         if work.previous is not None:
             return await self._again(work, work.previous)
         now_doing(doing="fetching")
-        vault, contract, settings = await in_thread(self._terms, work.delivery, work.request)
+        vault, contract, settings = await in_thread(self._terms.read, work.delivery, work.request)
         contract = await self._placed(vault, contract, settings)
         policy = await in_thread(self._host.keep_contract, vault, contract)
         plan = work.request.plan
@@ -82,7 +73,7 @@ class Preparation:
             checkpoint = await in_thread(_newest_whole, desk.vault, asked_for, previous.checkpoint)
             await in_thread(desk.restore, checkpoint)
             at = await in_thread(turn_of, desk.vault, checkpoint)
-            hosted, config = self._hosted(desk.contract), desk.contract.config
+            hosted, config = self._terms.hosted(desk.contract), desk.contract.config
             shared = shared_by(self._host.config, desk.contract, work.request)
         damaged = checkpoint != asked_for
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
@@ -105,69 +96,6 @@ class Preparation:
             "at": at if damaged else None,
         }
         return previous.model_copy(update=now)
-
-    def _terms(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, Effective]:
-        """Read the issue, fetch, and read the base branch's settings; what the files say comes with the worktree."""
-        keys = self._host.forges
-        ours = comes_from_here(self._host.home, delivery, request)
-        target = find_target(request, ours, self._host.config.local_repositories, keys)
-        issue = read_issue(keys.forge(target.url), request.issue, target.url) if request.issue is not None else None
-        vault = Vault.open(self._host.home, target.url, keys)
-        base, base_sha = vault.fetch(request.base)
-        head = base_sha
-        if request.branch is not None:
-            found = vault.fetch_branch(request.branch)
-            if found is None:
-                raise InvalidRequest(f"branch: there is no branch {request.branch}", where=request.repository)
-            head = found
-        settings = self._settings(vault, base, base_sha, request)
-        if problem := why_not(settings.config.delivery.phases, request.branch):
-            raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
-        if request.branch is not None:
-            check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head, target.heads.default)
-            branches = {"": request.branch}
-        else:
-            ground = Ground(vault, target.heads, base, base_sha, delivery)
-            branches = branches_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE, ground)
-        contract = Contract(
-            delivery=delivery,
-            repository=target.url,
-            request=request.request,
-            base=base,
-            base_sha=base_sha,
-            head=head,
-            existing=request.branch is not None,
-            branch=branches[""],
-            branches={kind: name for kind, name in branches.items() if kind},
-            config=settings.config,
-            source=find_source(request, ours, target, bool(settings.config.setup.copy_files)),
-            origins=settings.origins,
-            grade=self._host.config.sandbox,
-            allow_test_changes=request.allow_test_changes,
-            prompts=_prompts(vault, base_sha),
-            issue=issue,
-        )
-        if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self._hosted(contract):
-            forge = keys.forge(target.url)  # one with accounts is asked where its token is
-            if isinstance(forge, LocalForge):
-                forge.check(base)
-            try_out(vault, contract)
-        return vault, contract, settings
-
-    def _hosted(self, contract: Contract) -> bool:
-        return isinstance(self._host.forges.forge(contract.repository), HostedForge)
-
-    def _settings(self, vault: Vault, base: str, base_sha: str, request: DeliveryRequest) -> Effective:
-        written = vault.show(base_sha, CONFIG_FILE, CONFIG_BYTES)
-        text = written.decode(errors="replace") if written is not None else None
-        return effective(
-            host=self._host.config,
-            env=os.environ,
-            repository=load_repository_config(text, CONFIG_FILE) if text is not None else None,
-            repository_name=f"{CONFIG_FILE} on {base}",
-            config=load_repository_config(request.config, "--config") if request.config is not None else None,
-            request=request,
-        )
 
     async def _placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
         """The terms, complete, with a worktree where nobody else can be writing: a worker that sleeps in the middle of
@@ -229,7 +157,7 @@ class Preparation:
             has_tests=bool(config.test),
             attributes=self._host.attributes,
             models={str(step): getattr(config.steps, step).model for step in AGENTIC},
-            hosted=self._hosted(contract),
+            hosted=self._terms.hosted(contract),
             publisher=self._host.publisher,
             issue=contract.issue.number if contract.issue else 0,
             title=title,
@@ -279,15 +207,6 @@ def _first_checkpoint(desk: Desk) -> str:
     first = checkpoints.begin(desk.workspace, told)
     desk.restore(first)
     return first
-
-
-def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
-    """The repository's own prompts, from the base branch: an agent's change to them does not count."""
-    there = vault.listed(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
-    names = (*map(str, AGENTIC), *map(of_kind, Kind))
-    paths = {name: f".perdure/prompts/{name}.md" for name in names}
-    found = {name: vault.show(base_sha, path, CONFIG_BYTES) for name, path in paths.items() if path in there}
-    return {name: text.decode(errors="replace") for name, text in found.items() if text is not None}
 
 
 def _summary(contract: Contract, done: SetUp, baseline: TestVerdict | None, known: bool) -> str:

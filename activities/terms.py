@@ -1,0 +1,102 @@
+"""The terms of a delivery: its repository, base, branch and configuration, all read before anything is made."""
+
+from __future__ import annotations
+
+import os
+
+from perdure.adapters.agents.opening import of_kind
+from perdure.adapters.forges.base import HostedForge
+from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.git.publish import try_out
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.host.host import Host
+from perdure.adapters.project.config import Effective, effective, load_repository_config
+from perdure.adapters.project.issues import read_issue
+from perdure.adapters.project.places import comes_from_here, find_source, find_target
+from perdure.adapters.project.terms import Ground, branches_of, check_branch
+from perdure.models.contract import Contract
+from perdure.models.errors import InvalidRequest
+from perdure.models.phases import AGENTIC, Kind, Phase, why_not
+from perdure.models.policy import CONFIG_BYTES
+from perdure.models.request import DeliveryRequest
+
+CONFIG_FILE = "perdure.toml"
+
+
+class Terms:
+    """Reads them on this host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def read(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, Effective]:
+        """Read the issue, fetch, and read the base branch's settings; what the files say comes with the worktree."""
+        keys = self._host.forges
+        ours = comes_from_here(self._host.home, delivery, request)
+        target = find_target(request, ours, self._host.config.local_repositories, keys)
+        issue = read_issue(keys.forge(target.url), request.issue, target.url) if request.issue is not None else None
+        vault = Vault.open(self._host.home, target.url, keys)
+        base, base_sha = vault.fetch(request.base)
+        head = base_sha
+        if request.branch is not None:
+            found = vault.fetch_branch(request.branch)
+            if found is None:
+                raise InvalidRequest(f"branch: there is no branch {request.branch}", where=request.repository)
+            head = found
+        settings = self._settings(vault, base, base_sha, request)
+        if problem := why_not(settings.config.delivery.phases, request.branch):
+            raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
+        if request.branch is not None:
+            check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head, target.heads.default)
+            branches = {"": request.branch}
+        else:
+            ground = Ground(vault, target.heads, base, base_sha, delivery)
+            branches = branches_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE, ground)
+        contract = Contract(
+            delivery=delivery,
+            repository=target.url,
+            request=request.request,
+            base=base,
+            base_sha=base_sha,
+            head=head,
+            existing=request.branch is not None,
+            branch=branches[""],
+            branches={kind: name for kind, name in branches.items() if kind},
+            config=settings.config,
+            source=find_source(request, ours, target, bool(settings.config.setup.copy_files)),
+            origins=settings.origins,
+            grade=self._host.config.sandbox,
+            allow_test_changes=request.allow_test_changes,
+            prompts=_prompts(vault, base_sha),
+            issue=issue,
+        )
+        if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self.hosted(contract):
+            forge = keys.forge(target.url)  # one with accounts is asked where its token is
+            if isinstance(forge, LocalForge):
+                forge.check(base)
+            try_out(vault, contract)
+        return vault, contract, settings
+
+    def hosted(self, contract: Contract) -> bool:
+        return isinstance(self._host.forges.forge(contract.repository), HostedForge)
+
+    def _settings(self, vault: Vault, base: str, base_sha: str, request: DeliveryRequest) -> Effective:
+        written = vault.show(base_sha, CONFIG_FILE, CONFIG_BYTES)
+        text = written.decode(errors="replace") if written is not None else None
+        return effective(
+            host=self._host.config,
+            env=os.environ,
+            repository=load_repository_config(text, CONFIG_FILE) if text is not None else None,
+            repository_name=f"{CONFIG_FILE} on {base}",
+            config=load_repository_config(request.config, "--config") if request.config is not None else None,
+            request=request,
+        )
+
+
+def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
+    """The repository's own prompts, from the base branch: an agent's change to them does not count."""
+    there = vault.listed(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
+    names = (*map(str, AGENTIC), *map(of_kind, Kind))
+    paths = {name: f".perdure/prompts/{name}.md" for name in names}
+    found = {name: vault.show(base_sha, path, CONFIG_BYTES) for name, path in paths.items() if path in there}
+    return {name: text.decode(errors="replace") for name, text in found.items() if text is not None}
