@@ -196,10 +196,6 @@ class Lab:
     def worker_log(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def blocked(self) -> list[str]:
-        """Callbacks that held the event loop for more than 100 ms, start-up aside: needs PYTHONASYNCIODEBUG=1."""
-        return [line for line in self.worker_log().splitlines() if "Executing <" in line and "coro=<main()" not in line]
-
     async def redone(self, id: str = "calc-sub") -> list[tuple[str, str]]:
         """Each activity that was done again, of any run, with why its last attempt failed: `WorkerDied` when that was
         the report of the living, `timeout` when nobody had known better than to wait."""

@@ -69,6 +69,16 @@ def a_dotted_key_of_50_KB_in_perdure_toml() -> None:
 
 
 @case
+def a_dotted_key_between_what_looks_like_one_string_in_perdure_toml() -> None:
+    _toml('version = 1\nx = ["""\n\' """, {' + "a." * 25_000 + 'a = 1}, "\'"]\n')
+
+
+@case
+def a_dotted_key_behind_a_string_that_ends_in_quotes_in_perdure_toml() -> None:
+    _toml('version = 1\nx = ["""a"""", {' + "a." * 25_000 + 'a = 1}, "b"]\n')
+
+
+@case
 def a_dotted_table_header_in_perdure_toml() -> None:
     _toml("version = 1\n[" + "a." * 25_000 + "a]\n")
 

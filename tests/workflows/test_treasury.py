@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from perdure import treasury
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.client import Perdure
+from perdure.models.errors import PerdureError
 from perdure.models.policy import TASK_QUEUE
 from perdure.models.treasury import TREASURY, BudgetRule, Table
 from tests.lab import until
@@ -44,10 +46,13 @@ def fleet() -> Fleet:
 
 
 async def table_when(client: Client, what: Callable[[Table], Any]) -> Table:
+    """One that has just begun answers nobody until its first task was worked on."""
     async with asyncio.timeout(30):
-        while not what(table := await treasury.read_table(client)):
+        while True:
+            with contextlib.suppress(PerdureError):
+                if what(table := await treasury.read_table(client)):
+                    return table
             await asyncio.sleep(0.05)
-        return table
 
 
 async def wakes_at_midnight(keeper: WorkflowHandle[Any, Any]) -> bool:

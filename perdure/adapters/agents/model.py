@@ -121,6 +121,8 @@ class Model:
         import anthropic
         import httpx2
 
+        load()
+
         return anthropic.AsyncAnthropic(
             api_key=self._key,
             base_url=self._endpoint.base_url,
@@ -154,6 +156,13 @@ class Model:
             request_id=request_id,
             detail=str(detail.get("category") or ""),
         )
+
+
+def load() -> None:
+    """Import the API library and build the types of its replies: seconds of a processor, once in a process."""
+    from anthropic.types.parsed_message import ParsedMessage
+
+    ParsedMessage.construct(content=[{"type": "text", "text": ""}], usage={"input_tokens": 0, "output_tokens": 0})
 
 
 def _encodable(content: list[dict[str, object]]) -> Any:

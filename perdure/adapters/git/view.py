@@ -76,10 +76,12 @@ def _refs(shown: Path, refs: Mapping[str, str]) -> None:
 def _pack(vault: Vault, objects: Path, wanted: Sequence[str], known: Sequence[str], held: int) -> None:
     """Add what is reachable from `wanted` and not from `known`. Deltas are taken over as they are, none are sought."""
     (objects / "pack").mkdir(parents=True, exist_ok=True)
+    # Git writes a pack beside the repository's own and renames it: across file systems that fails.
+    here = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(vault.path / "objects")}
     asked = "".join([*(f"{sha}\n" for sha in wanted), *(f"^{sha}\n" for sha in known)])
     options = ("--revs", "--quiet", "--window=0", "--delta-base-offset", "--non-empty")
     Git(git_dir=vault.path).run(
-        "pack-objects", *options, str(objects / "pack/pack"), stdin=asked.encode(), hold=(held,)
+        "pack-objects", *options, str(objects / "pack/pack"), stdin=asked.encode(), env=here, hold=(held,)
     )
 
 

@@ -13,9 +13,9 @@ from perdure.models.policy import DISK_FREE_TURN_BYTES
 
 
 class Replies:
-    """`replies/<key>.json` of one delivery. The key covers step, attempt, turn, checkpoint and request bytes, and the
-    rewind behind it: a retry finds what was bought, a rewound run samples anew, a changed request is another question
-    (holes.md H20).
+    """`replies/<key>.json` of one delivery. The key covers step, attempt, turn and request bytes, and the rewind behind
+    it: a retry finds what was bought, a rewound run samples anew, a changed request is another question (holes.md H20).
+    Not the checkpoint: a turn done again makes another one of the same words, and the turns after it were bought.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from perdure.models.policy import INTEGER_BITS, LINE_DOTS, NESTING, PROJECT_FILE_BYTES
+
+_STRING = re.compile(
+    r""""{3}(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*"?|'[^'\n]*'?|#[^\n]*""", re.DOTALL
+)
+"""A TOML string or comment; one without an end goes to the end of its line or of the text, read once in any case."""
 
 
 class TooMuch(ValueError):
@@ -21,9 +27,10 @@ class TooMuch(ValueError):
 def parse_toml(text: str, limit: int = PROJECT_FILE_BYTES) -> dict[str, Any]:
     """TOMLDecodeError or TooMuch, both ValueErrors; `limit` in bytes."""
     _check_size(text, limit)
-    for number, line in enumerate(text.split("\n"), 1):
+    keys = _STRING.sub(lambda found: "\n" * found.group().count("\n"), text)
+    for number, line in enumerate(keys.split("\n"), 1):
         if line.count(".") > LINE_DOTS:
-            raise TooMuch(f"a line with more than {LINE_DOTS} dots is not read", number)
+            raise TooMuch(f"a line with more than {LINE_DOTS} dots outside of strings is not read", number)
     try:
         found = tomllib.loads(text)
     except RecursionError:

@@ -67,10 +67,11 @@ class Asking:
             if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
                 await in_thread(self.spend.void, request)
             raise
-        await in_thread(self.replies.put, wanted.reply, {"request": request, "reply": reply.to_json().decode()})
+        written = reply.to_json()
+        await in_thread(self.replies.put, wanted.reply, {"request": request, "reply": written.decode()})
         await in_thread(self.spend.settle, request, reply.usage)
         crash_point(CrashPoint.AFTER_REPLY)
-        return reply
+        return Reply.from_json(written)  # as whoever finds it has it: a turn done again makes the same bytes
 
     def _may_ask(self, wanted: _Wanted) -> None:
         """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often."""
@@ -94,7 +95,7 @@ class _Wanted:
 def _wanted(question: Question, work: TurnInput, run_id: str) -> _Wanted:
     sample, asked = sample_of(work, run_id), question.key()
     return _Wanted(
-        reply=digest(sample, work.step, str(work.attempt), str(work.turn), work.checkpoint, asked),
+        reply=digest(sample, work.step, str(work.attempt), str(work.turn), asked),
         asked=digest(sample, asked),
         run=run_id,
     )
