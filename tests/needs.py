@@ -13,6 +13,9 @@ from perdure.adapters.app.browser import CHROMIUMS
 NAMES = {"chromium": CHROMIUMS, "node": ("node",), "npm": ("npm",)}
 PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm"}
 
+NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
+"""The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""
+
 _REASON = "NEEDS "
 
 
@@ -33,7 +36,18 @@ def require(*programs: str) -> None:
 
 
 def told(reasons: Iterable[str]) -> str:
-    """One line about all that was left out, with what to paste; empty where nothing was."""
+    """One line about all that was left out, with what to paste, one about control groups; empty where nothing was."""
+    reasons = list(reasons)
+    return "\n".join(filter(None, (_told_of_programs(reasons), _told_of_groups(reasons))))
+
+
+def _told_of_groups(reasons: list[str]) -> str:
+    number = sum(NO_GROUP in reason for reason in reasons)
+    paste = "systemd-run --user --scope -p Delegate=yes make test"
+    return f"LEFT OUT, tests of limits that the kernel holds ({number}); to run them: {paste}" if number else ""
+
+
+def _told_of_programs(reasons: list[str]) -> str:
     counts = Counter(one for reason in reasons if _REASON in reason for one in reason.partition(_REASON)[2].split())
     if not counts:
         return ""

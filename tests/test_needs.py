@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import missing, told
+from tests.needs import NO_GROUP, missing, told
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,6 +19,7 @@ def test_one_line_names_what_is_missing_how_many_tests_that_concerns_and_what_to
         "to run them: sudo apt-get install -y chromium nodejs npm"
     )
     assert told(["no keys here"]) == ""
+    assert told([f"Skipped: {NO_GROUP}"] * 2).startswith("LEFT OUT, tests of limits that the kernel holds (2); to run")
 
 
 def test_a_test_whose_program_is_not_here_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perdure.models.errors import PerdureError
 
 GIT_NEEDED = (2, 30)
@@ -86,13 +88,16 @@ def check_sandbox() -> list[Finding]:
     import os
 
     from perdure.adapters.project.host import load_host_config
+    from perdure.adapters.sandbox.groups import delegated
     from perdure.adapters.sandbox.probe import probe, probe_landlock
     from perdure.adapters.sandbox.usage import Caps, gigabytes
     from perdure.models.config import SandboxGrade
 
     host = load_host_config(os.environ)
     grade, caps = host.sandbox, Caps.of(host.commands)
-    held = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes (watched)"
+    kernel = delegated(_worker())
+    how = f"held by the kernel in {kernel}, and watched" if kernel else "watched"
+    held = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes ({how})"
     if grade is SandboxGrade.OFF:
         text = "grade off: what the agent runs can read and change everything you can"
         return [Finding("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
@@ -105,6 +110,17 @@ def check_sandbox() -> list[Finding]:
     if seen.error is not None:
         return [failed("sandbox", seen.error)]
     return [Finding("sandbox", OK, f"grade full, {seen.program}{held}")]
+
+
+def _worker() -> Path:
+    """The process in /proc whose control group counts: the running worker, else this one, which would start it."""
+    from pathlib import Path
+
+    from perdure.adapters.host.home import Home
+    from perdure.local.supervisor import read_supervisor
+
+    running = read_supervisor(Home.find())
+    return Path("/proc", str(running.worker_pid or "self") if running else "self")
 
 
 def check_key() -> list[Finding]:

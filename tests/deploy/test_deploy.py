@@ -208,6 +208,7 @@ def test_the_worker_s_unit_leaves_the_sandbox_what_it_needs() -> None:
     given = unit_settings(DEPLOY / "systemd" / "perdure-worker.service")
     harmful = {"RestrictNamespaces", "ProtectKernelTunables", "ProtectKernelLogs", "ProtectProc", "PrivateDevices"}
     assert not harmful & given.keys()
+    assert given["Delegate"] == "memory pids"  # of which each command gets a group
     assert (DEPLOY / Path(given["ExecStartPre"]).name).is_file()
 
 

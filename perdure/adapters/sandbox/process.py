@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure.adapters.sandbox import keyring
 from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.groups import Group, group_for
 from perdure.adapters.sandbox.status import Holder, Status, StatusFile, forget
 from perdure.adapters.sandbox.usage import Caps, Watcher, killed
 from perdure.models.config import CommandLimits
@@ -73,12 +74,24 @@ async def supervise(
 async def _live(
     launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event, watcher: Watcher
 ) -> Finished:
-    finished = await _lived(launch, command, status, limit, stop, watcher)
-    return replace(finished, peak=watcher.peak)
+    group = await asyncio.to_thread(group_for, command.worktree.name, watcher.caps)
+    try:
+        launch = replace(launch, argv=group.joining(launch.argv)) if group else launch
+        finished = await _lived(launch, command, status, limit, stop, watcher, group)
+        return replace(finished, peak=watcher.peak)
+    finally:
+        if group is not None:
+            await asyncio.to_thread(group.close)
 
 
 async def _lived(
-    launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event, watcher: Watcher
+    launch: Launch,
+    command: Command,
+    status: StatusFile,
+    limit: int,
+    stop: asyncio.Event,
+    watcher: Watcher,
+    group: Group | None,
 ) -> Finished:
     started = time.monotonic()
     keyring.leave_ours()
@@ -105,7 +118,7 @@ async def _lived(
             await process.stdin.drain()
     ended = asyncio.ensure_future(process.wait())
     stopping = asyncio.ensure_future(stop.wait())
-    looking = asyncio.ensure_future(_look(watcher, status))
+    looking = asyncio.ensure_future(_look(watcher, status, group))
     try:
         why = await _watch(ended, stopping, looking, command, limit, started + command.timeout_s)
     finally:
@@ -124,17 +137,17 @@ async def _lived(
         return Finished(None, duration, timed_out=True)
     if why == "output":
         return Finished(FLOODED, duration, truncated=True)
-    if why == "over":
+    if over := over or (group.over() if group else ""):  # the kernel may have been quicker than the look
         return Finished(128 + signal.SIGKILL, duration, over=over)
     return _verdict(said, process.returncode, command.output, duration, watcher.peak)
 
 
-async def _look(watcher: Watcher, status: StatusFile) -> str:
+async def _look(watcher: Watcher, status: StatusFile, group: Group | None) -> str:
     """Look at the sandbox until it is over a limit; say which."""
     while True:
         await asyncio.sleep(SANDBOX_LOOK_S)
         holder = status.read().holder
-        if holder and (said := await asyncio.to_thread(watcher.look, holder.pid)):
+        if holder and (said := (group.over() if group else "") or await asyncio.to_thread(watcher.look, holder.pid)):
             return said
 
 

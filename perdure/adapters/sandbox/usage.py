@@ -1,8 +1,9 @@
 """Reads from outside what a running sandbox uses of the host: memory, processes, processor time, the worktree's room.
 
-The kernel holds no limit of this kind for a tree of processes without a control group, and what it holds for single
-processes does not fit: RLIMIT_AS ends java and WebAssembly, RLIMIT_DATA ends sanitizers, for both reserve far more than
-they use; RLIMIT_NPROC does not bind the host's root. So the tree is looked at, and ended as a whole.
+The kernel holds no limit of this kind for a tree of processes without a control group (groups.py, where the host gives
+us one; this looks all the same), and what it holds for single processes does not fit: RLIMIT_AS ends java and
+WebAssembly, RLIMIT_DATA ends sanitizers, for both reserve far more than they use; RLIMIT_NPROC does not bind the host's
+root. So the tree is looked at, and ended as a whole.
 """
 
 from __future__ import annotations
@@ -66,6 +67,18 @@ def gigabytes(count: float) -> str:
     return f"{count / 1024**3:.1f}".removesuffix(".0") + " GB"
 
 
+def over_memory(caps: Caps, peak: int) -> str:
+    return f"over its memory limit of {gigabytes(caps.memory)}, peak {gigabytes(peak)}"
+
+
+def over_processes(caps: Caps) -> str:
+    return f"over its limit of {caps.processes} processes and threads"
+
+
+def over_cpu(caps: Caps) -> str:
+    return f"over its limit of {caps.cpu_s:g} s of processor time"
+
+
 def killed(number: int, peak: int) -> str:
     """`killed, perhaps for memory: peak 1.9 GB`: SIGKILL does not say why, and the kernel sends it for that.
 
@@ -101,14 +114,14 @@ class Watcher:
     def _processes(self, root: int) -> str:
         caps, used = self.caps, usage(root, self.caps.processes)
         if used.processes > caps.processes:
-            return f"over its limit of {caps.processes} processes and threads"
+            return over_processes(caps)
         if used.memory > caps.memory:  # children share pages with their parent, which the quick look counts twice
             used = usage(root, caps.processes, exact=True)
         self.peak = max(self.peak, used.memory)
         if used.memory > caps.memory:
-            return f"over its memory limit of {gigabytes(caps.memory)}, peak {gigabytes(self.peak)}"
+            return over_memory(caps, self.peak)
         if caps.cpu_s is not None and used.cpu_s > caps.cpu_s:
-            return f"over its limit of {caps.cpu_s:g} s of processor time"
+            return over_cpu(caps)
         return ""
 
     def _disk(self, root: int) -> str:
