@@ -37,7 +37,7 @@ from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
 from perdure.models.spans import span
-from perdure.models.work import Prepared, PrepareInput, TestVerdict
+from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
 
 
 class Preparation:
@@ -47,10 +47,16 @@ class Preparation:
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, work: PrepareInput) -> Prepared:
         """Raises InvalidRequest, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable."""
+        journal, notifies = self._host.journal(work.delivery), bool(self._host.listeners.addresses)
         if work.previous is not None:
+            journal.asks(work.previous.asking.model_copy(update={"notifies": notifies}))
             return await self._again(work, work.previous)
+        journal.asks(Asking(asks=work.request.questions is not False, notifies=notifies))
         now_doing(doing="fetching")
         vault, contract, settings = await in_thread(self._terms.read, work.delivery, work.request)
+        expiry = settings.config.gates.expire
+        expiry_s = seconds(expiry) if expiry else 0.0
+        journal.asks(Asking(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies))
         contract = await self._placed(vault, contract, settings)
         policy = await in_thread(self._host.keep_contract, vault, contract)
         plan = work.request.plan

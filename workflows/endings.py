@@ -11,7 +11,7 @@ from perdure.models.putting import CANNOT_TELL, let_through
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending
-from perdure.models.work import Prepared
+from perdure.models.work import Asking, Prepared
 
 REASONS = {
     "SetupFailed": Reason.SETUP_FAILED,
@@ -94,6 +94,12 @@ def cut_off(error: ActivityError) -> str:
     if not isinstance(cause, ApplicationError) or cause.type != "TurnKillsWorker":
         return ""
     return cause.message.partition("\n")[0]
+
+
+def asking(error: ActivityError) -> Asking:
+    """Who decides about a `prepare` that was cut off; nobody, where its worker is of a release that did not say so."""
+    details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
+    return Asking.model_validate(details[0]) if details else Asking()
 
 
 def invalid(message: str) -> ApplicationError:

@@ -89,11 +89,12 @@ class Notices:
     def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState, show: Callable[[], None]) -> None:
         self._delivery, self._request, self._state, self._show = delivery, request, state, show
         self._telling: set[asyncio.Task[None]] = set()
+        self.unprepared = False  # somebody wants to hear of one that is not prepared
 
     def tell(self, event: str) -> None:
         """waiting or reminder: of what the state says is asked. Goes on beside what follows."""
         prepared = self._state.prepared
-        if prepared is not None and prepared.notifies:
+        if prepared.notifies if prepared is not None else self.unprepared:
             telling = asyncio.create_task(self._told(self._notice(event)))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)

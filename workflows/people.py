@@ -13,9 +13,11 @@ from perdure.models import captions
 from perdure.models.allowance import Limit, breach, time_left, time_over
 from perdure.models.deciding import count
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
+from perdure.models.phases import Step
 from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMIND_LATER, REMINDERS
 from perdure.models.result import Reason
 from perdure.models.state import DeliveryState
+from perdure.models.work import Asking
 from workflows.endings import heed_cancellation, not_delivered
 
 
@@ -68,15 +70,15 @@ class People:
             raise not_delivered(Reason.BUDGET, f"{words}; rejected: {decided.note}")
         state.unpriced = state.unpriced or limit is Limit.PRICE
 
-    async def goes_on(self, words: str) -> bool:
+    async def goes_on(self, words: str, asking: Asking) -> bool:
         """True when work that was cut off again and again is tried once more, as a person says; false where nobody is
         asked, or nobody has answered in time."""
-        state, prepared = self.state, self.state.prepared
-        if prepared is None or Gate.DEATHS not in prepared.gates:
+        state = self.state
+        if not asking.asks:
             return False
         state.deaths += 1
-        of = f"{state.checkpoint[:8]}-{state.deaths}"
-        after = timedelta(seconds=prepared.gate_expiry_s) if prepared.gate_expiry_s else None
+        of = f"{state.checkpoint[:8] or Step.PREPARE}-{state.deaths}"
+        after = timedelta(seconds=asking.expiry_s) if asking.expiry_s else None
         asked = f"{words}; approve to try again, reject to end it"
         decided = await self.ask(Gate.DEATHS, of, asked, ("approve", "reject"), expires_after=after)
         if decided.verdict is Verdict.REJECTED:

@@ -30,9 +30,9 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Closed, CloseInput, TestInput
+from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
-from workflows.endings import ENDINGS, Stopped, cut_off, interpret, not_delivered, out_of_time
+from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time
 from workflows.notification import Notices
 from workflows.people import People
 
@@ -92,11 +92,20 @@ class Stage:
             except ActivityError as error:
                 if out_of_time(error) and await self.people.more_time():
                     continue
-                again = isinstance(work, TurnInput | TestInput) and cut_off(error)
-                if again and await self.people.goes_on(again):
+                again = isinstance(work, PrepareInput | TurnInput | TestInput) and cut_off(error)
+                if again and await self.people.goes_on(again, self._asking(work, error)):
                     work = work.model_copy(update={"again": work.again + 1})
                     continue
                 raise interpret(error) from error
+
+    def _asking(self, work: Any, error: ActivityError) -> Asking:
+        """Who decides about work that was cut off again and again."""
+        if isinstance(work, PrepareInput):
+            told = asking(error)
+            self.notices.unprepared = told.notifies
+            return told
+        prepared = self.state.prepared
+        return prepared.asking if prepared is not None else Asking()
 
     async def recorded(self, step: str, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
         """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from perdure.models.base import Recorded
+from perdure.models.decisions import Gate
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.report import Severity
@@ -16,12 +17,25 @@ from perdure.models.result import Receipt, ReviewResult, ReviewStatus, TestsStat
 
 
 class PrepareInput(Recorded):
-    """`previous` and `checkpoint` say where a retried delivery goes on; unset for a new one."""
+    """`previous` and `checkpoint` say where a retried delivery goes on; unset for a new one. `again`: see TestInput."""
 
     delivery: str
     request: DeliveryRequest
     previous: Prepared | None = None
     checkpoint: str = ""
+    again: int = 0
+
+
+class Asking(Recorded):
+    """Who decides about a delivery that is not prepared: it comes with a failure of `prepare`.
+
+    asks      a person is asked; expiry_s: how long that waits, 0: for ever
+    notifies  somebody wants to hear of it: there is an address to tell
+    """
+
+    asks: bool = False
+    expiry_s: float = 0.0
+    notifies: bool = False
 
 
 class Prepared(Recorded):
@@ -99,6 +113,11 @@ class Prepared(Recorded):
     comments_at_gates: bool = False
     treasury: dict[str, float] = {}
     branches: dict[str, str] = {}
+
+    @property
+    def asking(self) -> Asking:
+        """Who decides about work that was cut off again and again."""
+        return Asking(asks=Gate.DEATHS in self.gates, expiry_s=self.gate_expiry_s, notifies=self.notifies)
 
 
 class CommitInput(Recorded):

@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from perdure.client import Submitted
+from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Asked
 from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, until
 from tests.processes import alive, children_of, name_of
@@ -54,8 +55,18 @@ async def test_cancel_reaches_a_running_tool_long_before_the_heartbeat_timeout_a
 @pytest.mark.timeout(180)
 async def test_three_deaths_of_one_turn_ask_and_end_it_where_nobody_is_asked(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": "during-tool:6"}) as lab:
+    points = f"{CrashPoint.DURING_PREPARE}:3,{CrashPoint.DURING_TOOL}:6"
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": points}) as lab:
         lab.kept()
+        planning = await lab.submit(origin, "Add sub, the difference, on paper", id="calc-plan", phases=["plan"])
+        asked = await until(lambda: _asked(planning))
+        assert (asked.gate, asked.of, asked.options) == ("deaths", "prepare-1", ("approve", "reject"))
+        assert asked.words.startswith("prepare was cut off 3 times: its worker died (3 times)")
+        assert [one.delivery_id for one in await lab.perdure.waiting()] == ["calc-plan"]
+        assert lab.model_calls() == 0
+        await planning.delivery.approve(asked.of)
+        assert (await finished(planning, lab)).status == "completed"
+
         alone = await lab.submit(origin, "Add sub, the difference, alone", id="calc-alone", questions=False)
         result = await finished(alone, lab)
         assert (result.status, result.reason) == ("not_delivered", "limits")

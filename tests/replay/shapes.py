@@ -25,6 +25,7 @@ from tests.replay.shapes_of_people import (
     cut_off,
     decided,
     edited,
+    killed_at_first,
     mended,
     progress,
     steered,
@@ -169,7 +170,7 @@ async def away(root: Path, keep: Keep) -> None:
 
 
 SHAPES = (
-    *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, tampered),
+    *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
     *(told, shared, long, github, away),
 )
 

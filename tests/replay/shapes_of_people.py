@@ -178,6 +178,20 @@ async def cut_off(root: Path, keep: Keep) -> None:
         await keep(lab.handle(), "tried-again-after-deaths")
 
 
+async def killed_at_first(root: Path, keep: Keep) -> None:
+    """Likewise before anything is prepared."""
+    origin = make_target(root / "calc.git")
+    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-prepare:3"}) as lab:
+        lab.kept()
+        submitted = await lab.submit(origin, phases=["plan"])
+        asked = await waits_for(lab.handle())
+        assert asked["gate"] == "deaths", asked
+        await keep(lab.handle(), "waiting-at-deaths-of-prepare")
+        await lab.handle().execute_update("approve", {"of": asked["of"]})
+        await finished(submitted, lab)
+        await keep(lab.handle(), "prepared-again-after-deaths")
+
+
 async def progress(handle: WorkflowHandle[Any, Any], name: str) -> Any:
     return (await handle.query("progress"))[name]
 

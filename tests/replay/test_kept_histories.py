@@ -25,6 +25,7 @@ def test_histories_are_kept() -> None:
         *("waiting-at-plan", "waiting-at-question", "waiting-at-budget", "waiting-at-tests", "waiting-at-pull-request"),
         *("decided", "answered", "edited", "waiting-at-an-edited-plan", "rejected-and-mended", "told-apart"),
         *("waiting-at-deaths", "tried-again-after-deaths"),
+        *("waiting-at-deaths-of-prepare", "prepared-again-after-deaths"),
         *("held", "held-and-resumed", "cancelled-at-a-gate", "expired", "notifying", "notification", "not-told"),
         *("tampered", "before-it-continued", "continued-and-waiting", "continued"),
         *("waiting-for-the-treasury", "shared-budget", "treasury", "treasury-ended"),

@@ -11,7 +11,9 @@ from workflow_cast import playing
 from perdure.client import Perdure
 from perdure.models.phases import Phase, Step
 from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import Asking
 
+KILLED = "prepare was cut off 3 times: its worker died (3 times)"
 CUT_OFF = "implement was cut off 3 times: the sandbox was killed, perhaps for memory: peak 1.9 GB (3 times)"
 
 
@@ -72,3 +74,74 @@ async def test_with_nobody_to_ask_the_third_death_ends_it(client: Client, fresh:
         result = await delivery.result()
     assert (result.status, result.reason) == ("not_delivered", "limits")
     assert result.message.startswith(CUT_OFF)
+
+
+def killed(*asking: Asking) -> ApplicationError:
+    return ApplicationError(f"{KILLED}\n  fix: retry", *asking, type="TurnKillsWorker", non_retryable=True)
+
+
+async def test_before_anything_is_prepared_a_person_is_asked_too(client: Client, fresh: str) -> None:
+    company = Company()
+    company.asks(Phase.BUILD)
+    company.troubles = {"prepare": [killed(Asking(asks=True, expiry_s=3600)), killed(Asking(asks=True))]}
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        handle = client.get_workflow_handle(fresh)
+        first = await waiting(handle)
+        assert (first.gate, first.options) == ("deaths", ("approve", "reject"))
+        assert first.words == f"{KILLED}; approve to try again, reject to end it"
+        assert first.expires is not None
+        assert (await delivery.describe()).asked == first, "seen without a worker"
+        await handle.execute_update("approve", {"of": first.of})
+        second = await waiting(handle, behind=first.of)
+        assert second.expires is None
+        await delivery.approve(second.of)
+        assert (await delivery.result()).status == "completed"
+    assert [work.again for work in company.preparing] == [0, 1, 2]
+
+
+async def test_who_says_no_before_anything_is_prepared_ends_it_and_a_retry_prepares_anew(
+    client: Client, fresh: str
+) -> None:
+    company = Company()
+    company.asks(Phase.BUILD)
+    company.troubles = {"prepare": [killed(Asking(asks=True))]}
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        await waiting(client.get_workflow_handle(fresh))
+        await delivery.reject("it needs a larger host")
+        result = await delivery.result()
+        assert (result.status, result.reason) == ("not_delivered", "limits")
+        assert result.message == f"{KILLED}; rejected: it needs a larger host"
+        await delivery.retry()
+        assert (await delivery.result()).status == "completed"
+    assert [work.again for work in company.preparing] == [0, 0]
+
+
+@pytest.mark.parametrize("asking", [(), (Asking(asks=False),)])
+async def test_with_nobody_to_ask_the_third_death_of_prepare_ends_it(
+    client: Client, fresh: str, asking: tuple[Asking, ...]
+) -> None:
+    """No word of who is asked: a worker of a release before this one."""
+    company = Company()
+    company.asks(Phase.BUILD)
+    company.troubles = {"prepare": [killed(*asking)]}
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        result = await delivery.result()
+    assert (result.status, result.reason) == ("not_delivered", "limits")
+    assert result.message.startswith(KILLED)
+
+
+async def test_a_retry_that_dies_while_it_prepares_asks_too(client: Client, fresh: str) -> None:
+    company = Deadly(times=1)
+    company.asks(Phase.BUILD)
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        assert (await delivery.result()).reason == "limits"
+        company.times, company.troubles = 0, {"prepare": [killed(Asking(asks=True))]}
+        await delivery.retry()
+        asked = await waiting(client.get_workflow_handle(fresh))
+        await delivery.approve(asked.of)
+        assert (await delivery.result()).status == "completed"
+    assert [(work.again, work.previous is None) for work in company.preparing] == [(0, True), (0, False), (1, False)]

@@ -56,6 +56,7 @@ class Cast:
         self.told: list[CommentInput] = []
         self.shipped: list[ShipInput] = []
         self.troubles: dict[str, list[ApplicationError]] = {}
+        self.preparing: list[PrepareInput] = []
 
     async def builds(self, work: TurnInput) -> TurnResult:
         """A step that is done in one turn."""
@@ -75,6 +76,8 @@ class Cast:
     def activities(self) -> list[Callable[..., Any]]:
         @activity.defn(name=Step.PREPARE)
         async def prepare(work: PrepareInput) -> Prepared:
+            self.preparing.append(work)
+            self.trouble(Step.PREPARE)
             if "fails" in self.settings:
                 raise ApplicationError("no", type=self.settings["fails"], non_retryable=True)
             if work.previous is not None:

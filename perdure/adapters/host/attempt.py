@@ -159,7 +159,8 @@ class _Attempts(ActivityInboundInterceptor):
             if len(deaths) >= DEATHS_PER_TURN * (1 + getattr(work, "again", 0)):
                 fix = f"look at what it runs (memory?), then: perdure retry {info.workflow_id}"
                 words = f"{info.activity_type} was cut off {len(deaths)} times: {_tally(deaths)}"
-                raise _translate(TurnKillsWorker(words, fix=fix), info.attempt)
+                asking = journal.asking() if info.activity_type == Step.PREPARE else None
+                raise _translate(TurnKillsWorker(words, fix=fix), info.attempt, *([asking] if asking else []))
             journal.began(attempt=attempt, key=key, activity=info.activity_type, worker=inflight.worker)
             facts: dict[str, Any] = {}
             doing.set(facts)
@@ -210,7 +211,7 @@ def _asked_to_cancel() -> bool:
     return bool(details and details.cancel_requested)
 
 
-def _translate(error: PerdureError, attempt: int) -> ApplicationError:
+def _translate(error: PerdureError, attempt: int, *details: BaseModel) -> ApplicationError:
     """Typed, bounded, and with the pause the other side asked for."""
     retryable = isinstance(error, StepError) and error.retryable
     pause = DISK_FULL_PAUSE if isinstance(error, DiskFull) else None
@@ -224,7 +225,7 @@ def _translate(error: PerdureError, attempt: int) -> ApplicationError:
         # never before it said; and not everybody at the same moment
         pause = timedelta(seconds=error.retry_after + random.uniform(0, 0.1 * error.retry_after))  # noqa: S311
     return ApplicationError(
-        _trim(str(error)), type=type(error).__name__, non_retryable=not retryable, next_retry_delay=pause
+        _trim(str(error)), *details, type=type(error).__name__, non_retryable=not retryable, next_retry_delay=pause
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from perdure.adapters.host.files import append_line
 from perdure.models.phases import AGENTIC
 from perdure.models.result import Receipt
+from perdure.models.work import Asking
 
 DONE, ADOPTED, CUT_OFF = "done", "adopted", "WorkCutOff"
 
@@ -35,6 +36,15 @@ class Journal:
         """`how`: done, adopted, cancelled, superseded, or the type of the error; `why`: what cut it off, in words."""
         line = {"ended": attempt, "how": how, **({"why": why} if why else {})}
         append_line(self._path, json.dumps(line).encode(), sync=False)
+
+    def asks(self, asking: Asking) -> None:
+        """Who decides while nothing is prepared, as far as it is known now."""
+        append_line(self._path, json.dumps({"asking": asking.model_dump(mode="json")}).encode(), sync=False)
+
+    def asking(self) -> Asking | None:
+        """What was said of that last; None when nothing was."""
+        told = [line["asking"] for line in self._lines() if "asking" in line]
+        return Asking.model_validate(told[-1]) if told else None
 
     def attempts(self) -> list[str]:
         """The names of all attempts that began, in order."""

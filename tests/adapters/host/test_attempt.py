@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio import activity
+from attempting import attempt, ends, environment, fail, host
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from perdure.adapters.host.attempt import AttemptInterceptor, now_doing, work_key
-from perdure.adapters.host.home import Home
+from perdure.adapters.host.attempt import now_doing, work_key
 from perdure.adapters.host.host import Host
-from perdure.adapters.host.lease import SUPERSEDED
-from perdure.models.config import HostConfig
 from perdure.models.errors import (
     BadInput,
     ModelRefusesUs,
@@ -29,56 +21,12 @@ from perdure.models.errors import (
     PerdureError,
     SetupFailed,
     Superseded,
-    WorkCutOff,
 )
-from perdure.models.policy import DEATHS_PER_TURN, FAILURE_CHARS, RESULT_BYTES, RETRY_PAUSE_MODEL_S, UNEXPECTED_FAILURES
+from perdure.models.policy import FAILURE_CHARS, RESULT_BYTES, RETRY_PAUSE_MODEL_S, UNEXPECTED_FAILURES
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
 
-WORK = CloseInput(delivery="d")
-
-
-class Doing(ActivityInboundInterceptor):
-    """The end of the chain: what the activity itself does."""
-
-    def __init__(self, do: Callable[[], Awaitable[Any]]) -> None:
-        self.do = do
-
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        return await self.do()
-
-
-@pytest.fixture
-def host(home: Home) -> Host:
-    return Host(home, HostConfig(), None)
-
-
-def environment(name: str = "implement", **info: Any) -> ActivityEnvironment:
-    env = ActivityEnvironment()
-    env.info = dataclasses.replace(env.info, activity_type=name, **info)
-    return env
-
-
-async def attempt(
-    host: Host, do: Callable[[], Awaitable[Any]], *, work: Any = WORK, env: ActivityEnvironment | None = None
-) -> Any:
-    chain = AttemptInterceptor(host).intercept_activity(Doing(do))
-    arguments = [] if work is None else [work]
-    call = ExecuteActivityInput(fn=lambda: None, args=arguments, executor=None, headers={})
-    return await (env or environment()).run(chain.execute_activity, call)
-
-
-async def fail(host: Host, error: BaseException, **more: Any) -> ApplicationError:
-    async def do() -> None:
-        raise error
-
-    with pytest.raises(ApplicationError) as raised:
-        await attempt(host, do, **more)
-    return raised.value
-
-
-def ends(host: Host) -> list[str]:
-    return [line["how"] for line in host.journal("d")._lines() if "ended" in line]
+__all__ = ["host"]
 
 
 async def test_an_attempt_is_noted_in_flight_before_it_begins_and_journalled_when_it_has_ended(host: Host) -> None:
@@ -198,49 +146,6 @@ async def test_a_result_too_large_for_history_fails_before_anybody_relies_on_it(
     assert ends(host) == ["failed"]
 
 
-async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_again(host: Host) -> None:
-    async def key() -> str:
-        return work_key(WORK)
-
-    shared = await environment().run(key)
-    log = host.journal("d")
-    for number in range(DEATHS_PER_TURN):
-        log.began(attempt=str(number), key=shared, activity="implement", worker="gone")
-    raised = await fail(host, AssertionError("it was begun"))
-    assert (raised.type, raised.non_retryable) == ("TurnKillsWorker", True)
-    assert "perdure retry test" in raised.message
-
-    work = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", policy="p")
-
-    async def of_turn() -> str:
-        return work_key(work)
-
-    turn = await environment().run(of_turn)
-    for number in range(DEATHS_PER_TURN):
-        log.began(attempt=f"turn {number}", key=turn, activity="implement", worker="gone")
-    assert (await fail(host, AssertionError("it was begun"), work=work)).type == "TurnKillsWorker"
-    allowed = work.model_copy(update={"again": 1})
-    assert (await fail(host, OSError("begun"), work=allowed)).type == "OSError", "a person lets it be tried again"
-    for number in range(DEATHS_PER_TURN):
-        log.began(attempt=f"again {number}", key=turn, activity="implement", worker="gone")
-    assert (await fail(host, AssertionError("it was begun"), work=allowed)).type == "TurnKillsWorker", "and no more"
-
-    async def do() -> str:
-        return "tidied up"
-
-    assert await attempt(host, do, env=environment("close")) == "tidied up"
-
-
-async def test_a_sandbox_that_is_ended_again_and_again_is_named_by_what_it_was(host: Host) -> None:
-    killed = WorkCutOff("the sandbox was killed, perhaps for memory: peak 1.9 GB")
-    for _ in range(DEATHS_PER_TURN):
-        raised = await fail(host, killed)
-        assert (raised.type, raised.non_retryable) == ("WorkCutOff", False)
-    raised = await fail(host, AssertionError("it was begun"))
-    assert raised.type == "TurnKillsWorker"
-    assert "was cut off 3 times: the sandbox was killed, perhaps for memory: peak 1.9 GB (3 times)" in raised.message
-
-
 async def test_what_a_run_ends_with_leaves_no_note_that_somebody_would_read_for_ever(host: Host) -> None:
     async def do() -> str:
         return "done"
@@ -270,51 +175,3 @@ async def test_every_attempt_at_a_piece_of_work_shares_its_key_and_nothing_else_
         await key_of("not a model"),
     ]
     assert len({same, *others}) == 5
-
-
-async def interrupted(host: Host, env: ActivityEnvironment, stop: Callable[[asyncio.Task[Any]], Any]) -> BaseException:
-    begun = asyncio.Event()
-
-    async def do() -> None:
-        begun.set()
-        await asyncio.sleep(30)
-
-    task = asyncio.create_task(attempt(host, do, env=env))
-    await begun.wait()
-    stop(task)
-    try:
-        await task
-    except (asyncio.CancelledError, ApplicationError) as error:
-        return error
-    raise AssertionError("it was not interrupted")
-
-
-async def test_a_takeover_is_superseded_and_never_temporals_own_cancel(host: Host) -> None:
-    error = await interrupted(host, environment(), lambda task: task.cancel(SUPERSEDED))
-    assert isinstance(error, ApplicationError)
-    assert (error.type, error.non_retryable) == ("Superseded", False)
-    env = environment()
-    details = activity.ActivityCancellationDetails(timed_out=True)
-    error = await interrupted(host, env, lambda _: env.cancel(details))
-    assert isinstance(error, ApplicationError)
-    assert error.type == "Superseded"
-    assert ends(host) == ["superseded", "superseded"]
-
-
-async def test_a_cancel_that_was_asked_for_stays_one(host: Host) -> None:
-    env = environment()
-    assert isinstance(await interrupted(host, env, lambda _: env.cancel()), asyncio.CancelledError)
-    assert ends(host) == ["cancelled"]
-
-
-async def test_what_a_shutdown_interrupts_is_handed_over_at_once(host: Host) -> None:
-    env = environment()
-
-    def stop(task: asyncio.Task[Any]) -> None:
-        env.worker_shutdown()
-        task.cancel()
-
-    error = await interrupted(host, env, stop)
-    assert isinstance(error, ApplicationError)
-    assert (error.type, error.non_retryable) == ("WorkerShutdown", False)
-    assert error.next_retry_delay == timedelta(milliseconds=1)
