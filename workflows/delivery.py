@@ -107,7 +107,7 @@ class Delivery(TakesMessages):
                 raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
             self.state.built = True
         if self.prepared.document and not self.state.documented:
-            await self.steps.write(Step.DOCUMENT, 1, {})
+            await self.steps.document()
             self.state.documented = True
 
     async def test_until_green(self) -> None:
@@ -143,7 +143,7 @@ class Delivery(TakesMessages):
             self.state.review_fixes += 1
             blockers = {"review": self.state.review, "findings": self.state.findings}
             told = {name: artifact for name, artifact in blockers.items() if artifact}
-            await self.steps.write(Step.FIX_REVIEW, self.state.review_fixes + self.state.mends, told)
+            await self.steps.fix(Step.FIX_REVIEW, told)
             if self.selected(Phase.TEST):
                 await self.test_until_green()
             self.enter(Phase.REVIEW)

@@ -37,7 +37,7 @@ class Steps:
 
     def __init__(self, stage: Stage, forge: Publishing) -> None:
         self._stage, self._forge = stage, forge
-        self._reviewed_before = stage.state.reviewed
+        self._reviewed_before, self._tested_before = stage.state.reviewed, stage.state.tests
 
     @property
     def _request(self) -> DeliveryRequest:
@@ -128,16 +128,26 @@ class Steps:
     async def implement(self) -> Outcome:
         return await self._stage.turns(Step.IMPLEMENT, 1, self._materials())
 
-    async def write(self, step: Step, attempt: int, found: dict[str, str]) -> None:
+    async def document(self) -> None:
+        """The documentation brought up to date with the change."""
+        await self._write(Step.DOCUMENT, 1, {})
+
+    async def _write(self, step: Step, attempt: int, found: dict[str, str]) -> None:
         """One fresh conversation about the change and what was found in it, and a commit of its own."""
         outcome = await self._stage.turns(step, attempt, self._materials() | self._change() | found)
         await self.commit(step, attempt, outcome.summary)
 
+    async def fix(self, step: Step, found: dict[str, str]) -> None:
+        """Likewise, as often as there is something to be mended. A retry that goes on in the middle of one finds it by
+        its number, whatever counts against the limits."""
+        done = self._state.fixed.get(step, 0)
+        await self._write(step, done + 1, found)
+        self._state.fixed = {**self._state.fixed, step: done + 1}
+
     async def fix_tests(self, verdict: TestVerdict, words: str = "") -> None:
         """What failed is mended; with `words`, as the person says who knows it for new."""
         state = self._state
-        attempt = state.test_fixes + state.asked_fixes + bool(words)
-        await self.write(Step.FIX_TESTS, attempt, {"report": verdict.report} | ({"words": words} if words else {}))
+        await self.fix(Step.FIX_TESTS, {"report": verdict.report} | ({"words": words} if words else {}))
         if words:
             state.asked_fixes += 1
             state.remember(Said(id=f"tests-{state.asked_fixes}", text=words))
@@ -145,7 +155,7 @@ class Steps:
     async def mend(self, words: str) -> None:
         """What is not to be published as it is, is changed as the person says."""
         state = self._state
-        await self.write(Step.FIX_REVIEW, state.review_fixes + state.mends + 1, {"words": words})
+        await self.fix(Step.FIX_REVIEW, {"words": words})
         state.mends += 1
         state.remember(Said(id=f"publishing-{state.mends}", text=words))
 
@@ -184,6 +194,9 @@ class Steps:
             baseline=self._prepared.baseline,
         )
         verdict = await self._stage.once(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
+        before, self._tested_before = self._tested_before, None
+        if before is not None and verdict.same_as(before):
+            verdict = before  # what a retry goes on with was begun with this report
         self._state.tests, self._state.test_runs = verdict, attempt
         if verdict.status is TestsStatus.RED:
             self._stage.fail()

@@ -132,7 +132,7 @@ def _name(chapter: Chapter, limits: tuple[int | None, int | None]) -> str:
     if chapter.first.step not in _FIXES:
         return "plan" if chapter.has(Step.PLAN) else _NAMES.get(chapter.first.step, chapter.first.step)
     limit = limits[0] if chapter.first.step == Step.FIX_TESTS else limits[1]
-    return f"fix {chapter.first.attempt}" + (f"/{limit}" if limit else "")
+    return f"fix {chapter.first.attempt}" + (f"/{limit}" if limit and chapter.first.attempt <= limit else "")
 
 
 def _text(chapter: Chapter) -> str:

@@ -42,6 +42,7 @@ class DeliveryState(BaseModel):
     breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
     plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
     asked_fixes fixes a person asked for where nothing else can tell which failures are new
+    fixed       by step, how many of its fixes were made, in all runs: what numbers the next one
     assumptions    what agents assumed where they would have asked
     purse       what it has reserved of a fleet's budget, where it is under one
     deaths      how often a person was asked about work that had been cut off again and again
@@ -103,6 +104,7 @@ class DeliveryState(BaseModel):
     edits: int = 0
     mends: int = 0
     asked_fixes: int = 0
+    fixed: dict[str, int] = {}
     assumptions: tuple[str, ...] = ()
     purse: Purse = Purse()
     deaths: int = 0

@@ -191,6 +191,11 @@ class TestVerdict(Recorded):
     tampered: int = 0
     fingerprint: str = ""
 
+    def same_as(self, other: TestVerdict) -> bool:
+        """True where it is red with the same failures of the same tree; never for one of a release without
+        fingerprints."""
+        return bool(self.fingerprint) and (self.tree, self.fingerprint) == (other.tree, other.fingerprint)
+
 
 class InspectInput(Recorded):
     """What the engine itself finds in the change from the base to `commit`. Policy: artifact of the Contract."""

@@ -12,6 +12,8 @@ from perdure.client import Perdure
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, TestsStatus
+from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import TestVerdict
 
 REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)
 
@@ -67,3 +69,72 @@ async def test_tokens_and_dollars_of_a_result_are_those_of_all_runs(
     _, second, _ = await retried(client, company, fresh)
     usage = second.usage
     assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens, usage.cost_usd) == (5, 40, 3, 0.9)
+
+
+class Breaking(Company):
+    """The model goes away in this turn; what was asked there, in both runs, is `asked`."""
+
+    def __init__(self, step: Step, attempt: int, turn: int) -> None:
+        super().__init__()
+        self.asks()
+        self.there, self.away = (step, attempt, turn), True
+        self.asked: list[TurnInput] = []
+        self.turn, self.turns_each = self.goes_away, 3
+
+    async def goes_away(self, work: TurnInput) -> TurnResult:
+        if (work.step, work.attempt, work.turn) == self.there:
+            self.asked.append(work.model_copy(update={"began": ""}))  # a rewind would be told by it
+            if self.away:
+                self.away = False
+                raise ApplicationError("no credit", type="ModelRefusesUs", non_retryable=True)
+        return await self.plays(work)
+
+    def verdict(self, attempt: int) -> TestVerdict:
+        """Of the newest commit. Another report each time, though it be about the same."""
+        newest = str(len(self.commits))
+        return super().verdict(attempt).model_copy(update={"report": f"r{attempt}", "fingerprint": newest})
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.parametrize("attempt", [1, 2])
+async def test_a_retry_goes_on_in_the_middle_of_any_fix_of_the_tests(
+    client: Client, fresh: str, attempt: int, turn: int
+) -> None:
+    """The very turn is asked for again, so its reply is found where it was bought."""
+    company = Breaking(Step.FIX_TESTS, attempt, turn)
+    red = [TestsStatus.RED] * attempt
+    company.verdicts, company.blockers = [*red, red[-1], *[TestsStatus.RED] * (2 - attempt), TestsStatus.GREEN], []
+    company.commits = ["h1", "h2", "h3"]
+    first, second, turns = await retried(client, company, fresh)
+    assert (first.reason, second.status) == ("refused", "delivered")
+    assert len(company.asked) == 2
+    assert company.asked[0] == company.asked[1]
+    fixed = [(work.attempt, work.turn) for work in company.seen if work.step is Step.FIX_TESTS]
+    assert fixed == [(a, t) for a in (1, 2) for t in (1, 2, 3) if (a, t) >= (attempt, turn)]
+    assert turns[-1] == "review"
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_a_retry_goes_on_in_the_middle_of_the_second_fix_of_the_review(
+    client: Client, fresh: str, turn: int
+) -> None:
+    company = Breaking(Step.FIX_REVIEW, 2, turn)
+    company.verdicts, company.blockers = [], [1, 1, 0]
+    company.commits = ["h1", "h2", "h3"]
+    first, second, _ = await retried(client, company, fresh)
+    assert (first.reason, second.status) == ("refused", "delivered")
+    assert len(company.asked) == 2
+    assert company.asked[0] == company.asked[1]
+    fixed = [(work.attempt, work.turn) for work in company.seen if work.step is Step.FIX_REVIEW]
+    assert fixed == [(2, turn) for turn in range(turn, 4)]
+
+
+async def test_fixes_of_a_retry_are_numbered_on_and_as_many_as_if_there_had_been_none_before(
+    client: Client, company: Company, fresh: str
+) -> None:
+    company.asks(test_fixes=2)
+    company.verdicts = [TestsStatus.RED] * 6
+    first, second, turns = await retried(client, company, fresh)
+    assert (first.message, second.message) == ("tests are red after 2 fixes",) * 2
+    fixed = [work.attempt for work in company.seen if work.step is Step.FIX_TESTS]
+    assert (turns, fixed) == (["fix_tests", "fix_tests"], [3, 4])
