@@ -82,7 +82,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
     from perdure.adapters.sandbox.toolchain import compute_binds
     from perdure.adapters.sandbox.usage import Caps
     from perdure.models.amounts import seconds
-    from perdure.models.ids import checkout_name
+    from perdure.models.ids import cache_name, checkout_name
 
     home, host = Home.find(), load_host_config(os.environ)
     with _scratch(home) as scratch:
@@ -95,6 +95,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
 
         def sandbox() -> Sandbox:
             binds = compute_binds(tree, os.environ.get("PATH", ""), Path.home(), os.environ, home.root)
+            binds = binds.model_copy(update={"cache": cache_name(checkout_name(root.name), str(root))})
             return sandbox_for(host.sandbox, home, binds, Caps.of(host.commands))
 
         if config.setup.commands:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.adapters.git import surface
 from perdure.adapters.git.retention import Kept, forget, kept, prune, size, unmerged
 from perdure.adapters.git.workspace import sweep
 from perdure.adapters.host.home import Home
+from perdure.adapters.host.setting_up import read_binds
 from perdure.models.errors import PerdureError
 
 
@@ -72,6 +78,26 @@ async def collect(
             except (PerdureError, OSError) as error:
                 problems.append(f"{one.delivery}: {error}")
     left = list(kept(home))
+    problems += forget_caches(home, left, older_than)
     vaults = {one.vault.path: one.vault for one in all_of_them}
     problems += filter(None, (prune(vault, left) for vault in vaults.values()))
     return verdicts, problems, max(before - size(home.root), 0)
+
+
+def forget_caches(home: Home, remaining: Iterable[Kept], older_than: timedelta) -> list[str]:
+    """Remove packages that no setup has used for so long, unless a worktree that is there may need them offline.
+
+    Returns what could not be removed.
+    """
+    needed, problems = set(), []
+    for one in remaining:
+        if Path(one.record.path).exists():
+            with contextlib.suppress(OSError, ValueError):  # setup did not come to its end: nothing needs them yet
+                needed.add(read_binds(home.workspace(one.delivery)).cache)
+    for path in home.caches.glob("*"):
+        try:
+            if path.name not in needed and time.time() - path.stat().st_mtime >= older_than.total_seconds():
+                surface.remove(path)
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+    return problems

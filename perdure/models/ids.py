@@ -29,6 +29,11 @@ def checkout_name(repository: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", last).strip(".-")[:80] or repository_name(repository)
 
 
+def cache_name(checkout: str, *apart: str) -> str:
+    """`<checkout>-<12 hex>`: the directory of one repository's packages; `apart` is all that tells it from others."""
+    return f"{checkout}-{digest(*apart)[:12]}"
+
+
 def delivery_id(repository: str, request: str, *apart: str) -> str:
     """`<repo>-<slug>-<4 hex>`; `apart` is what tells it from others whose names begin alike."""
     return f"{repository_name(repository)}-{slug(request)}-{digest(*apart)[:4]}"

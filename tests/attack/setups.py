@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.environments import Environments
+from perdure.adapters.host.lease import Leases
+from perdure.adapters.host.setting_up import set_up
 from perdure.adapters.sandbox.reach import Reach
-from perdure.models.config import SandboxGrade
+from perdure.models.config import RepositoryConfig, SandboxGrade
+from perdure.models.contract import Contract
 from tests.attack.inside import Try, cases_of, connect, python, reached
 from tests.attack.table import Case, Ground, Seen, held
+from tests.lab import CALC, make_target
 
 GROUP = "hostile setup"
 
@@ -64,7 +73,52 @@ def _trusted(at: Ground) -> Seen:
     return held(success and "REACHED by_proxy" in said and "REACHED directly" not in said, said)
 
 
+CACHES = (".cache/pip", ".cache/uv", ".cache/npm", ".cargo/registry", "go/pkg/mod")
+
+
+def _set_up(at: Ground, delivery: str, script: str, *, repository: str = "mine", branch: str = "") -> str:
+    """What `[setup]` of a repository wrote, for a delivery from its base or from a branch of somebody's."""
+    origin = at.root / f"{repository}.git"
+    if not origin.exists():
+        make_target(origin, CALC)
+    vault = Vault.open(at.home, str(origin))
+    _, base = vault.fetch()
+    workspace = Workspace.create(at.home, vault, delivery, base)
+    config = RepositoryConfig.model_validate({"version": 1, "setup": {"commands": [script]}})
+    terms = {"base": "main", "base_sha": base, "branch": branch or "perdure/x", "existing": bool(branch)}
+    contract = Contract(delivery=delivery, repository=str(origin), request="x", config=config, **terms)  # type: ignore[arg-type]
+
+    async def go() -> None:
+        async with Leases(at.home).take(delivery) as lease:
+            env, none = {"PATH": "/usr/local/bin:/usr/bin:/bin"}, Environments(at.home, 0)
+            await set_up(at.home, workspace, lease, contract, SandboxGrade.FULL, env, none)
+
+    asyncio.run(go())
+    return (at.home.workspace(delivery) / "logs" / "setup-1.log").read_text()
+
+
+def _poisoned(at: Ground, *, branch: str = "") -> Seen:
+    """Another repository's setup, or that of a stranger's branch, writes to every cache; then ours looks."""
+    who = "branch" if branch else "other"
+    at_home = [f"$HOME/{cache}" for cache in CACHES]
+    write = " && ".join(f"mkdir -p {cache} && echo evil > {cache}/{who}" for cache in at_home)
+    _set_up(at, f"bad-{who}", write, repository="mine" if branch else "theirs", branch=branch)
+    look = " ".join(f"{cache}/{who}" for cache in at_home)
+    kept = f"test -e {at_home[0]}/kept-{who} && echo kept; mkdir -p {at_home[0]} && touch {at_home[0]}/kept-{who}"
+    said = _set_up(at, f"first-{who}", f"cat {look} 2>&1; {kept}") + _set_up(
+        at, f"second-{who}", f"cat {look} 2>&1; {kept}"
+    )
+    return held("evil" not in said and "kept" in said, said if "evil" in said or "kept" not in said else "not there")
+
+
 CASES = (
+    Case(GROUP, "leaves a changed package in the caches of another repository", "not there", _poisoned),
+    Case(
+        GROUP,
+        "leaves a changed package in the caches of the base from a branch",
+        "not there",
+        lambda at: _poisoned(at, branch="strangers"),
+    ),
     *cases_of(GROUP, TRIES),
     Case(GROUP, "connects to a host that [setup] hosts does not name", "refused by name", _unlisted),
     Case(GROUP, "connects to a host that this machine's owner named", "by the proxy alone", _trusted),

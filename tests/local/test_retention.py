@@ -13,6 +13,7 @@ from perdure.adapters.git.retention import kept, prune, unmerged
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
+from perdure.adapters.sandbox.toolchain import Binds
 from perdure.local.retention import collect
 from perdure.models import ids
 from tests.lab import CALC, git, make_target
@@ -45,6 +46,26 @@ def aged(vault: Vault) -> None:
     for path in (vault.path / "objects").rglob("*"):
         if path.is_file():
             os.utime(path, (then, then))
+
+
+async def test_packages_go_when_no_setup_has_used_them_for_long_and_no_worktree_needs_them(
+    home: Home, server: str, tmp_path: Path
+) -> None:
+    vault = Vault.open(home, str(make_target(tmp_path / "calc.git", CALC)))
+    delivery(home, vault, "there")
+    then = time.time() - WEEKS.total_seconds()
+    for name in ("needed", "old", "young"):
+        (home.caches / name / "go/mod/closed").mkdir(parents=True)
+        (home.caches / name / "go/mod/closed/file").touch()
+        (home.caches / name / "go/mod/closed").chmod(0o555)  # as go has them
+        os.utime(home.caches / name, (then, then) if name != "young" else None)
+    (home.workspace("there") / "binds.json").write_text(Binds(cache="needed").model_dump_json())
+    client = await Client.connect(server)
+    assert (await collect(client, home, timedelta(days=7)))[1] == []
+    assert sorted(path.name for path in home.caches.iterdir()) == ["needed", "young"]
+    assert Workspace.open(home, "there").remove() == ""
+    await collect(client, home, timedelta(days=7))
+    assert [path.name for path in home.caches.iterdir()] == ["young"]
 
 
 async def test_what_is_merged_or_has_nothing_goes_and_what_runs_or_is_nowhere_else_stays(

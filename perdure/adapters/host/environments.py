@@ -57,7 +57,7 @@ class Entry(Recorded):
     names      relative paths at which setup made something
     files      digest of files.json
     boot       of the machine, when all bytes were compared last: only a power cut damages what has reached the disk
-    elsewhere  the host's package caches, which it needs beside it
+    elsewhere  the package caches, which it needs beside it
     """
 
     inputs: Inputs
@@ -142,7 +142,7 @@ class Environments:
         for path in self._entries(question):
             with _held(path, fcntl.LOCK_SH) as held:
                 entry = _read(path) if held else None
-                if entry is None or not commit.has(entry.inputs) or entry.elsewhere != self._elsewhere():
+                if entry is None or not commit.has(entry.inputs) or entry.elsewhere != self._elsewhere(entry.binds):
                     continue
                 kept = _files(path, entry)
                 if kept is None or _too_old(entry) or differs(path / "files", kept, bytes_too=entry.boot != _boot()):
@@ -183,7 +183,6 @@ class Environments:
                 files=hashlib.sha256(data).hexdigest(),
                 boot=_boot(),
                 made_at=time.time(),
-                elsewhere=self._elsewhere(),
             )
             _write(fresh, entry)
         except BaseException:
@@ -196,7 +195,7 @@ class Environments:
         entry = _read(fresh)
         if entry is None:
             return
-        _write(fresh, entry.model_copy(update={"binds": binds}))
+        _write(fresh, entry.model_copy(update={"binds": binds, "elsewhere": self._elsewhere(binds)}))
         fresh.rename(fresh.with_name(uuid.uuid4().hex))
         self.sweep()
 
@@ -233,9 +232,9 @@ class Environments:
         directory = self._root / question
         return [path for path in directory.iterdir() if path.name[0] != "."] if directory.is_dir() else []
 
-    def _elsewhere(self) -> tuple[tuple[int, int], ...]:
+    def _elsewhere(self, binds: Binds) -> tuple[tuple[int, int], ...]:
         """Caches that setup fills beside the worktree: an environment is of no use when they were removed."""
-        found = [self._home.root / "cache" / name for name in ("cargo", "go/mod")]
+        found = [self._home.caches / binds.cache / name for name in ("cargo", "go/mod")]
         return tuple((path.stat().st_dev, path.stat().st_ino) if path.is_dir() else (0, 0) for path in found)
 
 

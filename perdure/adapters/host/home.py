@@ -61,6 +61,11 @@ class Home:
         return self.root / "inflight"
 
     @property
+    def caches(self) -> Path:
+        """Packages that setups have downloaded."""
+        return self.root / "cache"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -41,7 +41,7 @@ from perdure.models.amounts import seconds
 from perdure.models.base import Recorded
 from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
-from perdure.models.ids import checkout_name
+from perdure.models.ids import cache_name, checkout_name
 from perdure.models.policy import ENVIRONMENT_POLL_S
 
 
@@ -86,7 +86,15 @@ class _Setting:
         return self.contract.existing or self.contract.head not in ("", self.contract.base_sha)
 
     def binds(self) -> Binds:
-        return compute_binds(self.workspace.path, self.env.get("PATH", ""), Path.home(), self.env, self.home.root)
+        path = self.env.get("PATH", "")
+        found = compute_binds(self.workspace.path, path, Path.home(), self.env, self.home.root)
+        return found.model_copy(update={"cache": self.cache()})
+
+    def cache(self) -> str:
+        """Packages of one repository and base branch, and of a foreign branch alone: setup runs what lies there."""
+        vault, url = self.workspace.vault.path.name, self.workspace.vault.url
+        branch = self.contract.branch if self.foreign else ""
+        return cache_name(checkout_name(url), vault, self.contract.base, branch)
 
     def question(self) -> str:
         """Everything but the repository's files that decides what setup makes."""

@@ -107,14 +107,14 @@ class Bubblewrap:
         for path in command.shown:
             yield from ("--ro-bind", str(path), str(path))
         if out is not None and reach is not None:
-            mounts, extra = setup.openings(self._home, os.environ, Path.home())
+            mounts, extra = setup.openings(self._home, self._binds.cache, os.environ, Path.home())
             kept = {name: value for name, value in extra.items() if not name.lower().endswith("proxy")}
             variables = {**variables, **kept, **command.env, **proxied(reach)}
             yield from mounts
             yield from ("--ro-bind-try", sys.base_prefix, sys.base_prefix, "--ro-bind", bridge.__file__, _BRIDGE)
             yield from ("--ro-bind", str(out), _OUTSIDE)
         else:
-            yield from setup.caches(self._home)
+            yield from setup.caches(self._home, self._binds.cache)
         yield from _git(command.git_dir)
         yield from _worktree(command)
         if command.results is not None:

@@ -70,14 +70,16 @@ def _spec(
     readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.shown))
     writable = (*writable, str(private), *([directory] if command.writable else []))
     writable = (*writable, *([str(command.results)] if command.results else []))
-    cache = setup.cache(home)
-    variables |= {"CARGO_HOME": str(cache / "cargo"), "GOMODCACHE": str(cache / "go/mod")}
     if command.network:
-        variables |= setup.variables(os.environ, Path.home()) | {"XDG_CACHE_HOME": str(cache)}
+        variables |= setup.variables(os.environ, Path.home())
         setup.copy_owner_files(Path.home(), private)
-        writable = (*writable, str(cache))
+    if (cache := setup.cache(home, binds.cache)) is not None:
+        variables |= {"CARGO_HOME": str(cache / "cargo"), "GOMODCACHE": str(cache / "go/mod")}
+        readable = (*readable, str(cache))
+        if command.network:
+            variables["XDG_CACHE_HOME"] = str(cache)
+            writable = (*writable, str(cache))
     variables |= command.env
-    readable = (*readable, str(cache))
     return {
         "script": command.script,
         "cwd": os.path.join(directory, command.directory),

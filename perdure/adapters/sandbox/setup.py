@@ -29,13 +29,14 @@ OFFLINE_CACHES = (("cargo/registry", ".cargo/registry"), ("cargo/git", ".cargo/g
 """Where cargo and go leave a project's dependencies: not in the worktree, yet needed by every later command."""
 
 
-def openings(home: Home, owner: Mapping[str, str], owner_home: Path) -> tuple[list[str], dict[str, str]]:
+def openings(home: Home, name: str, owner: Mapping[str, str], owner_home: Path) -> tuple[list[str], dict[str, str]]:
     """Additional bwrap options and variables for setup. `owner` is the environment of the host's owner."""
     passed = variables(owner, owner_home)
-    root = cache(home)
-    options = ["--bind", str(root), CACHE]
-    for kept, shown in OFFLINE_CACHES:
-        options += ["--bind", str(root / kept), f"{HOME}/{shown}"]
+    options: list[str] = []
+    if (root := cache(home, name)) is not None:
+        options += ["--bind", str(root), CACHE]
+        for kept, shown in OFFLINE_CACHES:
+            options += ["--bind", str(root / kept), f"{HOME}/{shown}"]
     for path in NAME_SERVICE:
         options += _file(os.path.realpath(path), path)
     options += _file("/etc/pip.conf", "/etc/pip.conf")
@@ -49,19 +50,25 @@ def openings(home: Home, owner: Mapping[str, str], owner_home: Path) -> tuple[li
     return options, passed
 
 
-def caches(home: Home) -> Iterator[str]:
+def caches(home: Home, name: str) -> Iterator[str]:
     """What setup downloaded, read-only, for tools that keep dependencies outside of the project."""
     for kept, shown in OFFLINE_CACHES:
-        path = home.root / "cache" / kept
-        if path.is_dir():
+        path = home.caches / name / kept
+        if name and path.is_dir():
             yield from ("--ro-bind", str(path), f"{HOME}/{shown}")
 
 
-def cache(home: Home) -> Path:
-    """The host's package caches, made if need be."""
-    root = home.root / "cache"
+def cache(home: Home, name: str) -> Path | None:
+    """The package caches of that name, made if need be, and used from now on; None without a name.
+
+    Whoever writes there decides what all others install who read it: a name is never shared by two repositories.
+    """
+    if not name:
+        return None
+    root = home.caches / name
     for kept, _ in OFFLINE_CACHES:
         (root / kept).mkdir(parents=True, exist_ok=True)
+    os.utime(root)
     return root
 
 

@@ -38,12 +38,14 @@ class Binds(Recorded):
     prefixes  directories and single files, shown read-only at their own path
     path      PATH entries, in the owner's order
     env       the owner's variables that the toolchains need
+    cache     where setup keeps the packages it downloads, below `cache/` of PERDURE_HOME; "": it keeps none
     """
 
     prefixes: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
+    cache: str = ""
 
 
 def compute_binds(
