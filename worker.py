@@ -22,6 +22,7 @@ from activities import anywhere, here, publishing
 from perdure.adapters.host.attempt import AttemptInterceptor
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
+from perdure.local import forkserver
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
 from perdure.local.strangers import NoStrangers
@@ -74,6 +75,7 @@ def queues(host: Host) -> dict[str, dict[str, Any]]:
 
 
 if __name__ == "__main__":
+    forkserver.serve()  # from here on it is a worker
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     asyncio.run(replay_given(WORKFLOWS) if sys.argv[1:] == [ARGUMENT] else main())
     logging.shutdown()

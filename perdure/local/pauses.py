@@ -14,14 +14,14 @@ class Pauses:
         self._deaths: deque[float] = deque(maxlen=WORKER_QUICK_DEATHS)
         self._pause = 0.0
 
-    def after_death(self, now: float, lived: float) -> float:
-        """Seconds to wait after a worker died at `now`, having lived for `lived`."""
+    def after_death(self, now: float, lived: float, *, killed: bool = False) -> float:
+        """Seconds to wait after a worker died at `now`, having lived for `lived`. `killed`: by a SIGKILL."""
         shortest, longest = WORKER_PAUSE_S
         self._deaths.append(now)
         if lived >= WORKER_QUICK_DEATHS_S:
             self._pause = 0.0
         if self._pause:
-            self._pause = min(2 * self._pause, longest)
+            self._pause = shortest if killed else min(2 * self._pause, longest)
         elif len(self._deaths) == WORKER_QUICK_DEATHS and now - self._deaths[0] <= WORKER_QUICK_DEATHS_S:
             self._pause = shortest
         return self._pause

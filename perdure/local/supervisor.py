@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from asyncio.subprocess import Process
@@ -18,9 +19,10 @@ from pydantic import BaseModel, ValidationError
 from perdure import secrets
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
-from perdure.local import Say
+from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_names, notify_names
 from perdure.local.application import worker_command, worker_environment
+from perdure.local.forkserver import Forked, ForkServer, Gone
 from perdure.local.pauses import Pauses
 from perdure.local.places import Places
 from perdure.local.processes import dying_with_us, held, released, signal_holder
@@ -63,11 +65,16 @@ def _read(places: Places) -> SupervisorRecord | None:
 
 
 class Supervisor:
-    """One worker, started again whenever it dies, until `stop`. To be run on the main thread's event loop."""
+    """One worker, started again whenever it dies, until `stop`. To be run on the main thread's event loop.
 
-    def __init__(self, home: Home, command: Sequence[str], *, idle_exit: float | None, say: Say) -> None:
+    `command` is the worker's; without one this installation's worker.py, forked where that is possible.
+    """
+
+    def __init__(self, home: Home, command: Sequence[str] | None, *, idle_exit: float | None, say: Say) -> None:
         self._home, self._places = home, Places(home)
-        self._command = list(command)
+        self._command = list(command or worker_command())
+        self._forks = forkserver.POSSIBLE and not command
+        self._server: ForkServer | None = None
         self._idle_exit, self._say = idle_exit, say
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
         self._started_at = datetime.now(UTC)
@@ -118,7 +125,9 @@ class Supervisor:
     async def _keep_alive(self, worker_lock: int) -> None:
         pauses = Pauses()
         while not self._stopping.is_set():
-            worker = await self._spawn(worker_lock)
+            worker = await self._next_worker(worker_lock)
+            if worker is None:
+                break
             self._worker_pid, born = worker.pid, time.monotonic()
             self._record()
             self._say(f"worker {worker.pid} runs")
@@ -127,27 +136,59 @@ class Supervisor:
             stopping.cancel()
             if self._stopping.is_set():
                 await self._end(worker, exited)
-                return
+                break
             now = time.monotonic()
-            pause = pauses.after_death(now, now - born)
+            pause = pauses.after_death(now, now - born, killed=exited.result() == -signal.SIGKILL)
             self._restarts += 1
             again = f"again in {pause:.0f} s" if pause else "again at once"
             self._say(f"worker {worker.pid} died ({_how(exited.result())}): {again}")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
+        if self._server is not None:
+            await self._server.end()
 
-    async def _spawn(self, worker_lock: int) -> Process:
-        """In a session of its own: Ctrl-C at the terminal is for us, who pass it on."""
+    async def _next_worker(self, worker_lock: int) -> Process | Forked | None:
+        """None when asked to stop before it was there."""
+        if not self._forks:
+            return await self._start(worker_lock)
+        for _ in range(2):  # the server that is there may have ended
+            if self._server is None:
+                self._server = await self._start_fork_server(worker_lock)
+            forking, stopping = asyncio.create_task(self._server.fork()), asyncio.create_task(self._stopping.wait())
+            await asyncio.wait({forking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not forking.done():
+                forking.cancel()
+                return None
+            try:
+                return forking.result()
+            except Gone:
+                await self._server.end()
+                self._server = None
+        return await self._start(worker_lock)  # it says itself what is wrong with it
+
+    async def _start_fork_server(self, worker_lock: int) -> ForkServer:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = await self._start(worker_lock, forks=theirs.fileno())
+        self._worker_pid = process.pid  # until it has forked one
+        self._record()
+        return ForkServer(process, ours)
+
+    async def _start(self, worker_lock: int, *, forks: int | None = None) -> Process:
+        """In a session of its own: Ctrl-C at the terminal is for us, who pass it on. `forks`: where it reads requests
+        for workers."""
+        asked = {} if forks is None else {forkserver.DESCRIPTOR: str(forks)}
         with secrets.handed_over(secrets.environment()) as (env, pipe):
             return await asyncio.create_subprocess_exec(
                 *dying_with_us(self._command),
                 stdin=asyncio.subprocess.DEVNULL,
-                env=worker_environment(self._home, env),
-                pass_fds=[worker_lock, pipe],
+                env=worker_environment(self._home, env) | asked,
+                pass_fds=[worker_lock, pipe, *([] if forks is None else [forks])],
                 start_new_session=True,
             )
 
-    async def _end(self, worker: Process, exited: asyncio.Task[int]) -> None:
+    async def _end(self, worker: Process | Forked, exited: asyncio.Task[int]) -> None:
         self._say(f"worker {worker.pid} finishes its turns")
         with contextlib.suppress(ProcessLookupError):
             worker.terminate()
@@ -236,8 +277,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} supervisor {os.getpid()}: {line}", flush=True)
 
     async def supervise() -> None:
-        command = chosen.command or worker_command()
-        await Supervisor(Home.find(), command, idle_exit=chosen.idle_exit, say=say).run()
+        await Supervisor(Home.find(), chosen.command, idle_exit=chosen.idle_exit, say=say).run()
 
     try:
         asyncio.run(supervise())

@@ -13,7 +13,7 @@ from perdure import secrets
 from perdure.adapters.host.home import Home
 from perdure.local import Say
 from perdure.local.access import check_same, check_same_forge
-from perdure.local.application import worker_command, worker_environment
+from perdure.local.application import worker_environment
 from perdure.local.checks import check_home
 from perdure.local.connect import configured, connect
 from perdure.local.places import Places
@@ -42,7 +42,7 @@ async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | Non
         say(f"worker started (pid {started.worker_pid}); perdure down ends it and the server")
     else:
         say("Ctrl-C ends worker and server")
-        await Supervisor(home, command or worker_command(), idle_exit=None, say=say).run()
+        await Supervisor(home, command, idle_exit=None, say=say).run()
         if await stop_server(home):
             say("Temporal ended")
 
@@ -112,7 +112,7 @@ async def _start_supervisor(home: Home, idle_exit: float | None, command: Sequen
                     "perdure.local.supervisor",
                     *arguments,
                     "--",
-                    *(command or worker_command()),
+                    *(command or ()),
                 ],
                 log=places.worker_log,
                 env=worker_environment(home, env),

@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 from tests.chaos.world import World
 from tests.lab import until
 
-DEADLY = ("kill worker", "kill supervisor", "power cut", "dirty worktree")
+DEADLY = ("kill worker", "kill fork server", "kill supervisor", "power cut", "dirty worktree")
 """Those a worker dies of, or is told to stop by."""
 
 SEARCH_S = 4.0
@@ -33,6 +33,13 @@ async def kill_worker(world: World) -> str:
     pid = await until(world.worker, timeout=60)
     world.signal(pid, signal.SIGKILL)
     return f"worker {pid}"
+
+
+async def kill_fork_server(world: World) -> str:
+    """Its worker is sent SIGTERM by the kernel, and drains."""
+    pid = await until(world.fork_server, timeout=60)
+    world.signal(pid, signal.SIGKILL)
+    return f"fork server {pid}"
 
 
 async def kill_server(world: World) -> str:
@@ -164,6 +171,7 @@ async def forge(world: World) -> str:
 
 FAULTS: dict[str, tuple[int, Callable[[World], Awaitable[str]]]] = {
     "kill worker": (6, kill_worker),
+    "kill fork server": (1, kill_fork_server),
     "kill server": (2, kill_server),
     "kill supervisor": (2, kill_supervisor),
     "kill tool": (2, kill_tool),

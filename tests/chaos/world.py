@@ -60,11 +60,12 @@ class World:
 
     def worker(self) -> int | None:
         """The process id of the supervised worker that lives, from the process table."""
-        for process in _children(self.supervisor.pid):
-            with suppress(psutil.Error):
-                if process.status() != psutil.STATUS_ZOMBIE and "worker.py" in " ".join(process.cmdline()):
-                    return int(process.pid)
-        return None
+        server = self.fork_server()
+        return _worker_below(server) if server else None
+
+    def fork_server(self) -> int | None:
+        """The process id of the process that forks workers, likewise."""
+        return _worker_below(self.supervisor.pid)
 
     def server(self) -> int | None:
         """The process id of this home's Temporal server, likewise."""
@@ -121,6 +122,14 @@ def _words(process: psutil.Process) -> list[str]:
     with suppress(psutil.Error, OSError):
         words += process.environ().values()
     return words
+
+
+def _worker_below(parent: int) -> int | None:
+    for process in _children(parent):
+        with suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and "worker.py" in " ".join(process.cmdline()):
+                return int(process.pid)
+    return None
 
 
 def _children(pid: int) -> list[psutil.Process]:

@@ -31,3 +31,8 @@ def test_a_worker_that_lived_for_ten_seconds_clears_the_pause() -> None:
         pauses.after_death(now, lived=1)
     assert pauses.after_death(60, lived=10) == 0
     assert pauses.after_death(61, lived=1) == 0
+
+
+def test_workers_that_were_killed_could_start_and_wait_for_a_second_at_most() -> None:
+    pauses = Pauses()
+    assert [pauses.after_death(2.0 * now, lived=1, killed=True) for now in range(12)] == [0] * 4 + [1] * 8

@@ -1,0 +1,98 @@
+"""The process that forks workers, with a worker of ours that only lives and dies: real processes, real signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from perdure.local import forkserver
+from perdure.local.forkserver import ForkServer, Gone
+from perdure.local.processes import dying_with_us
+from tests.lab import until
+
+WORKER = """
+import os, pathlib, signal, sys, threading, time
+import release
+from perdure.local import forkserver
+forkserver.serve()
+home = pathlib.Path(sys.argv[1])
+def drain(number, frame):
+    (home / f"drained-{os.getpid()}").touch()
+    os._exit(0)
+signal.signal(signal.SIGTERM, drain)
+assert threading.active_count() == 1
+(home / f"ready-{os.getpid()}").touch()
+time.sleep(60)
+"""
+
+pytestmark = [
+    pytest.mark.skipif(not forkserver.POSSIBLE, reason="workers are forked on Linux alone"),
+    pytest.mark.timeout(60),
+]
+
+
+@asynccontextmanager
+async def serving(home: Path) -> AsyncIterator[tuple[ForkServer, int]]:
+    """A fork server of the script above, and its process id."""
+    (home / "worker.py").write_text(WORKER)
+    (home / "release.py").touch()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = await asyncio.create_subprocess_exec(
+            *dying_with_us([sys.executable, str(home / "worker.py"), str(home)]),
+            env={**os.environ, "PYTHONPATH": os.getcwd(), forkserver.DESCRIPTOR: str(theirs.fileno())},
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    server = ForkServer(process, ours)
+    try:
+        yield server, process.pid
+    finally:
+        await server.end()
+
+
+async def test_each_worker_is_forked_from_what_is_loaded_and_its_end_is_told(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, pid):
+        first = await server.fork()
+        await until((tmp_path / f"ready-{first.pid}").exists)
+        first.kill()
+        assert await first.wait() == -signal.SIGKILL
+        second = await server.fork()
+        await until((tmp_path / f"ready-{second.pid}").exists)
+        assert psutil.Process(second.pid).ppid() == pid
+        assert os.getsid(second.pid) == second.pid, "Ctrl-C for the supervisor does not reach it"
+        second.terminate()
+        assert await second.wait() == 0
+        assert (tmp_path / f"drained-{second.pid}").exists()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_worker_may_finish_its_turns_when_its_fork_server_dies(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, pid):
+        worker = await server.fork()
+        await until((tmp_path / f"ready-{worker.pid}").exists)
+        os.kill(pid, signal.SIGKILL)
+        assert await worker.wait() == -signal.SIGTERM
+        assert (tmp_path / f"drained-{worker.pid}").exists()
+        with pytest.raises(Gone):
+            await server.fork()
+
+
+async def test_another_release_is_not_mixed_with_the_one_that_was_loaded(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, _):
+        worker = await server.fork()
+        await until((tmp_path / f"ready-{worker.pid}").exists)
+        os.utime(tmp_path / "release.py", (1, 1))
+        worker.kill()
+        assert await worker.wait() == -signal.SIGKILL
+        with pytest.raises(Gone):
+            await server.fork()
