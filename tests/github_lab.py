@@ -44,7 +44,8 @@ class GitHubLab:
         return f"{self.github.url}/me/calc"
 
     async def submit(self, **more: Any) -> Any:
-        return await self.lab.perdure.submit({"repository": self.url, "issue": self.issue, **more})
+        id = more.pop("id", None)
+        return await self.lab.perdure.submit({"repository": self.url, "issue": self.issue, **more}, id=id)
 
     async def build(self, **more: Any) -> Any:
         """Build and ship, without planning, tests or review: for tests that are about the forge."""

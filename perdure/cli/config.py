@@ -11,7 +11,9 @@ from perdure import secrets
 from perdure.cli.panels import HOST
 
 if TYPE_CHECKING:
+    from perdure.adapters.git.source import Target
     from perdure.adapters.project.config import Effective
+    from perdure.models.config import RepositoryConfig
 
 
 def register(app: typer.Typer) -> None:
@@ -54,26 +56,33 @@ def config(
 
 
 def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
-    import os
-
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import resolve
-    from perdure.adapters.project.config import effective, load_repository_config, with_detected
+    from perdure.adapters.project.config import load_repository_config, with_detected
     from perdure.adapters.project.detect import detect
-    from perdure.adapters.project.host import load_host_config
     from perdure.cli.intake import read_config
+
+    given = load_repository_config(read_config(file), str(file)) if file else None
+    target = resolve(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
+    counts = settings_of(target, base, given)
+    return with_detected(counts, detect(target.checkout)) if target.checkout is not None else counts
+
+
+def settings_of(target: Target, base: str | None = None, given: RepositoryConfig | None = None) -> Effective:
+    """The settings on the base branch, as far as it is known here without fetching. Raises BadInput."""
+    import os
+
+    from perdure.adapters.project.config import effective, load_repository_config
+    from perdure.adapters.project.host import load_host_config
     from perdure.cli.repository import NAME, file_at, place_of
 
     host = load_host_config(os.environ)
-    given = load_repository_config(read_config(file), str(file)) if file else None
-    target = resolve(repo, Path.cwd(), Forges.from_environment(secrets.environment()))
     name, sha = target.base(base)
     place = place_of(target, sha)
     text = file_at(place, sha) if place is not None else None
     where = f"{NAME} on {name}"
     written = load_repository_config(text, where) if text is not None else None
-    counts = effective(host=host, env=os.environ, repository=written, repository_name=where, config=given)
-    return with_detected(counts, detect(target.checkout)) if target.checkout is not None else counts
+    return effective(host=host, env=os.environ, repository=written, repository_name=where, config=given)
 
 
 def _leaves(table: dict[str, object], above: str = "") -> list[tuple[str, object]]:

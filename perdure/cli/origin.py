@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from perdure.adapters.forges.base import Access
     from perdure.adapters.forges.github.forge import GitHub
     from perdure.adapters.forges.select import Forges
+    from perdure.adapters.git.source import Target
 
 _GITHUB = "GitHub"
 _QUEUE, _ROLE, _APP = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE", "PERDURE_GITHUB_APP_ID"
@@ -30,6 +32,7 @@ def check_repository() -> list[Finding]:
     from perdure.cli.repository import origin_of
 
     forges = Forges.from_environment(secrets.environment())
+    target: Target | None = None
     try:
         target = resolve(".", Path.cwd(), forges)
     except BadInput as error:
@@ -40,7 +43,7 @@ def check_repository() -> list[Finding]:
         url, base = target.url, target.heads.default or "main"
     forge = forges.forge(url) if url else None
     if isinstance(forge, GitHub):
-        return [finding, *_hosted(forge, forges, url, base, secrets.environment())]
+        return [finding, *_hosted(forge, forges, url, base, _branches(url, target), secrets.environment())]
     if finding.mark == OK:
         said = "pull requests are kept in it"
         if forge is None:
@@ -49,7 +52,22 @@ def check_repository() -> list[Finding]:
     return [finding]
 
 
-def _hosted(forge: GitHub, forges: Forges, url: str, base: str, env: Mapping[str, str]) -> list[Finding]:
+def _branches(url: str, target: Target | None) -> tuple[str, ...]:
+    """Names that its next deliveries would push, by the settings of its base branch, or by the defaults where those
+    cannot be read: this is not the place to say so."""
+    from perdure.adapters.project.terms import likely_branches
+    from perdure.cli.config import settings_of
+    from perdure.models.config import GitSettings
+
+    with suppress(PerdureError):
+        if target is not None:
+            return likely_branches(settings_of(target).config.git.branch, url)
+    return likely_branches(GitSettings().branch, url)
+
+
+def _hosted(
+    forge: GitHub, forges: Forges, url: str, base: str, branches: Sequence[str], env: Mapping[str, str]
+) -> list[Finding]:
     """Whether what this environment holds would do to publish there, and whether it should hold that at all."""
     from perdure.cli.issue import token
     from perdure.local.connect import configured
@@ -60,7 +78,7 @@ def _hosted(forge: GitHub, forges: Forges, url: str, base: str, env: Mapping[str
         whose = f"the publisher of {_QUEUE}={queue} needs" if spared else "the workers of that Temporal server need"
         fix = f"where it runs: {_ROLE}=publisher perdure doctor" if spared else "where they run: perdure doctor"
         return [Finding(_GITHUB, OK, f"{forge.web}: no token here, {whose} one", fix)]
-    found = _asked(forge, base, env)
+    found = _asked(forge, base, branches, env)
     if spared and not any(finding.mark == MISSING for finding in found):
         return [*found, _too_much()]
     if spared:  # it cannot write, and need not
@@ -70,10 +88,10 @@ def _hosted(forge: GitHub, forges: Forges, url: str, base: str, env: Mapping[str
     return found
 
 
-def _asked(forge: GitHub, base: str, env: Mapping[str, str]) -> list[Finding]:
+def _asked(forge: GitHub, base: str, branches: Sequence[str], env: Mapping[str, str]) -> list[Finding]:
     app = f"App {env[_APP].strip()}" if env.get(_APP, "").strip() else ""
     try:
-        access = _within(DOCTOR_FORGE_S, lambda: forge.check(base))
+        access = _within(DOCTOR_FORGE_S, lambda: forge.check(base, branches))
     except ForgeUnavailable as error:
         return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
     except TimeoutError:

@@ -26,6 +26,9 @@ NOWHERE = "http://127.0.0.1:9"
 """Nothing listens on the port of `discard`."""
 
 
+PROPOSED = '[git]\nbranch = "{kind}/{slug}-{id}"\n'
+
+
 @dataclass(frozen=True)
 class Here:
     """In a checkout whose origin is me/calc on the twin."""
@@ -70,6 +73,36 @@ async def test_a_protected_base_is_a_note_and_no_obstacle(here: Here) -> None:
     fine, note = await here.doctor()
     assert (fine["mark"], note["mark"]) == ("✓", "!")
     assert "main is protected" in note["text"]
+
+
+async def test_a_ruleset_that_would_refuse_the_push_is_named_before_any_delivery(here: Here, tmp_path: Path) -> None:
+    number = here.github.add_ruleset("me/calc", "perdure/*", rules=[{"type": "creation"}], bypass=("ada",))
+    (found,) = await here.doctor()
+    assert found["mark"] == "✗"
+    assert "a rule of me/calc (creation) would refuse the push of perdure/calc-" in found["text"]
+    assert "let the token's account bypass the ruleset, or set [git] branch" in found["fix"]
+    asked = [call for call in here.github.calls if f"rulesets/{number}" in str(call)]
+    assert asked, "nobody has asked if the account may bypass it"
+
+    (here.cli.cwd / "perdure.toml").write_text((here.cli.cwd / "perdure.toml").read_text() + PROPOSED)
+    (found,) = await here.doctor()
+    assert found["mark"] == "✗", "what is not committed to the base does not count"
+    git(here.cli.cwd, "commit", "-qam", "Propose by kind")
+    git(here.cli.cwd, "push", "-q", str(tmp_path / "github" / "me" / "calc.git"), "HEAD:main")
+    git(here.cli.cwd, "fetch", "-q", str(tmp_path / "github" / "me" / "calc.git"))
+    (found,) = await here.doctor()
+    assert found["mark"] == "✓"
+    here.github.add_ruleset("me/calc", "bug/*", rules=[{"type": "required_signatures"}])
+    fine, *notes = await here.doctor()
+    assert [fine["mark"], *(note["mark"] for note in notes)] == ["✓", "!", "!"]
+    for note, name in zip(notes, ("bug/a-request-calc-", "bug/an-issue-calc-issue-1"), strict=True):
+        assert f"would refuse the push of {name}" in note["text"]
+
+
+async def test_a_github_that_is_away_in_the_middle_of_its_rules_is_one_line(here: Here) -> None:
+    here.github.faults.add("repos/get-branch-rules", "bad_gateway")
+    (found,) = await here.doctor()
+    assert (found["mark"], "could not be asked" in found["text"]) == ("!", True)
 
 
 async def test_without_a_token_it_says_what_to_grant(here: Here) -> None:

@@ -66,8 +66,19 @@ async def test_a_refusal_of_the_forge_comes_before_the_first_cent(tmp_path: Path
         assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
         assert "push" in result.message or "write" in result.message
         assert world.lab.model_calls() == 0
-        assert world.github.pulls("me/calc") == []
         assert TOKEN not in str(result)
+
+        world.lab.kill_workers()
+        world.github.add_ruleset("me/calc", "perdure/*", rules=[{"type": "creation"}])
+        world.lab.worker()
+        result = await finished(await world.build(id="calc-ruled"), world.lab)
+        assert (result.status, result.reason) == (Status.NOT_DELIVERED, Reason.FORGE_REFUSED)
+        assert (
+            "(creation) would refuse the push of perdure/calc-ruled: nobody but those who may bypass" in result.message
+        )
+        assert world.lab.model_calls() == 0
+        assert heads(world.bare).keys() == {"main"}
+        assert world.github.pulls("me/calc") == []
 
 
 @pytest.mark.timeout(120)

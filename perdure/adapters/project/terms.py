@@ -12,7 +12,7 @@ from perdure.adapters.git.remote import Heads
 from perdure.adapters.git.vault import Vault
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
-from perdure.models.ids import digest, slug
+from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
 from perdure.models.issue import Issue
 from perdure.models.phases import Kind, Phase
 from perdure.models.policy import NAME_CHARS
@@ -64,6 +64,20 @@ def branches_of(
             raise InvalidRequest(f"git.branch: {problem}", where=where, fix=fix)
         found[kind] = name
     return found
+
+
+def likely_branches(template: str, repository: str) -> tuple[str, ...]:
+    """Names such as the next deliveries' branches would get: from words and from an issue, of each kind that the name
+    says. InvalidRequest as above."""
+    words, issue = "A request", Issue(number=1, title="An issue", url="")
+    kinds = tuple(map(str, Kind)) if "{kind}" in template else (NO_KIND,)
+    of_words = DeliveryRequest(repository=repository, request=words)
+    of_issue = DeliveryRequest(repository=repository, request="", issue=1)
+    names = []
+    for kind in kinds:
+        names.append(branch_of(template, delivery_id(repository, words, repository), of_words, None, "", kind))
+        names.append(branch_of(template, issue_delivery_id(repository, 1), of_issue, issue, "", kind))
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
