@@ -67,10 +67,13 @@ def group_for(name: str, caps: Caps) -> Group | None:
 
 
 class Group:
-    """Holds what one sandbox uses of memory and processes. Locked while its worker lives: a dead one's is removed."""
+    """Holds what one sandbox uses of memory and processes. Locked while its worker lives: a dead one's is removed.
+
+    peak  in bytes, where it came to its limit of memory; 0: it did not
+    """
 
     def __init__(self, root: Path, name: str, caps: Caps) -> None:
-        self.caps = caps
+        self.caps, self.peak = caps, 0
         self._path = root / f"{SANDBOX}{re.sub(r'[^A-Za-z0-9_.-]', '-', name)[:100]}.{secrets.token_hex(4)}"
         with _locked(root):
             _hand_on(root)
@@ -99,7 +102,8 @@ class Group:
         """The limit that was reached, in the watcher's words; '' for none."""
         memory = self._counts("memory.events")
         if memory.get("oom") and memory.get("oom_kill"):  # without the first the host was out of memory, not this group
-            return over_memory(self.caps, self.caps.memory)
+            self.peak = self.caps.memory
+            return over_memory(self.caps, self.peak)
         most = self.caps.processes + OUTSIDE
         if self._counts("pids.events").get("max") and self._number("pids.peak", most) >= most:  # else an outer group's
             return over_processes(self.caps)

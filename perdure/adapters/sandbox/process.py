@@ -78,7 +78,7 @@ async def _live(
     try:
         launch = replace(launch, argv=group.joining(launch.argv)) if group else launch
         finished = await _lived(launch, command, status, limit, stop, watcher, group)
-        return replace(finished, peak=watcher.peak)
+        return replace(finished, peak=max(watcher.peak, group.peak if group else 0))
     finally:
         if group is not None:
             await asyncio.to_thread(group.close)

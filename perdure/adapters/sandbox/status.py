@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -76,6 +77,7 @@ class StatusFile:
     """One sandbox's region of the lock file. `fd` goes to the supervisor; close it here as soon as that has it."""
 
     def __init__(self, lock: Path | None) -> None:
+        self._lock = lock
         if lock is None:
             with tempfile.TemporaryFile() as nameless:
                 self.fd = os.dup(nameless.fileno())
@@ -84,6 +86,7 @@ class StatusFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.fd = os.open(lock, flags, 0o600)
         self._reader, self._offset = os.open(lock, os.O_RDONLY | os.O_CLOEXEC), 0
+        _unread[lock] += 1
 
     @classmethod
     async def open(cls, lock: Path | None) -> StatusFile:
@@ -117,6 +120,10 @@ class StatusFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.hand_over()
         os.close(self._reader)
+        if self._lock is not None:
+            _unread[self._lock] -= 1
+            if not _unread[self._lock]:
+                del _unread[self._lock]
 
 
 async def _share(fd: int, lock: Path) -> None:
@@ -130,8 +137,14 @@ async def _share(fd: int, lock: Path) -> None:
             await asyncio.sleep(0.01)
 
 
+_unread: Counter[Path] = Counter()
+"""Sandboxes of this process by their lock file: one that has ended holds it no more, and may still have to be read."""
+
+
 def forget(lock: Path) -> None:
-    """Empty the lock file if no sandbox uses it: one region per command ever run would add up."""
+    """Empty the lock file if no other sandbox uses it: one region per command ever run would add up."""
+    if _unread[lock] > 1:
+        return
     with open(lock, "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
