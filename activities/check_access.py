@@ -8,6 +8,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.forges.base import HostedForge
+from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -33,7 +34,8 @@ class Access:
         forge = self._host.forges.forge(contract.repository)
         if not isinstance(forge, HostedForge):
             return Checked()
-        found = forge.check(contract.base, tuple(contract.branches.values()) or (contract.branch,))
+        branches = tuple(contract.branches.values()) or (contract.branch,)
+        found = forge.check(contract.base, branches, empty=contract.base_sha == FIRST_COMMIT)
         if self._host.forges.credential(contract.repository) is None:  # over ssh git is not the API's token
             try_out(vault.with_keys(self._host.forges), contract)
         return Checked(notes=found.notes)

@@ -13,6 +13,7 @@ from temporalio import activity
 from activities.run_tests import Base, test_base
 from activities.terms import CONFIG_FILE, Terms
 from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
 from perdure.adapters.host.attempt import now_doing
@@ -218,7 +219,9 @@ def _first_checkpoint(desk: Desk) -> str:
 def _summary(contract: Contract, done: SetUp, baseline: TestVerdict | None, known: bool) -> str:
     """`setup 17 s · 455 green`. `known`: an earlier delivery on the same base has run its tests."""
     setup = f"setup {span(done.seconds)}" + (", kept" if done.known else "") if contract.config.setup.commands else ""
-    if baseline is None:
+    if contract.base_sha == FIRST_COMMIT:
+        tests = "empty repository"
+    elif baseline is None:
         tests = "no test command"
     elif baseline.status is TestsStatus.GREEN:
         tests = f"{baseline.passed} green" if baseline.passed is not None else baseline.summary

@@ -10,6 +10,7 @@ from temporalio import activity
 from perdure.adapters.forges.artifacts import artifact_files, permalink, publish
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.pictures import picture_files
+from perdure.adapters.git.publish import publish_first
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
@@ -55,6 +56,7 @@ class Publications:
             screenshots,
             picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)),
         )
+        publish_first(vault, contract)  # before any other branch: a forge takes the first one for the default
         commit = publish(vault, contract.repository, branch, work.delivery, files)
         crash_point(CrashPoint.AFTER_ARTIFACTS)
         links = {name: permalink(forge.web, commit, work.delivery, name) for name in files}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.desk import Desk
@@ -72,7 +73,8 @@ async def test_base(desk: Desk, where: str) -> Base:
 
     A delivery on a branch that exists already is compared with the base it wants to be merged into, too: what its
     own commits broke is not excused. `where`: the file it may be written in. Raises SetupFailed when a required
-    command cannot start.
+    command cannot start. An empty repository is no measure: all that fails on the change is new, and only a program
+    that this host lacks is an error.
     """
     contract = desk.contract
     tree = await in_thread(desk.vault.tree_of, contract.base_sha)
@@ -83,6 +85,9 @@ async def test_base(desk: Desk, where: str) -> Base:
         report = await test_commit(desk, contract.base_sha, tree, "preflight", None)
         await in_thread(remember, desk.vault, key, report)
     missing = not_started(report)
+    empty = contract.base_sha == FIRST_COMMIT
+    if missing is not None and empty and missing.may_come:
+        missing = None
     if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
         head = await in_thread(desk.vault.tree_of, contract.head)
         missing = not_started(await test_commit(desk, contract.head, head, "preflight-head", None))
@@ -90,6 +95,8 @@ async def test_base(desk: Desk, where: str) -> Base:
         written = await in_thread(desk.vault.show, contract.base_sha, where)
         text = (written or b"").decode(errors="replace")
         raise missing.error(contract.base, whence(missing.name, contract.origins, where, text))
+    if empty:
+        return Base()
     data = report.model_dump_json().encode()
     return Base(report, await in_thread(desk.vault.put_artifact, contract.delivery, data), known)
 

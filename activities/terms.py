@@ -13,7 +13,7 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.project.config import Effective, effective, load_repository_config
 from perdure.adapters.project.issues import read_issue
 from perdure.adapters.project.places import comes_from_here, find_source, find_target
-from perdure.adapters.project.terms import Ground, branches_of, check_branch
+from perdure.adapters.project.terms import Ground, base_of, branches_of, check_branch
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.phases import AGENTIC, Kind, Phase, why_not
@@ -36,7 +36,7 @@ class Terms:
         target = find_target(request, ours, self._host.config.local_repositories, keys)
         issue = read_issue(keys.forge(target.url), request.issue, target.url) if request.issue is not None else None
         vault = Vault.open(self._host.home, target.url, keys)
-        base, base_sha = vault.fetch(request.base)
+        base, base_sha = base_of(vault, target, request)
         head = base_sha
         if request.branch is not None:
             found = vault.fetch_branch(request.branch)
@@ -73,7 +73,7 @@ class Terms:
         if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self.hosted(contract):
             forge = keys.forge(target.url)  # one with accounts is asked where its token is
             if isinstance(forge, LocalForge):
-                forge.check(base)
+                forge.check(base, empty=target.empty)
             try_out(vault, contract)
         return vault, contract, settings
 

@@ -135,6 +135,8 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
         config = load_repository_config(on_base, f"perdure.toml on {base}")
     elif place is not None:
         file = f"no perdure.toml on {base}: commands are detected"
+    elif target.empty:
+        file = "no perdure.toml: the repository is empty"
     if given is None and place is not None and target.checkout is not None:
         mine = in_working_tree(target.checkout)
         if mine != on_base:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,13 +37,18 @@ def check_repository() -> list[Finding]:
         target = resolve(".", Path.cwd(), forges)
     except BadInput as error:
         finding = Finding("repository", NOTE, f"here: {error.what}", error.fix)
-        url, base = origin_of(Path.cwd()) or "", _known_default(Path.cwd())
+        url, base, empty = origin_of(Path.cwd()) or "", _known_default(Path.cwd()), False
     else:
         finding = Finding("repository", OK, redact(target.url))
-        url, base = target.url, target.heads.default or "main"
+        url, base, empty = target.url, target.heads.default or "main", target.empty
     forge = forges.forge(url) if url else None
     if isinstance(forge, GitHub):
-        return [finding, *_hosted(forge, forges, url, base, _branches(url, target), secrets.environment())]
+        branches = _branches(url, target)
+
+        def ask() -> Access:
+            return forge.check(base, branches, empty=empty)
+
+        return [finding, *_hosted(forge, forges, url, base, ask, secrets.environment())]
     if finding.mark == OK:
         said = "pull requests are kept in it"
         if forge is None:
@@ -66,7 +71,7 @@ def _branches(url: str, target: Target | None) -> tuple[str, ...]:
 
 
 def _hosted(
-    forge: GitHub, forges: Forges, url: str, base: str, branches: Sequence[str], env: Mapping[str, str]
+    forge: GitHub, forges: Forges, url: str, base: str, ask: Callable[[], Access], env: Mapping[str, str]
 ) -> list[Finding]:
     """Whether what this environment holds would do to publish there, and whether it should hold that at all."""
     from perdure.cli.issue import token
@@ -78,7 +83,7 @@ def _hosted(
         whose = f"the publisher of {_QUEUE}={queue} needs" if spared else "the workers of that Temporal server need"
         fix = f"where it runs: {_ROLE}=publisher perdure doctor" if spared else "where they run: perdure doctor"
         return [Finding(_GITHUB, OK, f"{forge.web}: no token here, {whose} one", fix)]
-    found = _asked(forge, base, branches, env)
+    found = _asked(forge, base, ask, env)
     if spared and not any(finding.mark == MISSING for finding in found):
         return [*found, _too_much()]
     if spared:  # it cannot write, and need not
@@ -88,10 +93,10 @@ def _hosted(
     return found
 
 
-def _asked(forge: GitHub, base: str, branches: Sequence[str], env: Mapping[str, str]) -> list[Finding]:
+def _asked(forge: GitHub, base: str, ask: Callable[[], Access], env: Mapping[str, str]) -> list[Finding]:
     app = f"App {env[_APP].strip()}" if env.get(_APP, "").strip() else ""
     try:
-        access = _within(DOCTOR_FORGE_S, lambda: forge.check(base, branches))
+        access = _within(DOCTOR_FORGE_S, ask)
     except ForgeUnavailable as error:
         return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
     except TimeoutError:

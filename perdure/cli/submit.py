@@ -85,7 +85,7 @@ def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
         delivery_id=id,
         checkout=tilde(checkout) if checkout is not None and has_origin else "",
         target=f"origin {target}" if has_origin else target,
-        base=_base(taken),
+        base=base_line(taken),
         issue=taken.meant.shown,
         not_included=not_included(checkout, begins, taken.base, taken.target.heads.branches)
         if checkout is not None
@@ -95,10 +95,12 @@ def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
     ).lines()
 
 
-def _base(taken: Taken) -> str:
-    """`main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
+def base_line(taken: Taken) -> str:
+    """The base as the first lines tell it: `main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
     from perdure.cli.words import short
 
+    if taken.target.empty:
+        return f"empty: {taken.base} begins with an empty commit, pushed before the delivery's branch"
     base = f"{taken.base} at {short(taken.base_sha)}"
     branch = taken.request.branch
     tip = f"{branch} at {short(taken.target.heads.branches[branch])}, against " if branch is not None else ""

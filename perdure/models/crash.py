@@ -19,6 +19,7 @@ class CrashPoint(StrEnum):
     DURING_TESTS = "during-tests"
     AFTER_COMMENT = "after-comment"
     AFTER_ARTIFACTS = "after-artifacts"
+    AFTER_FIRST_COMMIT = "after-first-commit"
     AFTER_PUSH = "after-push"
     AFTER_PULL_REQUEST = "after-pull-request"
     AFTER_NOTICE = "after-notice"
@@ -26,6 +27,9 @@ class CrashPoint(StrEnum):
 
 AT_A_HOSTED_FORGE = (CrashPoint.AFTER_COMMENT, CrashPoint.AFTER_ARTIFACTS)
 """Points that only a delivery to a forge with issues and accounts comes by."""
+
+IN_AN_EMPTY_REPOSITORY = (CrashPoint.AFTER_FIRST_COMMIT,)
+"""Points that only a delivery comes by whose repository has no commit yet."""
 
 WHERE_SOMEBODY_IS_TOLD = (CrashPoint.AFTER_NOTICE,)
 """Points that only a delivery comes by whose host has addresses to tell."""

@@ -50,9 +50,12 @@ def test_an_origin_that_cannot_be_reached(cli: Cli, origin: Path) -> None:
     refused(cli, "deliver", "x", says="origin of this repository cannot be reached", fix="git ls-remote")
 
 
-def test_a_repository_without_a_commit(cli: Cli, tmp_path: Path) -> None:
+def test_a_repository_without_a_commit_whose_checkout_has_files(cli: Cli, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path / "empty")], check=True, timeout=60)
-    refused(cli, "deliver", "x", "--repo", str(tmp_path / "empty"), says="no commits")
+    (tmp_path / "empty" / "mine.py").write_text("x = 1\n")
+    refused(
+        cli, "deliver", "x", "--repo", str(tmp_path / "empty"), says="1 uncommitted file", fix="git commit -m first"
+    )
 
 
 def test_an_unknown_base_branch_names_the_nearest(cli: Cli) -> None:

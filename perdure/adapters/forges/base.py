@@ -83,10 +83,11 @@ class HostedForge(Forge, Protocol):
         """The page of the repository, such as https://github.com/me/durations."""
         ...
 
-    def check(self, base: str, branches: Sequence[str] = ()) -> Access:
+    def check(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
         """Look if a branch can be pushed and a pull request into `base` opened. ForgeRefused names what is missing.
 
-        `branches`: the names of which one will be pushed, as far as they are known.
+        `branches`: the names of which one will be pushed, as far as they are known; `empty`: the repository has no
+        branch, and `base` will be pushed as well where that is still so.
         """
         ...
 

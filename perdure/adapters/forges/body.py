@@ -13,6 +13,7 @@ from perdure.adapters.forges.findings import findings_line, findings_section
 from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
 from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
+from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract
 from perdure.models.details import dollars
 from perdure.models.policy import BODY_CHARS
@@ -74,6 +75,8 @@ def body(
     """
     draft = f"> **Draft:** {line(work.draft_reason)}" if work.draft_reason else ""
     made_from = f"from {code(contract.base)} at `{contract.base_sha[:12]}`"
+    if contract.base_sha == FIRST_COMMIT:
+        made_from += ", an empty commit that Perdure began the repository with"
     end = f"---\nDelivered by Perdure as {code(work.workflow_id)}, {made_from}.\n\n{marker(work.delivery)}\n"
     form = clean(template) if template else ""
     sections = _sections(work, contract, plan, review, receipt, looks or Looks())

@@ -102,14 +102,17 @@ class LocalForge:
             self._write(repository, pull, proposal, held)
         return Opened(self._published(pull))
 
-    def check(self, base: str) -> None:
-        """Look if a branch could be pushed here and a pull request opened. ForgeRefused names what is missing."""
+    def check(self, base: str, *, empty: bool = False) -> None:
+        """Look if a branch could be pushed here and a pull request opened. ForgeRefused names what is missing.
+
+        `empty`: the repository has no commit, and its base branch is ours to begin.
+        """
         repository = self._repository()
         for place in (repository.path, repository.path / "objects", repository.path / "refs"):
             if not os.access(place, os.W_OK | os.X_OK):
                 fix = "let this user write there, or deliver to a repository that it may write to"
                 raise ForgeRefused("the repository may not be written to", where=str(place), fix=fix)
-        if repository.read_ref(f"refs/heads/{base}") is None:
+        if not empty and repository.read_ref(f"refs/heads/{base}") is None:
             raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
 
     def list(self) -> list[tuple[PullRequest, str]]:

@@ -97,16 +97,27 @@ def in_the_way(heads: Iterable[str], branch: str) -> str | None:
     )
 
 
-def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None, *, options: tuple[str, ...] = ()) -> None:
+def push(
+    vault: Vault,
+    url: str,
+    sha: str,
+    branch: str,
+    expected: str | None,
+    *,
+    options: tuple[str, ...] = (),
+    unborn: bool = False,
+) -> None:
     """Push a commit to `url` as `branch`, which must be at `expected` (None: must not exist) or already at `sha`.
 
-    `options`: `--dry-run` asks whether we would be let in, and moves nothing.
+    options  `--dry-run` asks whether we would be let in, and moves nothing
+    unborn   a checkout there may be on this branch, before its first commit: an empty commit changes no file of it
+
     Raises ForgeRefused (a foreign branch, a name in the way, a protected branch, no permission), ForgeUnavailable.
     """
     target = f"refs/heads/{branch}"
     lease = f"--force-with-lease={target}:{expected or ''}"
     credential = vault.keys.credential(url)
-    how = (*options, *receiving(url), lease)
+    how = (*options, *receiving(url, unborn=unborn), lease)
     command = ("push", "--porcelain", "--no-verify", *how, "--", url, f"{sha}:{target}")
     try:
         done = vault.git.owner().run(*command, ok=(0, 1), credential=credential)
@@ -125,7 +136,7 @@ def push(vault: Vault, url: str, sha: str, branch: str, expected: str | None, *,
     ]
     if found.moved_to and urlsplit(found.moved_to)[:2] == urlsplit(url)[:2]:
         # Renamed: git goes on at the old address when it was asked for a password on its way to the new one.
-        push(vault, found.moved_to, sha, branch, expected, options=options)
+        push(vault, found.moved_to, sha, branch, expected, options=options, unborn=unborn)
         return
     if not no or no[0].startswith("[remote failure]"):  # cut in the middle: nobody said no
         said = told(done.stderr) or "it ended without an answer"

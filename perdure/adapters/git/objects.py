@@ -42,8 +42,10 @@ class ObjectStore:
         lines = (f"{e.mode} ".encode() + os.fsencode(e.name) + b"\0" + bytes.fromhex(e.sha) for e in ordered)
         return self._write("tree", b"".join(lines))
 
-    def commit(self, tree: str, parents: Iterable[str], message: str) -> str:
-        who = f"{IDENTITY['GIT_AUTHOR_NAME']} <{IDENTITY['GIT_AUTHOR_EMAIL']}> {int(time.time())} +0000"
+    def commit(self, tree: str, parents: Iterable[str], message: str, *, at: int | None = None) -> str:
+        """`at`: seconds since 1970, where the commit is not to depend on when it is made."""
+        when = int(time.time()) if at is None else at
+        who = f"{IDENTITY['GIT_AUTHOR_NAME']} <{IDENTITY['GIT_AUTHOR_EMAIL']}> {when} +0000"
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
         return self._write("commit", ("\n".join(lines) + f"\n\n{message.strip()}\n").encode(errors="replace"))
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from perdure.adapters.git.branch import push
-from perdure.adapters.git.remote import remote_heads, remote_tip
+from perdure.adapters.git.door import redact
+from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.git.remote import Heads, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.host.crash import crash_point
 from perdure.models.contract import Contract
+from perdure.models.crash import CrashPoint
 from perdure.models.errors import Diverged, ForgeRefused
 
 
@@ -23,7 +27,7 @@ def publish(vault: Vault, contract: Contract, *, branch: str, head: str, tested:
     if tested and tested != vault.tree_of(head):
         raise Diverged(f"tests ran on tree {tested[:12]}, which is not what {head[:12]} holds")
     url, existing = contract.repository, contract.existing or contract.head not in ("", contract.base_sha)
-    heads = remote_heads(url, vault.keys)
+    heads = publish_first(vault, contract)
     tip = heads.branches.get(branch)
     if tip == head:
         return False
@@ -52,10 +56,44 @@ def publish(vault: Vault, contract: Contract, *, branch: str, head: str, tested:
     return True
 
 
+def publish_first(vault: Vault, contract: Contract) -> Heads:
+    """Make FIRST_COMMIT the base branch where the delivery is built on it and the repository still has no branch;
+    return its branches as they are then. Safe to repeat, and for several deliveries at once.
+
+    Raises ForgeRefused when somebody else has pushed a first commit meanwhile: nothing of theirs is in what was built.
+    """
+    url = contract.repository
+    heads = remote_heads(url, vault.keys)
+    if contract.base_sha != FIRST_COMMIT:
+        return heads
+    if not heads.branches:
+        try:
+            push(vault, url, FIRST_COMMIT, contract.base, None, unborn=True)
+        except ForgeRefused:
+            if not remote_heads(url, vault.keys).branches:
+                raise
+        crash_point(CrashPoint.AFTER_FIRST_COMMIT)
+        heads = remote_heads(url, vault.keys)
+    tip = heads.branches.get(contract.base)
+    if tip == FIRST_COMMIT or (
+        tip is not None and vault.fetch_branch(contract.base) == tip and vault.is_ancestor(FIRST_COMMIT, tip)
+    ):
+        return heads
+    there = f"{contract.base} ({tip[:12]})" if tip is not None else f"branch {min(heads.branches, default='none')}"
+    raise ForgeRefused(
+        f"the repository was empty when this began, and somebody else has begun it with {there}",
+        where=redact(url),
+        fix=f"nothing was overwritten: perdure diff {contract.delivery} shows what was built; deliver anew",
+    )
+
+
 def try_out(vault: Vault, contract: Contract) -> None:
     """Ask the remote, before anything is paid for, whether it would let us push there: what can be known without
     pushing. Raises ForgeRefused, ForgeUnavailable."""
-    tip = remote_heads(contract.repository, vault.keys).branches.get(contract.branch)
+    heads = remote_heads(contract.repository, vault.keys)
+    if contract.base_sha == FIRST_COMMIT and not heads.branches:
+        push(vault, contract.repository, FIRST_COMMIT, contract.base, None, options=("--dry-run",))
+    tip = heads.branches.get(contract.branch)
     start = contract.head or contract.base_sha
     push(vault, contract.repository, start, contract.branch, tip, options=("--dry-run",))
 

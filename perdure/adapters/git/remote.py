@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 
 from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
-from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.door import Git, GitError, Output, redact
 from perdure.adapters.git.refusals import access_fix, line_fix, told
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
+from perdure.models.policy import GIT_LOOK_S
 
-_LOOK_TIMEOUT_S = 60.0  # ls-remote answers in seconds or not at all
 _FINAL = re.compile(
     r"authentication failed|could not read (username|password)|permission denied|access denied|invalid credentials"
     r"|terminal prompts disabled|host key verification failed|error: 40[134]|repository .* not found|not exported"
@@ -40,12 +40,7 @@ class Heads:
 
 def remote_heads(url: str, keys: Keyring = NO_KEYS) -> Heads:
     """Ask a remote for its branches. Raises ForgeRefused or ForgeUnavailable."""
-    credential = keys.credential(url)
-    asked = ("ls-remote", "--symref", "--", url, "HEAD", "refs/heads/*")
-    try:
-        listed = Git(as_owner=True).run(*asked, timeout_s=_LOOK_TIMEOUT_S, credential=credential)
-    except GitError as error:
-        raise remote_failure(url, error, credential) from error
+    listed = _listed(url, keys, "HEAD", "refs/heads/*")
     default, branches = None, {}
     for line in listed.text.splitlines():
         value, _, name = line.partition("\t")
@@ -54,6 +49,12 @@ def remote_heads(url: str, keys: Keyring = NO_KEYS) -> Heads:
         elif name.startswith("refs/heads/"):
             branches[name.removeprefix("refs/heads/")] = value
     return Heads(default if default in branches else None, branches, _moved(url, listed.stderr))
+
+
+def remote_refs(url: str, keys: Keyring = NO_KEYS) -> list[str]:
+    """The names of all that a remote shows: branches, tags, pull requests. Raises ForgeRefused or ForgeUnavailable."""
+    lines = _listed(url, keys).text.splitlines()
+    return [line.partition("\t")[2] for line in lines if not line.startswith("ref: ")]
 
 
 def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
@@ -75,6 +76,15 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
         fix = access_fix(where, error.stderr, credential)
         return ForgeRefused(f"the remote refuses: {said}", where=where, fix=fix)
     return ForgeUnavailable(f"the remote cannot be reached: {said}", where=where, fix=line_fix(error.stderr))
+
+
+def _listed(url: str, keys: Keyring, *patterns: str) -> Output:
+    credential = keys.credential(url)
+    try:
+        asked = ("ls-remote", "--symref", "--", url, *patterns)
+        return Git(as_owner=True).run(*asked, timeout_s=GIT_LOOK_S, credential=credential)
+    except GitError as error:
+        raise remote_failure(url, error, credential) from error
 
 
 def _moved(url: str, stderr: str) -> str | None:

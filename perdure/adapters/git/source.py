@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.first import FIRST_COMMIT, first_branch, refs_beside_branches
 from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.visit import find, visiting
 from perdure.models import ids
@@ -32,13 +33,16 @@ class Target:
     url       what is fetched from and pushed to: the origin of a checkout that has one, else the absolute path itself
     name      short name of the repository
     checkout  the submitter's working tree, when a path with one was named
-    heads     the branches as the remote told them just now
+    heads     the branches as the remote told them just now; of an empty repository the one that it begins with, at
+              FIRST_COMMIT, which is pushed there before the first delivery's own branch
+    empty     nothing is there: no branch, no tag, nothing
     """
 
     url: str
     name: str
     checkout: Path | None = None
     heads: Heads = field(default_factory=lambda: Heads(None))
+    empty: bool = False
 
     def base(self, wanted: str | None = None) -> tuple[str, str]:
         """The base branch and its commit: the wanted one, else the default. Raises BadInput naming the nearest."""
@@ -57,7 +61,8 @@ def resolve(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
     """Find what is meant by a path (relative to `cwd`), `file://`, `http(s)://`, `ssh://`, `user@host:path`.
 
     `owner/name` that is no path means a repository on the keys' home server: github.com unless configured.
-    Raises BadInput: not a repository, unreachable, empty, a remote helper (`ext::`), a leading dash, a password.
+    Raises BadInput: not a repository, unreachable, a remote helper (`ext::`), a leading dash, a password; an empty one
+    that does not say what its first branch is called, or whose checkout holds what nobody has committed and pushed.
     """
     _check_form(repository)
     if _is_url(repository, cwd):
@@ -101,9 +106,8 @@ def not_included(checkout: Path, begins: str, base: str = "", heads: Mapping[str
     """
     git = visiting(checkout)
     found = []
-    changed = git.run("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all").names
-    if changed:
-        found.append(_count(len(changed), "uncommitted file"))
+    if changed := _changed(git):
+        found.append(_count(changed, "uncommitted file"))
     branch = git.run("symbolic-ref", "--quiet", "--short", "HEAD", ok=(0, 1)).text
     has_origin = git.run("config", "--get", "remote.origin.url", ok=(0, 1)).returncode == 0
     base, there = base or begins, heads or {}
@@ -205,11 +209,42 @@ def _reach(url: str, checkout: Path | None, keys: Keyring, named: str = "") -> T
         said = error.what.partition(": ")[2] or error.what
         raise BadInput(f"{what} cannot be reached: {said}", where=redact(url), fix=fix) from error
     if not heads.branches:
-        fix = "commit something and push it: git commit --allow-empty -m first && git push -u origin HEAD"
-        raise BadInput("the repository has no commits yet", where=redact(url), fix=fix)
+        return _empty(url, checkout, keys, heads)
     if any(len(sha) != 40 for sha in heads.branches.values()):
         raise BadInput("the repository uses SHA-256 object names", where=redact(url), fix="use one with SHA-1 names")
     return Target(url, ids.repository_name(url), checkout, heads)
+
+
+def _empty(url: str, checkout: Path | None, keys: Keyring, heads: Heads) -> Target:
+    """One that has no branch yet. BadInput where its first commit has to be somebody else's."""
+    push = "git push -u origin HEAD"
+    fix = f"push a first commit: git commit --allow-empty -m first && {push}"
+    try:
+        others, name = refs_beside_branches(url, keys), first_branch(url, keys)
+    except StepError as error:
+        raise BadInput(f"the repository has no commits yet, and {error.what}", where=redact(url), fix=fix) from error
+    if others:
+        what = f"the repository has no branch, and is not empty: it has {others[0]}"
+        raise BadInput(what, where=redact(url), fix=fix)
+    if name is None:
+        what = "the repository has no commits yet, and does not tell what its first branch is called"
+        raise BadInput(what, where=redact(url), fix=fix)
+    if checkout is not None:
+        git = visiting(checkout)
+        if commits := _commits(git, "--all"):
+            what = f"the repository has no commits yet, and your checkout has {_count(commits, 'commit')}"
+            raise BadInput(what, where=str(checkout), fix=f"push what is to be built on: {push}")
+        if changed := _changed(git):
+            what = f"the repository has no commits yet, and your checkout has {_count(changed, 'uncommitted file')}"
+            commit = "git add -A && git commit -m first" + ("" if url == str(checkout) else f" && {push}")
+            raise BadInput(what, where=str(checkout), fix=f"commit what is to be built on: {commit}")
+    return Target(
+        url, ids.repository_name(url), checkout, Heads(name, {name: FIRST_COMMIT}, heads.moved_to), empty=True
+    )
+
+
+def _changed(git: Git) -> int:
+    return len(git.run("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all").names)
 
 
 def _commits(git: Git, *range_: str) -> int:

@@ -43,7 +43,6 @@ _RECEIVING = " ".join(
     f"-c {setting}"
     for setting in (
         *("core.hooksPath=/dev/null", "core.fsmonitor=false", "receive.autogc=false", "gc.recentObjectsHook="),
-        "receive.denyCurrentBranch=refuse",  # with updateInstead it checks out, by the checkout's own filters
     )
 )
 
@@ -94,16 +93,21 @@ def find(path: Path) -> Place:
     return Place(common, root, git)
 
 
-def receiving(url: str) -> tuple[str, ...]:
+def receiving(url: str, *, unborn: bool = False) -> tuple[str, ...]:
     """Options for a push: what takes the commits in a checkout on this machine starts nothing of its own either.
 
     A bare repository is a server: its hooks are its owner's rules, and run as at any other push.
+    `unborn`: the branch that is checked out there may be made, for it has no commit yet; no file is touched.
     """
     try:
         place = find(Path(url)) if Path(url).is_absolute() else None
     except (GitError, BadInput):
         return ()
-    return (f"--receive-pack=git {_RECEIVING} receive-pack",) if place is not None and place.root is not None else ()
+    if place is None or place.root is None:
+        return ()
+    # with updateInstead it checks out, by the checkout's own filters
+    current = f"-c receive.denyCurrentBranch={'ignore' if unborn else 'refuse'}"
+    return (f"--receive-pack=git {_RECEIVING} {current} receive-pack",)
 
 
 def _looks_bare(path: Path) -> bool:

@@ -1,4 +1,5 @@
-"""What a delivery's terms say of its branch: names made from what was asked for, and whether it is one to work on."""
+"""What a delivery's terms say of its base and its branch: names made from what was asked for, and whether it is one to
+work on."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.git.branch import in_the_way, is_branch_name
+from perdure.adapters.git.first import make_first
 from perdure.adapters.git.publish import made_by
 from perdure.adapters.git.remote import Heads
+from perdure.adapters.git.source import Target
 from perdure.adapters.git.vault import Vault
 from perdure.models.contract import Contract
-from perdure.models.errors import InvalidRequest
+from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
 from perdure.models.issue import Issue
 from perdure.models.phases import Kind, Phase
@@ -132,6 +135,17 @@ def check_branch(
             where=request.repository,
             fix="push what you want reviewed or proposed, or name another branch",
         )
+
+
+def base_of(vault: Vault, target: Target, request: DeliveryRequest) -> tuple[str, str]:
+    """The base branch and its commit, in the vault; of an empty repository our own, not pushed yet."""
+    if not target.empty:
+        return vault.fetch(request.base)
+    try:
+        name, _ = target.base(request.base)
+    except BadInput as error:
+        raise InvalidRequest(f"base: {error.what}", where=error.where, fix=error.fix) from None
+    return name, make_first(vault.objects)
 
 
 def title_of(vault: Vault, contract: Contract) -> str:

@@ -31,6 +31,12 @@ class NotStarted:
     reason: str
     tail: str
 
+    @property
+    def may_come(self) -> bool:
+        """False when a program of the host is missing; a file of the repository, or a target in one, can be written."""
+        missing = missing_command(self.tail)
+        return not missing or "/" in missing
+
     def error(self, base: str, where: str) -> SetupFailed:
         """The error that ends the delivery. `base`: the branch; `where`: file, line and key of the command."""
         missing = missing_command(self.tail)

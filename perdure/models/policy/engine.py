@@ -44,6 +44,9 @@ FAILURE_CHARS = 2000
 GIT_TIMEOUT_S = 300.0
 """One git command; fetching and pushing over a slow line is the longest."""
 
+GIT_LOOK_S = 60.0
+"""A question to a remote that brings nothing along: it is answered in seconds or not at all."""
+
 WORKSPACE_KEPT = timedelta(days=7)
 """After a failure, for a person to look at."""
 

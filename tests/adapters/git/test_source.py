@@ -82,12 +82,6 @@ def test_an_origin_that_is_a_program_or_gone_is_bad_input(checkout: Path) -> Non
         resolve(".", checkout)
 
 
-def test_a_repository_without_commits_is_bad_input(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "new")
-    with pytest.raises(BadInput, match="no commits yet"):
-        resolve("new", tmp_path)
-
-
 def test_an_unknown_base_names_the_nearest_branch(origin: Path) -> None:
     git(origin, "branch", "release-2", "main")
     target = resolve(str(origin), Path("/"))

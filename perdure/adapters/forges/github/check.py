@@ -20,9 +20,12 @@ PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: w
 """What an App's installation must be allowed, by GitHub's name of it."""
 
 
-def check_access(place: Place, base: str, branches: Sequence[str] = ()) -> Access:
-    """Token, permissions, repository and base branch, and the rules for `branches`, of which one will be pushed;
-    ForgeRefused names the first thing that is missing."""
+_FIRST = "push a first commit yourself: git commit --allow-empty -m first && git push -u origin HEAD"
+
+
+def check_access(place: Place, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
+    """Token, permissions, repository and base branch, and the rules for `branches`, of which one will be pushed, and
+    for the base of an `empty` repository; ForgeRefused names the first thing that is missing."""
     with place.opened() as repository:
         _usable(place, repository)
         notes = [*place.renamed(repository)]
@@ -34,8 +37,8 @@ def check_access(place: Place, base: str, branches: Sequence[str] = ()) -> Acces
                 raise _lacks(place, lacking)
             _role(place, repository)
         else:
-            _try_out(place, repository, base)
-        notes += _base(place, repository, base)
+            _try_out(place, repository, base, empty)
+        notes += _base(place, repository, base, empty)
         notes += check_rules(repository, branches)
         if not repository.has_issues:
             notes.append(f"{repository.full_name} has its issues switched off")
@@ -70,7 +73,7 @@ def _installed(place: Place, has: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _try_out(place: Place, repository: Repository, base: str) -> None:
+def _try_out(place: Place, repository: Repository, base: str, empty: bool) -> None:
     """A fine-grained token does not say what it may do: it is asked for what cannot have an effect.
 
     git's hello before a push, which is not followed by one; and a pull request of the base branch into itself, which
@@ -85,7 +88,7 @@ def _try_out(place: Place, repository: Repository, base: str) -> None:
     except GithubException as error:
         if error.status == 403 and (needed := accepted(error.headers or {})):
             raise _lacks(place, f"the permission {needed}") from None
-        if error.status != 422:
+        if error.status != 422 and not (empty and error.status == 409):  # "Git Repository is empty."
             raise
 
 
@@ -102,7 +105,7 @@ def _may_push(place: Place, repository: Repository) -> bool:
         return hello.status_code == 200
 
 
-def _base(place: Place, repository: Repository, base: str) -> list[str]:
+def _base(place: Place, repository: Repository, base: str, empty: bool) -> list[str]:
     from github import GithubException
 
     try:
@@ -110,6 +113,9 @@ def _base(place: Place, repository: Repository, base: str) -> list[str]:
     except GithubException as error:
         if error.status != 404:
             raise
+        if empty:
+            note = f"{repository.full_name} is empty: {base} begins with an empty commit, pushed before the branch"
+            return [note, *check_rules(repository, [base], _FIRST)]
         raise ForgeRefused(f"{repository.full_name} has no branch {base}", where=place.web, fix="name one") from None
     return [f"{base} is protected: Perdure only proposes"] if branch.protected else []
 

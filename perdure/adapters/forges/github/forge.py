@@ -44,8 +44,8 @@ class GitHub:
             opened = open_one(repository, proposal)
             return Opened(opened.pull_request, (*self._place.renamed(repository), *opened.notes))
 
-    def check(self, base: str, branches: Sequence[str] = ()) -> Access:
-        return check_access(self._place, base, branches)
+    def check(self, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
+        return check_access(self._place, base, branches, empty=empty)
 
     def issue(self, number: int) -> Issue:
         with self._place.opened(write=False) as repository:

@@ -61,9 +61,12 @@ _BYPASSED = ("always", "exempt")
 _MATCH = "import re, sys; sys.exit(0 if re.search(sys.argv[1], sys.argv[2]) else 3)"
 
 
-def check_rules(repository: Repository, branches: Sequence[str]) -> list[str]:
+_ANOTHER_NAME = "set [git] branch to a name that it does not hold for"
+
+
+def check_rules(repository: Repository, branches: Sequence[str], instead: str = _ANOTHER_NAME) -> list[str]:
     """Notes about rules of which only the push will tell. ForgeRefused when every one of `branches` would be refused:
-    it names the first rule that does so."""
+    it names the first rule that does so, and what to do `instead` of changing it."""
     refused: dict[str, ForgeRefused] = {}
     notes: list[str] = []
     rulesets = _Rulesets(repository)
@@ -73,7 +76,7 @@ def check_rules(repository: Repository, branches: Sequence[str]) -> list[str]:
         for rule in rules:
             against = _against(rule, branch, new)
             if against is not None and not rulesets.bypassed(rule):
-                refused.setdefault(branch, _refusal(repository, branch, rule, against))
+                refused.setdefault(branch, _refusal(repository, branch, rule, against, instead))
             elif against is None and (note := _note(rule, branch)) and not rulesets.bypassed(rule):
                 notes.append(note)
     if refused and len(refused) == len(set(branches)):
@@ -189,9 +192,9 @@ def _ask(repository: Repository, rest: str) -> Any:
         return None
 
 
-def _refusal(repository: Repository, branch: str, rule: Mapping[str, Any], against: str) -> ForgeRefused:
+def _refusal(repository: Repository, branch: str, rule: Mapping[str, Any], against: str, instead: str) -> ForgeRefused:
     whose = f" of {_line(rule['ruleset_source'])}" if rule.get("ruleset_source") else ""
-    fix = "let the token's account bypass the ruleset, or set [git] branch to a name that it does not hold for"
+    fix = f"let the token's account bypass the ruleset, or {instead}"
     return ForgeRefused(
         f"a rule{whose} ({rule.get('type')}) would refuse the push of {branch}: {against}",
         where=f"{repository.html_url}/rules?ref={quote(f'refs/heads/{branch}', safe='')}",
