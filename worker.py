@@ -20,6 +20,7 @@ from temporalio.worker import Worker
 
 from activities import anywhere, here, publishing
 from perdure.adapters.host.attempt import AttemptInterceptor
+from perdure.adapters.host.beside import beside
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.local import forkserver
@@ -43,8 +44,8 @@ async def main() -> None:
     strangers = NoStrangers(home, client)
     await host.check_search_attributes(client)
     await put_rules(client, host.config.treasury)
-
-    async with AsyncExitStack() as working:
+    burying, keeping = host.inflight.report_the_dead(client), keep(client, host.config.treasury)
+    async with beside(burying, keeping, strangers.look()), AsyncExitStack() as working:
         for queue, doing in queues(host).items():
             worker = Worker(
                 client,
@@ -58,11 +59,8 @@ async def main() -> None:
                 **doing,
             )
             await working.enter_async_context(worker)
-        burying, keeping = host.inflight.report_the_dead(client), keep(client, host.config.treasury)
-        watching = asyncio.gather(burying, keeping, strangers.look())
         logging.info("working on %s as %s", " and ".join(queues(host)), host.inflight.worker)
         await stop.wait()
-    watching.cancel()
     await host.close()
 
 

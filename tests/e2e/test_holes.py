@@ -105,6 +105,7 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
         await until(lambda: worker.poll() is not None)
         assert worker.returncode == 0
         assert not list(lab.home.inflight.glob(f"{'[0-9a-f]' * 32}*")), "a drained worker has nothing in flight"
+        assert "never retrieved" not in lab.worker_log()
         lab.worker()
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, SHIPPED)
