@@ -52,6 +52,6 @@ def first_branch(url: str, keys: Keyring = NO_KEYS) -> str | None:
             git.run(*asked, timeout_s=GIT_LOOK_S, credential=credential)
         except GitError as error:
             raise remote_failure(url, error, credential) from error
-        name = (clone / "HEAD").read_text().strip().removeprefix("ref: refs/heads/")
+        name = Git(git_dir=clone).text("symbolic-ref", "HEAD").removeprefix("refs/heads/")
         sound = git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode == 0
     return name if sound and name not in (_NOT_TOLD, "HEAD") and not name.startswith(("-", "refs/")) else None

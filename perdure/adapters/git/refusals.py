@@ -69,6 +69,8 @@ _REMOTE = "remote: "
 
 def access_fix(url: str, said: str, credential: Credential | None) -> str:
     """What to do when a remote at `url` (shown to people) lets nobody in. `credential`: what it was shown."""
+    if "hash algorithm" in said:
+        return "use a repository with SHA-1 names"
     if credential is not None:
         return _first(_ACCESS, said) or f"check what the token may do at {credential.server}"
     plain = f"make this work: git ls-remote {url}"

@@ -15,7 +15,8 @@ _FINAL = re.compile(
     r"authentication failed|could not read (username|password)|permission denied|access denied|invalid credentials"
     r"|terminal prompts disabled|host key verification failed|error: 40[134]|repository .* not found|not exported"
     r"|does not appear to be a git repository|does not exist|dubious ownership|transport '\S+' not allowed"
-    r"|unable to find remote helper|unsupported protocol|mismatched algorithms|pack-objects died|unpacker error",
+    r"|unable to find remote helper|unsupported protocol|mismatched algorithms|pack-objects died|unpacker error"
+    r"|does not support this repository's hash algorithm",
     re.IGNORECASE,
 )
 """Answers that the next try would get again."""

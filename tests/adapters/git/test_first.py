@@ -144,6 +144,14 @@ def test_base_and_branch_are_pushed_in_this_order_and_a_death_between_them_is_ma
     assert remote_heads(str(empty)).default == "trunk"
 
 
+def test_one_with_sha_256_names_is_refused_before_anything_is_paid_for(tmp_path: Path) -> None:
+    git(tmp_path, *EMPTY, "--bare", "--object-format=sha256", "long.git")
+    vault = Vault.open(Home(tmp_path / "home"), str(tmp_path / "long.git"))
+    with pytest.raises(ForgeRefused, match="hash algorithm") as refused:
+        try_out(vault, terms(vault))
+    assert refused.value.fix == "use a repository with SHA-1 names"
+
+
 def test_two_deliveries_of_two_hosts_share_the_first_commit_and_one_may_be_merged_before_the_other_ships(
     tmp_path: Path, empty: Path
 ) -> None:
