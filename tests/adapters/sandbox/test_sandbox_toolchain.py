@@ -218,7 +218,9 @@ async def test_report_files_survive_in_the_results_directory(any_grade, run, tmp
     assert (results / "junit.xml").read_text() == "report\n"
 
 
-async def test_setup_sees_the_owners_index_settings_and_later_commands_do_not(full, run, tmp_path, monkeypatch):
+async def test_setup_sees_the_owners_index_settings_and_later_commands_do_not(
+    full, home, binds, run, tmp_path, monkeypatch
+):
     owner = tmp_path / "owner"
     (owner / ".config/pip").mkdir(parents=True)
     (owner / ".config/pip/pip.conf").write_text("[global]\nindex-url = https://packages.example/simple\n")
@@ -227,13 +229,17 @@ async def test_setup_sees_the_owners_index_settings_and_later_commands_do_not(fu
     monkeypatch.setenv("HOME", str(owner))
     monkeypatch.setenv("PIP_TIMEOUT", "77")
     monkeypatch.setenv("SSL_CERT_FILE", str(owner / "ca.pem"))
-    script = "cat $XDG_CONFIG_HOME/pip/pip.conf; env; cat $SSL_CERT_FILE; echo x > $XDG_CACHE_HOME/kept; ls ~/.npmrc"
+    script = "cat $XDG_CONFIG_HOME/pip/pip.conf; env; cat $SSL_CERT_FILE; ls ~/.npmrc"
     _, said = await run(full, script, network=True)
     for wanted in ("packages.example", "npm_config_registry=https://npm.example/", "PIP_TIMEOUT=77", "certificate"):
         assert wanted in said
     assert "planted" not in said
-    _, again = await run(full, "cat $XDG_CACHE_HOME/kept", network=True)
+    named = Bubblewrap(home, binds.model_copy(update={"cache": "a-repository"}))
+    await run(named, "echo x > $XDG_CACHE_HOME/kept", network=True)
+    _, again = await run(named, "cat $XDG_CACHE_HOME/kept", network=True)
     assert again == "x\n"
+    _, other = await run(full, "cat $XDG_CACHE_HOME/kept", network=True)
+    assert "No such file" in other, "without a name nothing is kept"
     _, later = await run(full, script)
     for unwanted in ("packages.example", "npm.example", "PIP_TIMEOUT", "certificate"):
         assert unwanted not in later
