@@ -14,6 +14,8 @@ from perdure.models.report import CommandResult, TestReport
 
 PYTEST = f"{sys.executable} -m pytest -q"
 
+NO_FILE = Path("/nonexistent/config.toml")
+
 
 class Bench:
     """Runs commands on a tree and keeps what was said meanwhile."""

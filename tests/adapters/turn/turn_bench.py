@@ -13,6 +13,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.prepare import Preparation
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.adapters.turn.transaction import take_turn
@@ -80,3 +82,7 @@ async def working(root: Path, screenplay: str, **more: Any) -> AsyncIterator[Ben
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     async with working(tmp_path, HAPPY.replace("&& sleep 0.5 ", "")) as made:
         yield made
+
+
+def vault(bench: Bench) -> Vault:
+    return Workspace.open(bench.host.home, DELIVERY).vault

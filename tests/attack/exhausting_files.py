@@ -1,0 +1,132 @@
+"""What models, repositories and their tests say, made to exhaust who reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+from tests.attack.exhausting_case import case
+
+
+@case
+def a_model_answer_nested_a_million_deep() -> None:
+    from perdure.adapters.agents.answers import read_answer
+    from perdure.models.phases import Step
+
+    read_answer(Step.PLAN, '{"title": ' + "[" * 1_000_000)
+
+
+@case
+def a_model_answer_with_a_number_of_60_000_digits() -> None:
+    from perdure.adapters.agents.answers import read_answer
+    from perdure.models.phases import Step
+
+    read_answer(Step.REVIEW, '{"issues": [{"line": ' + "9" * 60_000 + "}]}")
+
+
+def _report(text: str) -> None:
+    from perdure.adapters.project.junit import BadReport, read_junit
+
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+        file.write(text)
+        file.flush()
+        try:
+            read_junit(Path(file.name), Path("/"))
+        except BadReport as error:
+            raise ValueError(str(error)) from None
+
+
+@case
+def a_billion_laughs_in_a_JUnit_report() -> None:
+    names = "abcdefghij"
+    entities = [f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in pairwise(names)]
+    kinds = f"<!DOCTYPE x [<!ENTITY a 'ha'>{''.join(entities)}]>"
+    _report(f"{kinds}<testsuite><testcase name='&j;'/></testsuite>")
+
+
+@case
+def an_external_entity_in_a_JUnit_report() -> None:
+    kinds = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+    _report(f'{kinds}<testsuite><testcase name="n">&a;</testcase></testsuite>')
+
+
+@case
+def a_JUnit_report_nested_a_million_deep() -> None:
+    _report("<testsuite>" * 1_000_000)
+
+
+@case
+def a_notes_file_without_end() -> None:
+    from perdure.adapters.project.notes import read_notes
+
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "AGENTS.md").symlink_to("/dev/zero")
+        with (Path(directory) / "CLAUDE.md").open("wb") as file:
+            file.truncate(10 * 1024**3)  # of zeros, without a byte on disk
+        notes = read_notes(Path(directory), ("AGENTS.md", "CLAUDE.md"))
+        if sum(len(note.text) for note in notes) > 64 * 1024:
+            raise AssertionError("it was read whole")
+
+
+@case
+def a_tool_output_of_120_000_unended_escapes() -> None:
+    from perdure.adapters.sandbox.output import clean
+
+    clean("\x1b]a" * 40_000)
+
+
+@case
+def a_tool_output_of_one_long_line() -> None:
+    from perdure.adapters.sandbox.output import clean
+
+    clean("a" * 120_000)
+
+
+@case
+def a_go_mod_of_a_million_empty_lines() -> None:
+    from perdure.adapters.project.detect import detect
+
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "go.mod").write_text("\n" * 1_000_000)
+        detect(Path(directory))
+
+
+def _judged(name: str, before: str, after: str) -> None:
+    """A change of one file, looked at by the tamper gate as it is in a delivery."""
+    from perdure.adapters.git.repository import Repository
+    from perdure.adapters.project.tamper import Files, apart, tampering
+    from perdure.models.config import TestCommand
+    from tests.targets import git
+
+    apart.TAMPER_CPU_S = 3  # what is to be seen is that it ends
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        git(work, "init", "-q", "--template=")
+        for text in (before, after):
+            (work / name).write_text(text)
+            git(work, "add", "-A")
+            git(work, "commit", "-qm", "x")
+        command = TestCommand(name="unit", command="make test && npm test && pytest")
+        files = Files.pair(Repository(work / ".git"), git(work, "rev-parse", "HEAD^"), git(work, "rev-parse", "HEAD"))
+        raise ValueError("; ".join(hit.title for hit in tampering(*files, [command], None, None).hits) or "no hit")
+
+
+@case
+def a_pom_xml_of_unended_comments() -> None:
+    _judged("pom.xml", "<project/>", "<!--" * 250_000)
+
+
+@case
+def a_Makefile_of_a_million_spaces() -> None:
+    _judged("Makefile", "test:\n\ttrue\n", "a" + " " * 1_000_000 + "x\n")
+
+
+@case
+def a_JavaScript_test_of_unended_braces() -> None:
+    _judged("a.test.js", "test('a', () => {})", "const {" * 140_000)
+
+
+@case
+def a_Python_test_of_16_000_minus_signs() -> None:
+    _judged("test_a.py", "def test_a():\n    assert 1\n", "x = " + "-" * 16_000 + "1\n")
