@@ -215,6 +215,21 @@ async def test_what_setup_installed_can_be_read_and_not_written(toolbox: Toolbox
     assert "read-only" in await mistake(toolbox, tool, path="web/node_modules/a/index.js", **given)
 
 
+@pytest.mark.parametrize("tool", ["write", "edit"])
+async def test_whatever_setup_made_is_as_closed_to_file_tools_as_to_commands(
+    toolbox: Toolbox, worktree: Path, tool: str
+) -> None:
+    """It may be the very file that other deliveries of the repository run."""
+    toolbox.shared = ("env", "pkg/made.py")
+    given = {"content": "y"} if tool == "write" else {"old": "x", "new": "y"}
+    for name in (planted(worktree, "env/lib/run.py", b"x\n"), planted(worktree, "pkg/made.py", b"x\n")):
+        await ok(toolbox, "read", path=name)
+        assert "read-only" in await mistake(toolbox, tool, path=name, **given)
+        assert (worktree / name).read_text() == "x\n"
+    await ok(toolbox, "read", path=planted(worktree, "pkg/made.pyi", b"x\n"))
+    await ok(toolbox, tool, path="pkg/made.pyi", **given)
+
+
 async def test_links_within_the_worktree_are_followed(toolbox: Toolbox, worktree: Path) -> None:
     (worktree / "alias.py").symlink_to("src/durations.py")
     assert (await ok(toolbox, "read", path="alias.py")).startswith(FILE)

@@ -29,7 +29,8 @@ async def edit(given: EditInput, call: Call) -> str:
 
 
 def _edit(given: EditInput, call: Call) -> str:
-    path, shown = inside(call.box.worktree, given.path, call.box.inside, writing=True)
+    box = call.box
+    path, shown = inside(box.worktree, given.path, box.inside, writing=True, installed=box.shared)
     data = read_bytes(path, shown)
     if is_binary(data):
         raise ToolError(f"{shown}: a binary file")

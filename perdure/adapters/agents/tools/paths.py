@@ -10,12 +10,13 @@ import difflib
 import hashlib
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from perdure.models.policy import READ_FILE_BYTES
 
 READ_ONLY_DIRECTORIES = (".venv", "node_modules")
-"""What setup installed: read-only inside the sandbox, so read-only here too."""
+"""What setup installs, at any depth."""
 
 _PATH_CHARS = 4096
 
@@ -24,10 +25,13 @@ class ToolError(Exception):
     """A mistake the model can mend: becomes a tool result with `is_error`, never an exception of the turn."""
 
 
-def inside(worktree: Path, given: str, seen: Path | None = None, *, writing: bool = False) -> tuple[Path, str]:
+def inside(
+    worktree: Path, given: str, seen: Path | None = None, *, writing: bool = False, installed: Collection[str] = ()
+) -> tuple[Path, str]:
     """(resolved path, path relative to the worktree) of what the model named; ToolError when it may not go there.
 
-    `seen`: where commands see the worktree, so what an absolute path may begin with; None: where it is.
+    seen       where commands see the worktree, so what an absolute path may begin with; None: where it is
+    installed  what setup made: read-only to commands, so to writing here, for other deliveries may run the same files
     """
     if not given or len(given) > _PATH_CHARS or not given.isprintable():
         raise ToolError("path must be 1 to 4096 printable characters")
@@ -38,7 +42,8 @@ def inside(worktree: Path, given: str, seen: Path | None = None, *, writing: boo
     relative = path.relative_to(root)
     if any(part.lower() == ".git" for part in relative.parts):
         raise ToolError(f"{given}: .git is the engine's; commits are made for you, use `git log` or `git diff` in bash")
-    if writing and any(part in READ_ONLY_DIRECTORIES for part in relative.parts):
+    made = any(part in READ_ONLY_DIRECTORIES for part in relative.parts) or any(map(relative.is_relative_to, installed))
+    if writing and made:
         raise ToolError(f"{given}: installed by setup and read-only")
     try:
         os.lstat(path)

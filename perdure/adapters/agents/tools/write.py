@@ -23,7 +23,8 @@ async def write(given: WriteInput, call: Call) -> str:
 
 
 def _write(given: WriteInput, call: Call) -> str:
-    path, shown = inside(call.box.worktree, given.path, call.box.inside, writing=True)
+    box = call.box
+    path, shown = inside(box.worktree, given.path, box.inside, writing=True, installed=box.shared)
     if shown == ".":
         raise ToolError("path names the repository itself; name a file")
     old = _existing(path, shown)
