@@ -43,12 +43,17 @@ async def watched(tree: Path, directories: Iterable[str]) -> AsyncIterator[Opene
     Events are read on the running event loop; what happened before the end of the block is in the answer.
     """
     opened, loop = Opened(), asyncio.get_running_loop()
-    descriptor, names = await in_thread(_watch, tree, directories)
+    descriptor = _inotify()  # not in a thread: cancelled then, nobody would know the descriptor
     if descriptor < 0:
         opened.all_seen = False
         yield opened
         return
     try:
+        names = await in_thread(_watch, descriptor, tree, directories)
+        opened.all_seen = names is not None
+        if names is None:
+            yield opened
+            return
         loop.add_reader(descriptor, _read, descriptor, names, opened)
         try:
             yield opened
@@ -60,23 +65,24 @@ async def watched(tree: Path, directories: Iterable[str]) -> AsyncIterator[Opene
         await in_thread(os.close, descriptor)  # the kernel takes some microseconds for each watch
 
 
-def _watch(tree: Path, directories: Iterable[str]) -> tuple[int, dict[int, str]]:
-    """(descriptor, watch → directory); -1 where the kernel does not watch, or not as much."""
+def _inotify() -> int:
+    """A descriptor; -1 where the kernel does not watch, or not as much."""
     if sys.platform != "linux":
-        return -1, {}
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if descriptor < 0:
-        return -1, {}
+        return -1
+    return int(ctypes.CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def _watch(descriptor: int, tree: Path, directories: Iterable[str]) -> dict[int, str] | None:
+    """By watch, its directory; None where the kernel does not watch as much."""
+    libc = ctypes.CDLL(None)
     names: dict[int, str] = {}
     for name in directories:
         mask = _OPEN | _MOVED_FROM | _ONLY_DIRECTORY | _NO_FOLLOW
         watch = libc.inotify_add_watch(descriptor, os.fsencode(tree / name), mask)
         if watch < 0:
-            os.close(descriptor)
-            return -1, {}
+            return None
         names[watch] = name
-    return descriptor, names
+    return names
 
 
 def _read(descriptor: int, names: dict[int, str], opened: Opened) -> bool:

@@ -223,10 +223,10 @@ def _keep(
 @asynccontextmanager
 async def _in_turn(lock: Path, lease: Lease) -> AsyncIterator[None]:
     """Of several who would make the same at once, one does and the others wait for it: once, for it may fail."""
-    descriptor = await in_thread(try_lock, lock)
+    descriptor = try_lock(lock)  # not in a thread: cancelled then, nobody would know the descriptor, and it stays held
     if descriptor is None:
         now_doing(doing="waiting for another delivery's setup of the same files")
-        while (descriptor := await in_thread(try_lock, lock)) is None:
+        while (descriptor := try_lock(lock)) is None:
             lease.check()
             await asyncio.sleep(ENVIRONMENT_POLL_S)
         os.close(descriptor)
