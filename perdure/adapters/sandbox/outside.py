@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.sandbox.reach import LOCAL, Reach, Refused
-from perdure.models.policy import SETUP_CONNECT_S, SETUP_HEAD_BYTES
+from perdure.models.policy import SETUP_CONNECT_S, SETUP_CONNECTIONS, SETUP_HEAD_BYTES
 
 PORT = 3128
 """Of the proxy inside the namespace, where nothing else listens."""
@@ -47,9 +47,15 @@ async def way_out(reach: Reach, owner: Mapping[str, str], tell: Callable[[str], 
     """The socket's path, while the proxy runs. `owner`: variables that name a proxy of the owner's own; every
     connection goes through that one then. `tell` gets a line for each host that was refused, once."""
     told: set[str] = set()
+    open_now: set[asyncio.Task[object]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        open_now.add(task)
         try:
+            if len(open_now) > SETUP_CONNECTIONS:
+                raise Refused(f"setup's proxy carries {SETUP_CONNECTIONS} connections at once, and no more")
             await _carry(reader, writer, reach, owner)
         except Refused as refused:
             if (line := str(refused)) not in told:
@@ -60,6 +66,7 @@ async def way_out(reach: Reach, owner: Mapping[str, str], tell: Callable[[str], 
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         finally:
+            open_now.discard(task)
             with contextlib.suppress(OSError):
                 writer.close()
 
@@ -71,6 +78,9 @@ async def way_out(reach: Reach, owner: Mapping[str, str], tell: Callable[[str], 
             yield path
         finally:
             server.close()
+            for task in open_now:  # a host outside that does not close would keep them open
+                task.cancel()
+            await asyncio.gather(*open_now, return_exceptions=True)
 
 
 async def _carry(

@@ -14,6 +14,7 @@ import pytest
 
 from perdure.adapters.sandbox.outside import way_out
 from perdure.adapters.sandbox.reach import Reach, Refused, named_by_owner, outside
+from perdure.models.policy import SETUP_CONNECTIONS
 
 INDEX = "files"
 
@@ -152,3 +153,29 @@ async def test_through_the_owners_proxy_everything_goes_there_with_its_password(
     assert heads[0].startswith(b"CONNECT known.invalid:443 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic bWU6cEBzcw==" in heads[0]
     assert told == ["setup cannot reach other.invalid:443: it is not in [setup] hosts"]
+
+
+async def test_no_connection_of_the_proxy_outlives_it_and_no_setup_has_more_than_some(tmp_path: Path) -> None:
+    """A host outside that never answers, nor closes, would keep them for as long as the worker lives."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    ours, told = asyncio.all_tasks(), []
+    async with way_out(Reach(trusted=frozenset([f"127.0.0.1:{port}"])), {}, told.append) as path:
+        streams, answers = [], []
+        for _ in range(SETUP_CONNECTIONS + 1):
+            reader, writer = await asyncio.open_unix_connection(path)
+            streams.append(writer)
+            writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+            answers.append((await asyncio.wait_for(reader.readline(), 20)).split()[1])
+        assert answers == [b"200"] * SETUP_CONNECTIONS + [b"403"]
+        assert len(told) == 1
+        for writer in streams:
+            writer.close()
+    left = [task for task in asyncio.all_tasks() - ours if "way_out" in repr(task) or "_copy" in repr(task)]
+    server.close()
+    assert left == []
