@@ -75,9 +75,8 @@ def publish_first(vault: Vault, contract: Contract) -> Heads:
         crash_point(CrashPoint.AFTER_FIRST_COMMIT)
         heads = remote_heads(url, vault.keys)
     tip = heads.branches.get(contract.base)
-    if tip == FIRST_COMMIT or (
-        tip is not None and vault.fetch_branch(contract.base) == tip and vault.is_ancestor(FIRST_COMMIT, tip)
-    ):
+    # fetched, so that the vault knows of this branch: `perdure gc` asks those it knows for what was merged
+    if tip is not None and vault.fetch_branch(contract.base) == tip and vault.is_ancestor(FIRST_COMMIT, tip):
         return heads
     there = f"{contract.base} ({tip[:12]})" if tip is not None else f"branch {min(heads.branches, default='none')}"
     raise ForgeRefused(

@@ -9,15 +9,20 @@ from git_repositories import git
 
 from perdure.adapters.forges.base import Proposal
 from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.git import checkpoint as cp
+from perdure.adapters.git.branch import commit_tree
 from perdure.adapters.git.first import FIRST_COMMIT, make_first
 from perdure.adapters.git.publish import publish, publish_first, try_out
 from perdure.adapters.git.remote import remote_heads
+from perdure.adapters.git.retention import kept, unmerged
 from perdure.adapters.git.source import Target, resolve
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, ForgeRefused
+from perdure.models.ids import branch_name
 
 EMPTY = ("init", "-q", "--initial-branch=trunk")
 OWN = "perdure/demo-1"
@@ -161,6 +166,25 @@ def test_two_deliveries_of_two_hosts_share_the_first_commit_and_one_may_be_merge
     git(empty, "update-ref", "refs/heads/trunk", OWN)
     assert deliver(other, "demo-2")
     assert set(branches(empty)) == {"trunk", OWN, "perdure/demo-2"}
+
+
+def test_what_was_merged_into_a_branch_that_we_began_is_seen_to_be_merged(tmp_path: Path, empty: Path) -> None:
+    home = Home(tmp_path / "home")
+    vault = Vault.open(home, str(empty))
+    workspace = Workspace.create(home, vault, "demo-1", make_first(vault.objects))
+    (workspace.path / "calc.py").write_text("x = 1\n")
+    made, _ = commit_tree(
+        workspace,
+        checkpoint=cp.snapshot(workspace, parent=None, turn={}, transcript=[]),
+        parent=FIRST_COMMIT,
+        message="feat: x\n\nPerdure-Delivery: demo-1\n",
+    )
+    vault.move_ref(f"refs/heads/{branch_name('demo-1')}", made, None)
+    publish(vault, terms(vault), branch=OWN, head=made, again="")
+    (one,) = kept(home)
+    assert unmerged(one)
+    git(empty, "update-ref", "refs/heads/trunk", made)
+    assert not unmerged(one), "or `perdure gc` would keep it for ever"
 
 
 def test_a_first_commit_of_somebody_else_stays_and_is_named(tmp_path: Path, empty: Path) -> None:
