@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from perdure.adapters.git.checkpoint import is_at, restore, worktree_tree
-from perdure.adapters.git.door import Git, GitError, redact
+from perdure.adapters.git.door import Git, GitError, readable, redact
 from perdure.adapters.git.refusals import push_fix, told
 from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.vault import Vault
@@ -131,7 +131,7 @@ def push(
         return
     no = [
         line.rpartition("\t")[2]
-        for line in redact(done.stdout.decode(errors="replace")).splitlines()
+        for line in readable(done.stdout.decode(errors="replace")).splitlines()
         if line[:1] == "!"
     ]
     if found.moved_to and urlsplit(found.moved_to)[:2] == urlsplit(url)[:2]:
@@ -161,7 +161,7 @@ def _refusal(
             where=where,
             fix="rename or delete that branch, or set [git] branch to another name",
         )
-    words = [line for line in redact(stderr).splitlines() if line.startswith("remote: ")]
+    words = [line for line in stderr.splitlines() if line.startswith("remote: ")]
     said = told("\n".join(words)) or reason
     fix = push_fix("\n".join([*words, reason]))
     return ForgeRefused(f"the remote does not take the branch {branch}: {said}", where=where, fix=fix)

@@ -74,13 +74,24 @@ def redact(text: str) -> str:
     return _KNOWN_TOKEN.sub("***", _TOKEN.sub(r"\1=***", text))
 
 
+def readable(text: str) -> str:
+    """What git or a remote said, redacted, its lines cut in their middle: they are looked through for words, and none
+    has to be read to the end at each of them."""
+    return "\n".join(_cut(line) for line in redact(text).splitlines())
+
+
+def _cut(line: str) -> str:
+    half = policy.GIT_LINE_CHARS // 2 - 1
+    return line if len(line) <= policy.GIT_LINE_CHARS else f"{line[:half]}…{line[-half:]}"
+
+
 class GitError(PerdureError):
     """A git command that failed. `stderr`: its last lines, redacted; `returncode` is None after a timeout."""
 
     def __init__(self, args: Sequence[str], returncode: int | None, stderr: str) -> None:
         self.command = tuple(redact(arg) for arg in args)
         self.returncode = returncode
-        self.stderr = redact("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
+        self.stderr = readable("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
         how = "took too long and was ended" if returncode is None else f"failed with exit code {returncode}"
         said = told(self.stderr) or "it said nothing"
         super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=" ".join(("git", *self.command)))
@@ -88,7 +99,7 @@ class GitError(PerdureError):
 
 @dataclass(frozen=True)
 class Output:
-    """What a git command answered: stdout as bytes (names are bytes to git), stderr as text."""
+    """What a git command answered: stdout as bytes (names are bytes to git), stderr as text, readable."""
 
     returncode: int
     stdout: bytes
@@ -168,7 +179,7 @@ class Git:
             stderr = credential.hide(stderr)
         if process.returncode not in ok:
             raise GitError(args, process.returncode, stderr)
-        return Output(process.returncode, out, stderr)
+        return Output(process.returncode, out, readable(stderr))
 
     def start(self, *args: str, settings: Sequence[str] = ()) -> Any:
         """A command that goes on, and answers on its pipes, for as long as what is returned is held or until somebody

@@ -55,6 +55,9 @@ FORGE_COMMENTS_BYTES = 200_000
 FORGE_PATTERN_S = 5.0
 """For one pattern of a repository's rules against one name: a tenth of a second's work, and a stranger's pattern."""
 
+GIT_LINE_CHARS = 2000
+"""Of one line that git or a remote says: an honest one has a hundred, and a stranger's may have a megabyte."""
+
 FORGE_TEXT_CHARS = 65_536
 """GitHub refuses a body or comment that is longer."""
 

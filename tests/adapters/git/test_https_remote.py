@@ -12,11 +12,12 @@ from git_server import GitServer
 
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.door import GitError
-from perdure.adapters.git.refusals import told
+from perdure.adapters.git.refusals import line_fix, push_fix, told
 from perdure.adapters.git.remote import remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.models.policy import GIT_LINE_CHARS
 from perdure.rehearsal.github import smart_http
 from perdure.rehearsal.github.smart_http import Cut, Moment, Refusal, Visit, protect
 
@@ -154,6 +155,26 @@ def test_a_server_that_is_gone_is_worth_another_try(server: GitServer, vault: Va
 def test_git_that_was_ended_for_taking_too_long_is_worth_another_try() -> None:
     slow = GitError(["push"], None, "remote: Repository not found.\nno end after 600 s")
     assert isinstance(remote_failure("https://github.com/me/calc", slow), ForgeUnavailable)
+
+
+@pytest.mark.parametrize(
+    "word", ["repository ", "write access ", "access ", "permission to ", "transport '", "://", "x"]
+)
+def test_a_line_of_a_megabyte_is_cut_before_anything_is_looked_for_in_it(word: str) -> None:
+    """Each place where a refusal could begin would be read to the end of the line: 10^10 steps and more."""
+    line = word * (10**6 // len(word))
+    said = GitError(["push"], 128, f"remote: {line}\nfatal: {line} not found")
+    meaning = remote_failure("https://github.com/me/calc", said)
+    assert isinstance(meaning, ForgeRefused) is (word == "repository "), "its end counts too"
+    assert line_fix(said.stderr) == push_fix(said.stderr) == ""
+    assert len(str(meaning)) < 3 * GIT_LINE_CHARS
+
+
+def test_what_is_cut_out_of_a_line_cannot_hold_half_a_secret() -> None:
+    before = "x" * (GIT_LINE_CHARS // 2 - 60)
+    said = GitError(["push"], 128, f"fatal: {before} https://me:{'s3cret' * 20}@host/calc {before}{before}")
+    assert "s3cret" not in said.stderr
+    assert "s3cret" not in str(said)
 
 
 @pytest.mark.parametrize(
