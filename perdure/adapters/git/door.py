@@ -233,7 +233,12 @@ class Git:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the command and every helper it started, and wait for it."""
+    """End the command and every helper it started, and wait for it; not for a helper that has left its group, which
+    may keep our pipes open for as long as it lives."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what was to be written to it
+                pipe.close()

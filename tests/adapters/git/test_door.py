@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +52,18 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path
         time.sleep(0.05)
     else:
         pytest.fail("the child of a timed-out git is still alive")
+
+
+def test_an_ended_command_is_not_waited_for_where_a_helper_has_left_its_group(tmp_path: Path) -> None:
+    """Such as the master of a shared ssh connection, which keeps stderr for as long as it lives."""
+    pid_file = tmp_path / "pid"
+    ended = tmp_path / "ended"
+    helper = f"setsid sh -c 'echo $$ > {pid_file}; sleep 30; touch {ended}' & sleep 60"
+    with pytest.raises(GitError, match="took too long"):
+        Git().run("-c", f"alias.nap=!{helper}", "nap", timeout_s=3)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(int(pid_file.read_text()), signal.SIGKILL)
+    assert not ended.exists(), "the helper was waited for"
 
 
 def test_a_descriptor_that_is_held_stays_open_in_git(tmp_path: Path) -> None:
