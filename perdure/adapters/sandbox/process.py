@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,8 +123,10 @@ async def _lived(
         why = await _watch(ended, stopping, looking, command, limit, started + command.timeout_s)
     finally:
         stopping.cancel()
-        over = await _looked(looking)
-    alive = await _end(process, ended, status)
+        try:
+            over = await _looked(looking)
+        finally:  # whatever has gone wrong: nobody else ends it
+            alive = await _end(process, ended, status)
     said = status.read()
     if command.lock is not None:
         forget(command.lock)
@@ -144,11 +146,22 @@ async def _lived(
 
 async def _look(watcher: Watcher, status: StatusFile, group: Group | None) -> str:
     """Look at the sandbox until it is over a limit; say which."""
-    while True:
-        await asyncio.sleep(SANDBOX_LOOK_S)
-        holder = status.read().holder
-        if holder and (said := (group.over() if group else "") or await asyncio.to_thread(watcher.look, holder.pid)):
-            return said
+
+    async def over(look: Callable[[int], str]) -> str:
+        while True:
+            await asyncio.sleep(SANDBOX_LOOK_S)
+            holder = status.read().holder
+            if holder and (said := (group.over() if group else "") or await asyncio.to_thread(look, holder.pid)):
+                return said
+
+    looking = [asyncio.ensure_future(over(look)) for look in watcher.looks]
+    try:
+        done, _ = await asyncio.wait(looking, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for one in looking:
+            one.cancel()
+        await asyncio.wait(looking)
 
 
 async def _looked(looking: asyncio.Future[str]) -> str:

@@ -13,7 +13,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +91,11 @@ def killed(number: int, peak: int) -> str:
 
 
 class Watcher:
-    """Looks at one sandbox again and again. `peak`: the most memory that was seen; `worktree` None: it is not."""
+    """Looks at one sandbox again and again. `peak`: the most memory that was seen; `worktree` None: it is not.
+
+    looks  each tells the limit that the processes below a root are over, in words; '' for none. They block, and are for
+           threads of their own: whoever fills a worktree with small files must not make memory wait for its walk
+    """
 
     def __init__(self, caps: Caps, worktree: Path | None) -> None:
         self.caps, self.peak = caps, 0
@@ -99,17 +103,7 @@ class Watcher:
         self._began: int | None = None
         if self._room is not None:
             self._room.begin()
-        self._next = 0.0
-
-    def look(self, root: int) -> str:
-        """The limit that the processes below `root` are over, in words; '' for none. Blocks: call it in a thread."""
-        started = time.monotonic()
-        if started < self._next:
-            return ""
-        said = self._processes(root) or self._disk(root)
-        ended = time.monotonic()
-        self._next = ended + 9 * (ended - started)  # a tenth of one processor at the most
-        return said
+        self.looks = (_now_and_then(self._processes), _now_and_then(self._disk))
 
     def _processes(self, root: int) -> str:
         caps, used = self.caps, usage(root, self.caps.processes)
@@ -133,6 +127,23 @@ class Watcher:
         if total <= self.caps.disk or total <= self._began + SANDBOX_DISK_SLACK_BYTES:
             return ""
         return f"over the worktree's limit of {gigabytes(self.caps.disk)} on disk: {gigabytes(total)} are there"
+
+
+def _now_and_then(look: Callable[[int], str]) -> Callable[[int], str]:
+    """The same look, for a tenth of one processor at the most: '' when its time has not come."""
+    due = 0.0
+
+    def paced(root: int) -> str:
+        nonlocal due
+        started = time.monotonic()
+        if started < due:
+            return ""
+        said = look(root)
+        ended = time.monotonic()
+        due = ended + 9 * (ended - started)
+        return said
+
+    return paced
 
 
 class _Room:

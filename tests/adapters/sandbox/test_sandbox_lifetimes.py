@@ -112,6 +112,17 @@ async def test_cancellation_ends_the_whole_tree_before_it_returns(any_grade, run
     assert left(sleeper) == 0
 
 
+async def test_whatever_goes_wrong_while_a_command_is_watched_ends_the_whole_tree(
+    any_grade, run, sleeper, left, until, worktree, tmp_path
+):
+    task = asyncio.ensure_future(run(any_grade, f"{DAEMON.format(sleeper=sleeper)} touch up; {sleeper}"))
+    await until((worktree / "up").exists)
+    (tmp_path / "output").unlink()
+    with pytest.raises(FileNotFoundError):
+        await task
+    assert left(sleeper) == 0
+
+
 async def test_a_flood_of_output_is_cut_off_and_ends_the_command(home, binds, full, run, sleeper, left):
     sandbox = Bubblewrap(home, binds, output_limit=100_000)
     finished, said = await run(sandbox, f"(setsid {sleeper} &); yes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,24 @@ async def test_memory_of_many_processes_together_is_limited_and_the_peak_is_told
     finished, said = await run(capped(), f"python3 -c '{HOLD.format(mb=100, s=0.5)}'; echo fine")
     assert (finished.exit_code, finished.over, said) == (0, "", "fine\n")
     assert 100 * MB < finished.peak < 400 * MB
+
+
+async def test_a_worktree_that_takes_long_to_measure_does_not_hold_up_the_look_at_memory(
+    capped, run, worktree, monkeypatch
+):
+    scandir, go_on = os.scandir, threading.Event()
+
+    def slow(path):
+        if str(path).startswith(str(worktree)) and threading.current_thread() is not threading.main_thread():
+            go_on.wait(120)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", slow)
+    try:
+        finished, _ = await run(capped(), f"python3 -c '{HOLD.format(mb=500, s=60)}'", timeout_s=30)
+    finally:
+        go_on.set()
+    assert finished.over.startswith("over its memory limit of 0.4 GB")
 
 
 async def test_pages_that_children_share_with_their_parent_count_once(capped, run):
