@@ -73,6 +73,7 @@ async def _killed(lab: Lab, origin: Path, id: str, kills: int, rng: random.Rando
         await asyncio.sleep(rng.uniform(0.0, 0.5))
         record = read_supervisor(lab.home)
         assert record is not None
+        assert record.worker_pid is not None
         calls, killed = lab.model_calls(), time.perf_counter()
         os.kill(record.worker_pid, signal.SIGKILL)
         await until(lambda seen=calls: lab.model_calls() > seen, timeout=60, every=0.005)

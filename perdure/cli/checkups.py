@@ -170,7 +170,7 @@ def check_worker() -> list[Finding]:
     if running is None:
         return [Finding("worker", OK, "not running: the next deliver starts one")]
     again = f", started again {count(running.restarts, 'time')}" if running.restarts else ""
-    return [Finding("worker", OK, f"runs (pid {running.worker_pid}){again}")]
+    return [Finding("worker", OK, f"runs{running.pid_told}{again}")]
 
 
 def check_deliveries() -> list[Finding]:

@@ -135,7 +135,7 @@ class Knife:
 
     def _look_at_worker(self) -> None:
         record = read_supervisor(self._home)
-        if record is None or record.worker_pid == self._worker:
+        if record is None or record.worker_pid in (None, self._worker):
             return
         before, self._worker = self._worker, record.worker_pid
         if before not in self._killed:

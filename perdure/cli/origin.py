@@ -131,7 +131,7 @@ def _stale_worker(env: Mapping[str, str]) -> list[Finding]:
     without = fingerprint(secrets.without_secrets(env), running.started_at.isoformat(), forge_names())
     if running.forge_access != without or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
         return []
-    what = f"the running worker (pid {running.worker_pid}) was started without the token"
+    what = f"the running worker{running.pid_told} was started without the token"
     return [Finding(_GITHUB, MISSING, what, "perdure down; the next deliver starts one that has it")]
 
 

@@ -149,7 +149,7 @@ async def supervised(home: Home) -> AsyncIterator[tuple[Process, int]]:
 
 async def _first_worker(home: Home, process: Process) -> int:
     deadline = asyncio.get_running_loop().time() + SERVER_START_S
-    while (record := read_supervisor(home)) is None:
+    while (record := read_supervisor(home)) is None or record.worker_pid is None:
         if process.returncode is not None or asyncio.get_running_loop().time() > deadline:
             said = last_lines(Places(home).worker_log, lines=3)
             raise PerdureError(f"the worker did not start: {said or 'it ended without a word'}")

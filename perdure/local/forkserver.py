@@ -19,10 +19,11 @@ import sys
 from asyncio.subprocess import Process
 from typing import Any, NoReturn
 
-from perdure.models.policy import FORKS_LOAD_MORE_S
+from perdure.models.policy import FORKS_ANSWER_S, FORKS_LOAD_MORE_S
 
 DESCRIPTOR = "PERDURE_FORKS_FD"
-POSSIBLE = sys.platform == "linux"  # elsewhere libraries with threads of the system's own do not survive a fork
+POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")
+"""Elsewhere libraries with threads of the system's own do not survive a fork."""
 
 _PR_SET_PDEATHSIG = 1
 _MESSAGE = 32
@@ -90,7 +91,7 @@ class _Server:
             from perdure.adapters.agents.model import load
 
             load()
-        self._loaded |= _sources()
+        self._loaded = _sources() | self._loaded  # what was there at first, where it was changed meanwhile
         gc.freeze()  # children copy less
 
 
@@ -119,6 +120,7 @@ class ForkServer:
 
     def __init__(self, process: Process, control: socket.socket) -> None:
         self._process, self._control = process, control
+        self._silent = False
         self._said: asyncio.Queue[tuple[bytes, list[int]]] = asyncio.Queue()
         control.setblocking(False)
         asyncio.get_running_loop().add_reader(control, self._read)
@@ -134,6 +136,8 @@ class ForkServer:
 
     async def fork(self) -> Forked:
         """A new worker, as soon as everything is loaded. Raises Gone."""
+        if self._silent:
+            raise Gone
         try:
             self._control.send(b"fork")
         except OSError:
@@ -144,8 +148,12 @@ class ForkServer:
         return Forked(int(message), descriptors[0], self)
 
     async def code(self) -> int:
-        """Exit code of the newest worker, once it has ended. Raises Gone when nobody can say it any more."""
-        message, _ = await self._said.get()
+        """Exit code of the newest worker, which has ended. Raises Gone when nobody says it, now or later."""
+        try:
+            message, _ = await asyncio.wait_for(self._said.get(), FORKS_ANSWER_S)
+        except TimeoutError:  # stopped, or stuck in what it loads
+            self._silent = True
+            raise Gone from None
         if not message:
             raise Gone
         return int(message)
@@ -154,8 +162,8 @@ class ForkServer:
         """Its worker has ended, or gets SIGTERM now."""
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
-        if self._process.returncode is None:  # it may be loading still
-            self._process.terminate()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()  # it has nothing to finish, and one that was stopped would not take SIGTERM
         await self._process.wait()
 
 
@@ -163,25 +171,33 @@ class Forked:
     """A worker that was forked, with what the supervisor needs of a process."""
 
     def __init__(self, pid: int, pinned: int, server: ForkServer) -> None:
-        self.pid, self._pinned, self._server = pid, pinned, server
+        self.pid, self._server = pid, server
+        self._pinned: int | None = pinned
 
     async def wait(self) -> int:
-        """Its exit code, negative for a signal; that of SIGTERM when the fork server has ended before it."""
+        """Its exit code, negative for a signal; that of SIGTERM when the fork server cannot say it. Once only."""
+        assert self._pinned is not None
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._pinned, ended.set)
         try:
+            await ended.wait()
             return await self._server.code()
         except Gone:
-            ended = asyncio.Event()
-            asyncio.get_running_loop().add_reader(self._pinned, ended.set)
-            await ended.wait()
             return -signal.SIGTERM
         finally:
-            asyncio.get_running_loop().remove_reader(self._pinned)
+            loop.remove_reader(self._pinned)
             os.close(self._pinned)
+            self._pinned = None
 
     def terminate(self) -> None:
         """Raises ProcessLookupError when it has ended."""
-        signal.pidfd_send_signal(self._pinned, signal.SIGTERM)
+        self._send(signal.SIGTERM)
 
     def kill(self) -> None:
         """Raises ProcessLookupError when it has ended."""
-        signal.pidfd_send_signal(self._pinned, signal.SIGKILL)
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._pinned is None:
+            raise ProcessLookupError(self.pid)
+        signal.pidfd_send_signal(self._pinned, number)

@@ -33,6 +33,7 @@ from perdure.models.errors import BadInput, PerdureError
 class SupervisorRecord(BaseModel):
     """supervisor.json: true while the supervisor's lock is held.
 
+    worker_pid None until it is there
     restarts   of the worker since the supervisor started
     idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
     access     fingerprint of the model key and address that the worker has; its salt is `started_at`
@@ -41,13 +42,18 @@ class SupervisorRecord(BaseModel):
     """
 
     pid: int
-    worker_pid: int
+    worker_pid: int | None
     restarts: int
     started_at: datetime
     idle_exit: float | None = None
     access: str = ""
     forge_access: str = ""
     notify_access: str = ""
+
+    @property
+    def pid_told(self) -> str:
+        """The worker's process id for a person, where there is a worker."""
+        return f" (pid {self.worker_pid})" if self.worker_pid else ""
 
 
 def read_supervisor(home: Home) -> SupervisorRecord | None:
@@ -79,7 +85,7 @@ class Supervisor:
         self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
         self._started_at = datetime.now(UTC)
         self._restarts = 0
-        self._worker_pid = 0
+        self._worker_pid: int | None = None
 
     async def run(self) -> None:
         """Until a signal, `stop`, or the end of idleness. Raises BadInput when this home has a supervisor already."""
@@ -171,7 +177,7 @@ class Supervisor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = await self._start(worker_lock, forks=theirs.fileno())
-        self._worker_pid = process.pid  # until it has forked one
+        self._worker_pid = None  # until it has forked one
         self._record()
         return ForkServer(process, ours)
 
@@ -209,7 +215,7 @@ class Supervisor:
         while (lock := try_lock(self._places.worker_lock)) is None and not self._stopping.is_set():
             if not said:
                 said = True
-                self._worker_pid = pid or 0
+                self._worker_pid = pid
                 self._record()
                 self._say("waiting for the previous worker to finish its turns")
                 if pid is not None and sys.platform != "linux":

@@ -36,10 +36,10 @@ async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | Non
     running = read_supervisor(home)
     if running is not None:
         signal_holder(running.pid, Places(home).supervisor_lock, signal.SIGUSR1)
-        say(f"the worker runs already (pid {running.worker_pid}) and will stay; perdure down ends it")
+        say(f"the worker runs already{running.pid_told} and will stay; perdure down ends it")
     elif detach:
         started = await _start_supervisor(home, None, command)
-        say(f"worker started (pid {started.worker_pid}); perdure down ends it and the server")
+        say(f"worker started{started.pid_told}; perdure down ends it and the server")
     else:
         say("Ctrl-C ends worker and server")
         await Supervisor(home, command, idle_exit=None, say=say).run()
@@ -52,7 +52,7 @@ async def down(home: Home, say: Say) -> None:
     places = Places(home)
     record = await _supervisor_record(home) if held(places.supervisor_lock) else None
     if record is not None and signal_holder(record.pid, places.supervisor_lock, signal.SIGTERM):
-        say(f"ending the worker (pid {record.worker_pid}): it finishes its turns first")
+        say(f"ending the worker{record.pid_told}: it finishes its turns first")
         if not await released(places.supervisor_lock, policy.WORKER_DRAIN_S + policy.SERVER_STOP_S):
             raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
     stopped = await stop_server(home)
@@ -80,7 +80,7 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
     else:
         idle = policy.WORKER_IDLE_EXIT.total_seconds()
         started = await _start_supervisor(home, idle, command)
-        say(f"worker started (pid {started.worker_pid}); it ends after {idle / 60:.0f} idle minutes")
+        say(f"worker started{started.pid_told}; it ends after {idle / 60:.0f} idle minutes")
 
 
 async def _server_told(home: Home, say: Say) -> None:

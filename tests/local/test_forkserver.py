@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,16 +22,15 @@ from perdure.local.processes import dying_with_us
 from tests.lab import until
 
 WORKER = """
-import os, pathlib, signal, sys, threading, time
+import os, pathlib, signal, sys, time
 import release
 from perdure.local import forkserver
+home, forkserver.FORKS_LOAD_MORE_S = pathlib.Path(sys.argv[1]), float(sys.argv[2])
 forkserver.serve()
-home = pathlib.Path(sys.argv[1])
 def drain(number, frame):
     (home / f"drained-{os.getpid()}").touch()
     os._exit(0)
 signal.signal(signal.SIGTERM, drain)
-assert threading.active_count() == 1
 (home / f"ready-{os.getpid()}").touch()
 time.sleep(60)
 """
@@ -41,14 +42,14 @@ pytestmark = [
 
 
 @asynccontextmanager
-async def serving(home: Path) -> AsyncIterator[tuple[ForkServer, int]]:
+async def serving(home: Path, load_more: float = 30.0) -> AsyncIterator[tuple[ForkServer, int]]:
     """A fork server of the script above, and its process id."""
     (home / "worker.py").write_text(WORKER)
     (home / "release.py").touch()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = await asyncio.create_subprocess_exec(
-            *dying_with_us([sys.executable, str(home / "worker.py"), str(home)]),
+            *dying_with_us([sys.executable, str(home / "worker.py"), str(home), str(load_more)]),
             env={**os.environ, "PYTHONPATH": os.getcwd(), forkserver.DESCRIPTOR: str(theirs.fileno())},
             pass_fds=[theirs.fileno()],
             start_new_session=True,
@@ -76,6 +77,16 @@ async def test_each_worker_is_forked_from_what_is_loaded_and_its_end_is_told(tmp
     assert not psutil.pid_exists(pid)
 
 
+async def test_a_worker_that_has_ended_gets_no_signal(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, _):
+        worker = await server.fork()
+        worker.kill()
+        await worker.wait()
+        for signalling in (worker.terminate, worker.kill):
+            with pytest.raises(ProcessLookupError):
+                signalling()
+
+
 async def test_a_worker_may_finish_its_turns_when_its_fork_server_dies(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, pid):
         worker = await server.fork()
@@ -87,7 +98,39 @@ async def test_a_worker_may_finish_its_turns_when_its_fork_server_dies(tmp_path:
             await server.fork()
 
 
-async def test_another_release_is_not_mixed_with_the_one_that_was_loaded(tmp_path: Path) -> None:
+async def test_a_fork_server_that_does_not_answer_is_gone_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forkserver, "FORKS_ANSWER_S", 0.2)
+    async with serving(tmp_path) as (server, pid):
+        worker = await server.fork()
+        os.kill(pid, signal.SIGSTOP)
+        worker.kill()
+        assert await worker.wait() == -signal.SIGTERM, "nobody says how it ended"
+        with pytest.raises(Gone):
+            await server.fork()
+    assert not psutil.pid_exists(pid)
+
+
+def test_what_a_fork_server_loads_starts_no_thread() -> None:
+    load = "import os, worker; from perdure.adapters.agents.model import load; load()"
+    load += "; print(os.listdir('/proc/self/task'))"
+    said = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True).stdout
+    assert len(ast.literal_eval(said)) == 1
+
+
+async def test_another_release_that_came_while_it_loaded_is_seen(tmp_path: Path) -> None:
+    """The model's library is loaded later than the rest: what lies there by then may be another release."""
+    async with serving(tmp_path, load_more=0.0) as (server, _):
+        worker = await server.fork()
+        os.utime(tmp_path / "release.py", (1, 1))
+        worker.kill()
+        assert await worker.wait() == -signal.SIGKILL
+        with pytest.raises(Gone):
+            await server.fork()
+
+
+async def test_another_release_is_is_not_mixed_with_the_one_that_was_loaded(tmp_path: Path) -> None:
     async with serving(tmp_path) as (server, _):
         worker = await server.fork()
         await until((tmp_path / f"ready-{worker.pid}").exists)

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from perdure.adapters.host.home import Home
+from perdure.local import forkserver
 from perdure.local.places import Places
 from perdure.local.ports import any_free
 from perdure.local.processes import held
@@ -47,7 +48,7 @@ def supervise(home: Home, tmp_path: Path) -> Supervise:
     return start
 
 
-async def ready(home: Home, *not_these: int) -> SupervisorRecord:
+async def ready(home: Home, *not_these: int | None) -> SupervisorRecord:
     """The supervisor's record once a worker that is not one of `not_these` runs our script."""
 
     def look() -> SupervisorRecord | None:
@@ -60,7 +61,7 @@ async def ready(home: Home, *not_these: int) -> SupervisorRecord:
     return found
 
 
-def gone(pid: int) -> bool:
+def gone(pid: int | None) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -192,3 +193,21 @@ async def test_a_killed_server_is_started_again_and_a_stopped_one_is_not(home: H
     said, _ = process.communicate(timeout=20)
     assert said.count("starting Temporal") == 1
     assert not held(places.server_lock)
+
+
+@pytest.mark.skipif(not forkserver.POSSIBLE, reason="workers are forked on Linux alone")
+async def test_what_forks_workers_is_never_told_for_a_worker(home: Home) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "perdure.local.supervisor"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    told: set[int | None] = set()
+
+    def look() -> bool:
+        if record := read_supervisor(home):
+            told.add(record.worker_pid)
+        return bool(told - {None})
+
+    await until(look, 60)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert all(f"worker {pid} runs" in said for pid in told - {None}), said
