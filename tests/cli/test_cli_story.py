@@ -225,6 +225,11 @@ def test_the_present_of_a_fix_keeps_what_is_behind_it() -> None:
     assert (line.name, line.text) == ("fix 1/4", "3 turns · commit 0d77a1e")
 
 
+def test_a_fix_of_a_retry_is_numbered_on_and_measured_by_no_limit() -> None:
+    (chapter,) = chapters((step("fix_tests", attempt=5, turns=1),))
+    assert line_of(chapter, (4, 3)).name == "fix 5"
+
+
 def test_the_server_knows_of_the_next_step_before_the_workflow_has_said_so() -> None:
     late = progress((step("prepare", status="running"),))
     line = Teller().now(late, [pending("classify", details={"turn": 1})], at=0.0)

@@ -7,12 +7,14 @@ import json
 
 import pytest
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from perdure.cli.decide import who
 from perdure.models.deciding import NotCounted
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.report import Plan
 from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import Asking
 from tests.cli.decision_desk import Desk, desk, on_a_terminal, server
 
 __all__ = ["desk", "server"]
@@ -213,3 +215,27 @@ async def test_cancel_lets_the_turn_that_runs_end_and_loses_nothing_of_it(desk: 
         assert result.status == "cancelled"
         assert result.steps[-1].turns == len(desk.scene.seen), "a turn was cut off"
         assert "rest-one has ended: there is nothing to cancel" in await desk.refused("cancel", "rest-one")
+
+
+@pytest.mark.timeout(120)
+async def test_what_died_while_it_was_prepared_is_shown_and_decided_like_any_other_gate(desk: Desk) -> None:
+    """Of its repository, branch and plan nothing is known yet."""
+    words = "prepare was cut off 3 times: its worker died (3 times)"
+    dead = ApplicationError(words, Asking(asks=True), type="TurnKillsWorker", non_retryable=True)
+    async with desk.worker():
+        for id in ("goes-on", "ends"):
+            desk.scene.troubles = {"prepare": [dead]}
+            await desk.submit(id)
+            asked = await desk.asked(id)
+            assert (asked.gate, asked.of) == ("deaths", "prepare-1")
+            assert f"! waits for you: {words}; approve to try again, reject to end it" in (await desk("show", id)).out
+            watched = await desk("watch", id, "--no-wait", code=4)
+            assert f"perdure approve {id}" in watched.out
+            assert id in (await desk("list", "--waiting")).out
+            if id == "goes-on":
+                await desk("approve", id)
+                assert (await desk.asked(id, asked.of)).gate == "plan"
+            else:
+                await desk("reject", id, "--note", "a larger host first")
+                result = await desk.perdure.delivery(id).result()
+                assert result.message == f"{words}; rejected: a larger host first"

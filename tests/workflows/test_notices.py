@@ -16,8 +16,10 @@ from temporalio.worker import Replayer
 from workflow_cast import Cast
 
 from perdure.client import Perdure
+from perdure.models.errors import WorkCutOff
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.policy import DEATHS_PER_TURN, TASK_QUEUE
+from perdure.models.work import Asking
 from perdure.plugin import perdure_plugin
 from tests.lab import until
 from tests.receiver import Receiver, genuine
@@ -35,6 +37,22 @@ async def notifications(client: Client, id: str) -> list[tuple[str, WorkflowExec
             described = await client.get_workflow_handle(started.workflow_id).describe()
             found.append((started.workflow_id, described.status))
     return found
+
+
+async def test_what_dies_before_anything_is_prepared_is_told_where_anybody_wants_to_hear(
+    client: Client, gated: Cast, fresh: str, tmp_path: Path
+) -> None:
+    gated.settings = {"asks": True}
+    gated.troubles = {"prepare": [WorkCutOff("the sandbox was killed")] * DEATHS_PER_TURN}
+    async with Receiver.open() as receiver, telling(client, gated, tmp_path, receiver.url) as host:
+        host.journal(fresh).asks(Asking(asks=True, notifies=True))
+        submitted = await Perdure(client).submit(PLANNED, id=fresh)
+        (waiting,) = await until(lambda: receiver.of("waiting"))
+        assert waiting.json["gate"] == "deaths"
+        assert waiting.json["words"].startswith("prepare was cut off 3 times: the sandbox was killed (3 times)")
+        way = waiting.json["decisions"][0]
+        assert await client.get_workflow_handle(fresh).execute_update(way["update"], way["said"])
+        assert (await submitted.delivery.result()).status == "completed"
 
 
 async def test_a_gate_and_the_end_are_told_signed_and_once(

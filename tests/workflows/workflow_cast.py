@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from perdure.client import Perdure
+from perdure.models.errors import WorkCutOff
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.policy import TASK_QUEUE
@@ -55,7 +56,7 @@ class Cast:
         self.turn: Callable[[TurnInput], Awaitable[TurnResult]] = self.endless
         self.told: list[CommentInput] = []
         self.shipped: list[ShipInput] = []
-        self.troubles: dict[str, list[ApplicationError]] = {}
+        self.troubles: dict[str, list[ApplicationError | WorkCutOff]] = {}
         self.preparing: list[PrepareInput] = []
 
     async def builds(self, work: TurnInput) -> TurnResult:
