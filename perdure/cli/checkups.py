@@ -119,7 +119,10 @@ def _worker() -> Path:
     from perdure.adapters.host.home import Home
     from perdure.local.supervisor import read_supervisor
 
-    running = read_supervisor(Home.find())
+    try:
+        running = read_supervisor(Home.find())
+    except OSError:  # no home that could be used, which another check says
+        running = None
     return Path("/proc", str(running.worker_pid or "self") if running else "self")
 
 
