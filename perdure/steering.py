@@ -71,6 +71,10 @@ class Steered(ABC):
         self._client = client
         self._handle: WorkflowHandle[Any, DeliveryResult] = client.get_workflow_handle(id, result_type=DeliveryResult)
 
+    @property
+    def client(self) -> Client:
+        return self._client
+
     @abstractmethod
     async def describe(self) -> Described: ...
 

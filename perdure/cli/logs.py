@@ -12,6 +12,7 @@ from perdure.cli.ids import DeliveryId
 from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
     from perdure.client import Delivery
 
 
@@ -34,7 +35,9 @@ def logs(
     wanted = _step(step) if step is not None else ""
     screen = Screen()
     try:
-        with_delivery(screen, id, lambda delivery: _follow(delivery, wanted) if follow else _once(delivery, wanted))
+        with_delivery(
+            screen, id, lambda delivery: _follow(delivery, screen, wanted) if follow else _once(delivery, wanted)
+        )
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -57,11 +60,12 @@ async def _once(delivery: Delivery, step: str) -> None:
         print(f"{delivery.id} has taken no turn of {step} yet", file=sys.stderr)
 
 
-async def _follow(delivery: Delivery, step: str) -> None:
+async def _follow(delivery: Delivery, screen: Screen, step: str) -> None:
     """Print what has been added since the last look, again and again; after a rewind all of it once more."""
     import asyncio
 
     from perdure.cli.read import pages
+    from perdure.cli.session import look_at
     from perdure.cli.story import REWOUND
     from perdure.cli.words import clean
     from perdure.models.errors import PerdureError
@@ -70,7 +74,9 @@ async def _follow(delivery: Delivery, step: str) -> None:
     told: list[str] = []
     seen: object = None
     while True:
-        described = await delivery.describe()
+        described, delivery = await look_at(screen, delivery)
+        if described is None:
+            continue
         # A host is asked only when there may be something new: that costs it a reading of the whole conversation.
         doing = [(one.activity, one.details.get("turn")) for one in described.pending]
         state = (described.run_id, described.running, doing)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
-    from perdure.client import Delivery, Perdure
+    from perdure.client import Delivery, Described, Perdure
 
 T = TypeVar("T")
 
@@ -22,6 +22,29 @@ async def connected(screen: Screen) -> Perdure:
     from perdure.local.connect import connect
 
     return Perdure(await connect(Home.find(), start=False, say=screen.say))
+
+
+async def look_at(screen: Screen, delivery: Delivery) -> tuple[Described | None, Delivery]:
+    """What this home's server knows of a delivery, and where to ask next; None when another home's answered.
+
+    Looked at afterwards: a call that began while ours was dying is answered by whoever has its port by then. Raises
+    what describe raises, and TemporalUnreachable while somebody else is there and ours is not.
+    """
+    from temporalio.service import RPCError
+
+    from perdure.adapters.host.home import Home
+    from perdure.local.strangers import astray
+    from perdure.models.errors import BadInput
+
+    try:
+        found: Described | Exception = await delivery.describe()
+    except (RPCError, BadInput) as error:
+        found = error
+    if await astray(delivery.client, Home.find()):
+        return None, (await connected(screen)).delivery(delivery.id)
+    if isinstance(found, Exception):
+        raise found
+    return found, delivery
 
 
 def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]], *, decision: str = "") -> T:

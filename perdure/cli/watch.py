@@ -16,6 +16,7 @@ from perdure.cli.chapters import row
 from perdure.cli.closing import closing
 from perdure.cli.gate import at_gate, choices
 from perdure.cli.keys import at_a_terminal
+from perdure.cli.session import look_at
 from perdure.cli.story import Teller
 from perdure.cli.words import clean
 from perdure.cli.workers import STARTING, absent
@@ -171,14 +172,16 @@ class Watcher:
         from temporalio.service import RPCError
 
         try:
-            described = await self._delivery.describe()
-        except RPCError as error:
+            described, self._delivery = await look_at(self._screen, self._delivery)
+        except (RPCError, TemporalUnreachable) as error:
             if time.monotonic() - self._reached > WATCH_LOST_S:
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
                     where=clean(str(error))[:200],
                     fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
                 ) from None
+            return None
+        if described is None:
             return None
         self._reached = time.monotonic()
         return self._through(described) if self._through is not None else described
@@ -192,9 +195,13 @@ class Watcher:
     async def _ask(self) -> None:
         from temporalio.exceptions import TemporalError
 
+        from perdure.adapters.host.home import Home
+        from perdure.local.strangers import astray
+
         try:
-            self._progress = await self._delivery.progress()
-            self._answered = time.monotonic()
+            progress = await self._delivery.progress()
+            if not await astray(self._delivery.client, Home.find()):
+                self._progress, self._answered = progress, time.monotonic()
         except (PerdureError, TemporalError):
             pass  # seen by the time that has passed since the last answer
 

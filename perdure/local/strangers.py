@@ -1,8 +1,8 @@
-"""A worker serves its own home's server and no other, whoever answers at its address.
+"""A worker serves its own home's server and no other, whoever answers at its address; a person sees no other's.
 
 The embedded server is found by its port. When it dies, another home's may take that port, before ours comes up again at
-another one: the worker's connection comes back by itself, to a stranger. It would carry out that one's deliveries in
-this home, and its own would wait for ever.
+another one: a connection comes back by itself, to a stranger. The worker would carry out that one's deliveries in this
+home, and its own would wait for ever.
 """
 
 from __future__ import annotations
@@ -26,38 +26,42 @@ from perdure.models.policy import SERVER_ANSWER_S, SERVER_LOOK_S
 log = logging.getLogger(__name__)
 
 
+async def astray(client: Client, home: Home) -> str:
+    """Why this client is not, or not any more, at the home's embedded server; '' while it is, or nobody answers."""
+    if configured() is not None:
+        return ""
+    record = read_record(Places(home))
+    if record is not None and record.address != client.service_client.config.target_host:
+        return f"this home's server is at {record.address} now"
+    try:
+        async with asyncio.timeout(SERVER_ANSWER_S):
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=namespace_of(home)))
+    except TimeoutError:
+        return ""
+    except RPCError as error:
+        return "another home's server answers at this address" if error.status == RPCStatusCode.NOT_FOUND else ""
+    return ""
+
+
 class NoStrangers(Interceptor):
     """Looks before every activity, a millisecond, and once a second; never where TEMPORAL_* names a server."""
 
     def __init__(self, home: Home, client: Client) -> None:
-        self._client, self._places = client, Places(home)
-        self._ours = DescribeNamespaceRequest(namespace=namespace_of(home))
-        self._embedded = configured() is None
+        self._client, self._home = client, home
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _Guarded(next, self)
 
     async def look(self) -> None:
         """For ever: end this worker when its server has come up elsewhere, or somebody else answers in its place."""
-        while self._embedded:
-            record = read_record(self._places)
-            if record is not None and record.address != self._client.service_client.config.target_host:
-                _leave(f"this home's server is at {record.address} now")
+        while True:
             await self.leave_a_stranger()
             await asyncio.sleep(SERVER_LOOK_S)
 
     async def leave_a_stranger(self) -> None:
         """Returns when the server is ours, or does not answer."""
-        if not self._embedded:
-            return
-        try:
-            async with asyncio.timeout(SERVER_ANSWER_S):
-                await self._client.workflow_service.describe_namespace(self._ours)
-        except TimeoutError:
-            return
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                _leave("another home's server answers at this worker's address")
+        if why := await astray(self._client, self._home):
+            _leave(why)
 
 
 class _Guarded(ActivityInboundInterceptor):

@@ -1,7 +1,8 @@
-"""A worker whose server has died does not serve whoever took its port."""
+"""A worker whose server has died does not serve whoever took its port, and a person who watches is not shown theirs."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
@@ -9,8 +10,12 @@ import pytest
 from temporalio.client import Client
 
 from perdure.adapters.host.home import Home
+from perdure.cli.screen import Screen
+from perdure.cli.session import connected
+from perdure.cli.watch import Watcher
 from perdure.local.ports import any_free, is_free
 from perdure.local.server import ensure_server, find_server, stop_server
+from perdure.models.policy import WATCH_EVERY_S
 from perdure.plugin import perdure_plugin
 from tests.lab import HAPPY, Lab, until
 from tests.processes import send
@@ -56,3 +61,36 @@ async def test_a_worker_whose_server_comes_up_elsewhere_ends_too(tmp_path: Path)
         await lab.start_server(any_free().grpc)
         await until(lambda: worker.poll() is not None)
         assert "this home's server is at" in lab.worker_log()
+
+
+@pytest.mark.timeout(90)
+async def test_who_watches_a_delivery_is_never_shown_another_homes_of_that_id(tmp_path: Path, monkeypatch) -> None:
+    home, other, seen = Home(tmp_path / "home"), Home(tmp_path / "other"), []
+    monkeypatch.setenv("PERDURE_HOME", str(home.root))
+    screen = Screen(json=True)
+
+    async def begin(address: str) -> str:
+        client = await Client.connect(address, plugins=[perdure_plugin()])
+        return (await client.start_workflow("Delivery", {}, id="one", task_queue="nobody")).first_execution_run_id or ""
+
+    try:
+        ours = await ensure_server(home, port=any_free().grpc, say=lambda _: None)
+        run = await begin(ours.address)
+        delivery = (await connected(screen)).delivery("one")
+        watching = asyncio.create_task(Watcher(delivery, screen, through=lambda d: seen.append(d.run_id) or d).watch())
+        await until(lambda: seen)
+        send(ours.pid, signal.SIGKILL)
+        port = int(ours.address.rpartition(":")[2])
+        await until(lambda: is_free(port))
+        theirs = await ensure_server(other, port=port, say=lambda _: None)
+        assert await begin(theirs.address) != run
+        await asyncio.sleep(2 * WATCH_EVERY_S)  # time to be led astray
+        assert not watching.done()
+        await ensure_server(home, say=lambda _: None)  # at another port: its own is taken
+        looks = len(seen)
+        await until(lambda: len(seen) > looks + 1)
+        assert set(seen) == {run}
+        watching.cancel()
+    finally:
+        await stop_server(other)
+        await stop_server(home)
