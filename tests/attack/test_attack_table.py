@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -39,3 +41,10 @@ def test_a_case_that_breaks_is_missed_and_not_held(at: Ground) -> None:
         raise OSError("no such luck")
 
     assert tried(Case("g", "n", "e", broken), at).verdict == "MISSED"
+
+
+def test_a_word_that_no_case_has_is_an_error_and_not_an_empty_success() -> None:
+    wrong = [sys.executable, "-m", "tests.attack", "--only", "nothing-like-it"]
+    said = subprocess.run(wrong, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr == "make attack: no case has 'nothing-like-it' in its group or name\n"
