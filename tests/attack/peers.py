@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import resource
 import socket
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from perdure.adapters.agents.model import Model, Question
 from perdure.adapters.forges.github import bounded
 from perdure.models.errors import PerdureError
+from perdure.models.policy import MODEL_EVENT_LINES
 from tests.attack.peer import Peer, peer, self_signed
 
 KEY = "sk-ant-attack-0123456789"
@@ -126,6 +129,29 @@ async def asked(url: str, *, silence_s: float = 1.0, within_s: float = 3.0) -> s
     finally:
         await model.aclose()
     return "a reply"
+
+
+def line_by_line() -> str:
+    """A well-behaved reply of many events, each line of it and each end of a line in a chunk of its own."""
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "word "}}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *[delta] * MODEL_EVENT_LINES,
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+    def answer(found: Peer, to: socket.socket) -> None:
+        lines = [line for one in events for line in (f"event: {one['type']}", f"data: {json.dumps(one)}", "")]
+        parts = [part for line in lines for part in (line.encode() + b"\r", b"\n")]
+        to.sendall(_STREAM + b"".join(map(_chunk, parts)) + b"0\r\n\r\n")
+
+    with peer(answer) as found:
+        return asyncio.run(asked(found.url, silence_s=30.0, within_s=60.0))
 
 
 def model_case(name: str) -> str:

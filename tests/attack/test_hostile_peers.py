@@ -16,6 +16,10 @@ def test_a_model_that_misbehaves_is_given_up_in_words(name: str) -> None:
     assert peers.MODEL[name][1] in seen
 
 
+def test_a_long_reply_that_a_gateway_passes_on_line_by_line_is_no_misbehaviour() -> None:
+    assert peers.line_by_line() == "a reply"
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_conversation_follows_no_redirect(status: int) -> None:
     seen, arrived = peers.redirected(status)

@@ -70,14 +70,22 @@ class _Event:
 
     def __init__(self) -> None:
         self._bytes = self._lines = 0
+        self._half = b""  # the first of the two bytes that may end a line
+        self._ended = b""  # the end of a line, where one was the last that came
 
     def feed(self, chunk: bytes) -> None:
-        chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        end = chunk.rfind(b"\n\n")
+        """An end of an event may be split between chunks: some gateways send each line in one of its own."""
+        chunk = self._half + chunk
+        self._half = b"\r" if chunk.endswith(b"\r") else b""
+        new = chunk[: len(chunk) - len(self._half)].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        end = (self._ended + new).rfind(b"\n\n")
         if end >= 0:
             self._bytes = self._lines = 0
-        self._bytes += len(chunk) - max(end, 0)
-        self._lines += chunk.count(b"\n", max(end, 0))
+            new = (self._ended + new)[end + 1 :]
+        if new:
+            self._ended = b"\n" if new.endswith(b"\n") else b""
+        self._bytes += len(new)
+        self._lines += new.count(b"\n")
         if self._bytes > MODEL_EVENT_BYTES or self._lines > MODEL_EVENT_LINES:
             raise Unacceptable("the model API sends an event without an end")
 
