@@ -14,9 +14,9 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.models.contract import Contract
-from perdure.models.errors import ForgeUnavailable, InvalidRequest
+from perdure.models.errors import BadInput, ForgeUnavailable, InvalidRequest, SetupFailed
 from perdure.models.request import parse_request
-from perdure.models.work import Prepared, PrepareInput
+from perdure.models.work import Asking, Prepared, PrepareInput
 from perdure.rehearsal.github import GitHubTwin
 from tests.lab import make_target
 
@@ -102,6 +102,35 @@ async def test_without_an_issue_the_forge_is_known_all_the_same(prepare: Prepari
     assert (prepared.issue, prepared.title, prepared.hosted) == (0, "", True)
     assert prepare.contract(prepared).issue is None
     assert prepared.branch == "work/-add-sub"
+
+
+@pytest.mark.parametrize(
+    ("config", "request_", "asking"),
+    [
+        ("", {}, Asking(asks=True)),
+        ('[gates]\nexpire = "48h"\n', {}, Asking(asks=True, expiry_s=2 * 86400.0)),
+        ("[delivery]\nquestions = false\n", {}, Asking(asks=False)),
+        ("[delivery]\nquestions = false\n", {"questions": True}, Asking(asks=True)),
+        ("", {"questions": False}, Asking(asks=False)),
+    ],
+)
+async def test_who_is_asked_if_it_dies_is_written_down_before_anything_runs_that_could_kill_it(
+    prepare: Preparing, config: str, request_: dict[str, bool], asking: Asking
+) -> None:
+    config = CONFIG.replace("[]", '["exit 7"]') + config
+    with pytest.raises(SetupFailed):
+        await prepare(request="Add sub", config=config, **request_)
+    assert prepare.host.journal("calc-issue-1").asking() == asking
+
+
+async def test_before_the_settings_are_read_the_request_says_who_is_asked(
+    prepare: Preparing, github: GitHubTwin
+) -> None:
+    github.down = True
+    for questions in (None, False):
+        with pytest.raises(BadInput):
+            await prepare(request="Add sub", questions=questions)
+        assert prepare.host.journal("calc-issue-1").asking() == Asking(asks=questions is not False)
 
 
 async def test_a_publisher_is_named_by_its_queue_on_this_host(tmp_path: Path, github: GitHubTwin) -> None:
