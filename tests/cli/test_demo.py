@@ -122,7 +122,7 @@ def test_a_visitor_presses_k_ten_times_and_the_demo_delivers(show: Show, visitor
     show.until(r"▸ build +turn 2")
     for _ in range(10):
         os.write(show._reading, b"k")
-        show.until("✗ worker [0-9]+ killed by you")
+        show.until("✗ worker [0-9]+ (killed by you|died)")
         show.until(r"↻ worker (\d+) took over")
     assert "the demo says yes" in show.seen
     show.until(r"The Web UI stays until you press Enter: ")
