@@ -9,7 +9,7 @@ import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.cli import playbill
@@ -169,15 +169,13 @@ class Going:
 
     def on(self, described: Described) -> Described:
         asked = described.asked
-        if (
-            asked is not None
-            and asked.gate in playbill.ASKED_BY_KILLS
-            and (self._answer is None or self._answer.done())
-        ):
-            if asked.key != self._told:
-                self._cast.screen.say(playbill.ASKED_BY_KILLS[asked.gate])
-            self._told = asked.key
-            self._answer = asyncio.create_task(self._go_on(asked))
+        if asked is not None and asked.gate in playbill.ASKED_BY_KILLS:
+            described = replace(described, asked=None)  # nobody else is asked: K at a question would be no kill
+            if self._answer is None or self._answer.done():
+                if asked.key != self._told:
+                    self._cast.screen.say(playbill.ASKED_BY_KILLS[asked.gate])
+                self._told = asked.key
+                self._answer = asyncio.create_task(self._go_on(asked))
         return self._cast.knife.saw(described)
 
     async def _go_on(self, asked: Asked) -> None:
