@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 import git
 
+from perdure.adapters.git.bounds import Bounds, patience
 from perdure.adapters.git.credentials import Credential, offered
 from perdure.adapters.git.refusals import told
 from perdure.models import policy
@@ -86,15 +88,22 @@ def _cut(line: str) -> str:
 
 
 class GitError(PerdureError):
-    """A git command that failed. `stderr`: its last lines, redacted; `returncode` is None after a timeout."""
+    """A git command that failed. `stderr`: its last lines, redacted; `returncode` is None when we ended it."""
 
     def __init__(self, args: Sequence[str], returncode: int | None, stderr: str) -> None:
         self.command = tuple(redact(arg) for arg in args)
         self.returncode = returncode
         self.stderr = readable("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
-        how = "took too long and was ended" if returncode is None else f"failed with exit code {returncode}"
+        how = "was ended" if returncode is None else f"failed with exit code {returncode}"
         said = told(self.stderr) or "it said nothing"
         super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=" ".join(("git", *self.command)))
+
+
+class GitTooMuch(GitError):
+    """It was ended because of what a remote made it take; the next try would be the same."""
+
+    def __init__(self, args: Sequence[str], over: str) -> None:
+        super().__init__(args, None, over)
 
 
 @dataclass(frozen=True)
@@ -164,13 +173,11 @@ class Git:
         """
         with offered(credential) as offer:
             variables = {**(env or {}), **offer.env}
-            started = self._start(args, offer.settings, variables, (*hold, *offer.descriptors), stdin is not None)
+            settings = (*offer.settings, *(patience() if args[0] in ("fetch", "ls-remote") else ()))
+            started = self._start(args, settings, variables, (*hold, *offer.descriptors), stdin is not None)
         process = cast("subprocess.Popen[bytes]", started.proc)
         try:
-            out, err = process.communicate(stdin, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            raise GitError(args, None, f"no end after {timeout_s:g} s") from None
+            out, err = self._ended(process, args, stdin, timeout_s)
         except BaseException:
             _kill(process)
             raise
@@ -180,6 +187,27 @@ class Git:
         if process.returncode not in ok:
             raise GitError(args, process.returncode, stderr)
         return Output(process.returncode, out, readable(stderr))
+
+    def _ended(
+        self, process: subprocess.Popen[bytes], args: Sequence[str], stdin: bytes | None, timeout_s: float
+    ) -> tuple[bytes, bytes]:
+        """stdout and stderr. One that speaks to a remote, as only the owner's does, is looked at meanwhile."""
+        bounds, deadline = Bounds(self.git_dir) if self.as_owner else None, time.monotonic() + timeout_s
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                return process.communicate(stdin, timeout=min(left, policy.GIT_WATCH_S) if bounds else left)
+            except subprocess.TimeoutExpired as going:
+                stdin = None  # it is on its way
+                over = bounds.over(process.pid, going) if bounds else ""
+                if over or time.monotonic() >= deadline:
+                    unfinished = bounds.unfinished(process.pid) if bounds else []
+                    _kill(process)
+                    for path in unfinished:
+                        path.unlink(missing_ok=True)
+                    raise (
+                        GitTooMuch(args, over) if over else GitError(args, None, f"no end after {timeout_s:g} s")
+                    ) from None
 
     def start(self, *args: str, settings: Sequence[str] = ()) -> Any:
         """A command that goes on, and answers on its pipes, for as long as what is returned is held or until somebody

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
-from perdure.adapters.git.door import Git, GitError, Output, redact
+from perdure.adapters.git.door import Git, GitError, GitTooMuch, Output, redact
 from perdure.adapters.git.refusals import access_fix, line_fix, told
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
 from perdure.models.policy import GIT_LOOK_S
@@ -73,6 +73,9 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
     away = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
     said = next(iter(away), told(error.stderr)) or error.what
     where = redact(url)
+    if isinstance(error, GitTooMuch):
+        fix = "check the address; a repository this large does not fit here"
+        return ForgeRefused(f"the remote is left: {said}", where=where, fix=fix)
     if error.returncode is not None and _FINAL.search(error.stderr) and not away:
         fix = access_fix(where, error.stderr, credential)
         return ForgeRefused(f"the remote refuses: {said}", where=where, fix=fix)

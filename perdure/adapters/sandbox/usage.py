@@ -220,7 +220,7 @@ def _unnamed(root: int, worktree: Path) -> int:
     found: dict[int, int] = {}
     with contextlib.suppress(OSError):
         device = os.stat(worktree).st_dev
-        for pid in _tree(root):
+        for pid in tree(root):
             with contextlib.suppress(OSError):
                 for number in os.listdir(f"/proc/{pid}/fd"):
                     with contextlib.suppress(OSError):
@@ -233,7 +233,7 @@ def _unnamed(root: int, worktree: Path) -> int:
 def usage(root: int, most: int, *, exact: bool = False) -> Usage:
     """Of `root` and its descendants, of which no more are looked at than `most` allows."""
     memory, threads, ticks = 0, 0, 0
-    for pid in _tree(root):
+    for pid in tree(root):
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             memory += _exact(pid) if exact else _quick(pid)
@@ -246,7 +246,8 @@ def usage(root: int, most: int, *, exact: bool = False) -> Usage:
     return Usage(memory + _in_memory_files(root), threads, ticks / TICKS)
 
 
-def _tree(root: int) -> Iterator[int]:
+def tree(root: int) -> Iterator[int]:
+    """A process and its descendants."""
     waiting, seen = [root], {root}
     while waiting:
         pid = waiting.pop()

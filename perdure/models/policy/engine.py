@@ -44,6 +44,21 @@ FAILURE_CHARS = 2000
 GIT_TIMEOUT_S = 300.0
 """One git command; fetching and pushing over a slow line is the longest."""
 
+GIT_SILENCE_S = 60
+"""Without a byte from a remote: servers that prepare a large answer say every 5 s that they live."""
+
+GIT_WATCH_S = 0.5
+"""Between two looks at what a remote makes git take: at 500 MB/s, 0.25 GB too late."""
+
+GIT_FETCH_BYTES = 16 * 1024**3
+"""Of one fetch: more does not come in GIT_TIMEOUT_S on any line that it is fetched over."""
+
+GIT_MEMORY_BYTES = 4 * 1024**3
+"""Of git and its helpers together: putting together the Linux kernel's pack takes 1.5."""
+
+GIT_SAID_BYTES = 64 * 1024**2
+"""Of what a remote has git print, and we hold: the names of half a million branches."""
+
 GIT_LOOK_S = 60.0
 """A question to a remote that brings nothing along: it is answered in seconds or not at all."""
 
