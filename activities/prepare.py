@@ -14,6 +14,7 @@ from activities.run_tests import Base, test_base
 from activities.terms import CONFIG_FILE, Terms
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.git.retention import note_branches
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
 from perdure.adapters.host.attempt import now_doing
@@ -59,6 +60,8 @@ class Preparation:
         expiry_s = seconds(expiry) if expiry else 0.0
         journal.asks(Asking(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies))
         contract = await self._placed(vault, contract, settings)
+        own = () if contract.existing else (contract.branch, *contract.branches.values())
+        await in_thread(note_branches, self._host.home, contract.delivery, own)
         policy = await in_thread(self._host.keep_contract, vault, contract)
         plan = work.request.plan
         artifact = await in_thread(vault.put_artifact, work.delivery, plan.encode()) if plan else ""

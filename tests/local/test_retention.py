@@ -9,7 +9,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from perdure.adapters.git.retention import kept, prune, unmerged
+from perdure.adapters.git.retention import kept, note_branches, prune, unmerged
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
@@ -108,6 +108,18 @@ async def test_what_is_merged_or_has_nothing_goes_and_what_runs_or_is_nowhere_el
     verdicts, _, _ = await collect(client, home, timedelta(days=7), also_unmerged=True)
     assert {one.delivery for one in verdicts if not one.why} == {"alone"}
     await client.get_workflow_handle("runs").terminate()
+
+
+def test_the_branch_of_its_own_pull_request_is_no_merge(home: Home, tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    vault = Vault.open(home, str(origin))
+    delivery(home, vault, "open", "one = 1\n")
+    note_branches(home, "open", ("feat/open", "fix/open"))
+    commit = f"refs/heads/{ids.branch_name('open')}"
+    for branch in ("feat/open", "main"):
+        git(vault.path, "push", "-q", str(origin), f"{commit}:refs/heads/{branch}")
+        assert vault.fetch_branch(branch), "whoever asks for it: verify does, and the next push"
+        assert [unmerged(one) for one in kept(home)] == [branch != "main"]
 
 
 def test_an_origin_that_does_not_answer_proves_no_merge_and_a_long_delivery_keeps_every_object(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,19 +14,26 @@ from pathlib import Path
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
+from perdure.adapters.host.files import write_whole
 from perdure.adapters.host.home import Home
 from perdure.models import ids
 from perdure.models.errors import PerdureError, WorkspaceLost
 from perdure.models.policy import PRUNE_AFTER
 
+_BRANCHES = "branches.json"
+
 
 @dataclass(frozen=True)
 class Kept:
-    """One delivery of this host: what its workspace's record says, and how many checkpoint and artifact refs it has."""
+    """One delivery of this host: what its workspace's record says, and its checkpoint and artifact refs.
+
+    branches  of the origin that are its own: what stands there is published, and not merged
+    """
 
     record: WorkspaceRecord
     vault: Vault
     refs: tuple[str, ...]
+    branches: tuple[str, ...] = ()
 
     @property
     def delivery(self) -> str:
@@ -46,11 +54,24 @@ def kept(home: Home) -> Iterator[Kept]:
         except WorkspaceLost:
             continue
         own = (f"refs/perdure/{record.delivery}/", f"refs/artifacts/{record.delivery}/")
-        yield Kept(record, workspace.vault, tuple(ref for prefix in own for ref in workspace.vault.refs(prefix)))
+        refs = tuple(ref for prefix in own for ref in workspace.vault.refs(prefix))
+        yield Kept(record, workspace.vault, refs, _branches(home, record.delivery))
+
+
+def note_branches(home: Home, delivery: str, branches: Iterable[str]) -> None:
+    """Write down the names of the branches that a delivery makes on its origin."""
+    write_whole(home.workspace(delivery) / _BRANCHES, json.dumps(list(branches)).encode())
+
+
+def _branches(home: Home, delivery: str) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads((home.workspace(delivery) / _BRANCHES).read_bytes())))
+    except (OSError, ValueError, TypeError):  # it was never prepared to its end
+        return (ids.branch_name(delivery),)
 
 
 def unmerged(one: Kept) -> bool:
-    """True while the origin's branches, as they are now, lack something that the delivery committed.
+    """True while the origin's branches but its own, as they are now, lack something that the delivery committed.
 
     Merged, squashed or picked, all it changed is there already: merging it would change nothing. Raises what fetching
     raises, because an origin that does not answer proves nothing.
@@ -59,7 +80,7 @@ def unmerged(one: Kept) -> bool:
     if head is None:
         return False
     names = [ref.removeprefix("refs/remotes/origin/") for ref in one.vault.refs("refs/remotes/origin/")]
-    tips = [tip for name in names if (tip := one.vault.fetch_branch(name)) is not None]
+    tips = [tip for name in names if name not in one.branches and (tip := one.vault.fetch_branch(name)) is not None]
     return not any(one.vault.is_ancestor(head, tip) or _adds_nothing(one.vault, tip, head) for tip in tips)
 
 

@@ -10,6 +10,7 @@ import pytest
 from turn_bench import in_activity
 
 from activities.prepare import Preparation
+from perdure.adapters.git.retention import kept
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
@@ -34,6 +35,10 @@ async def github(tmp_path: Path) -> AsyncIterator[GitHubTwin]:
         twin.add_issue("me/calc", "Add sub", "There is no sub.", labels=("bug",), author="ada", comments=said)
         yield twin
         assert twin.violations == []
+
+
+def own_branches(home: Home) -> tuple[str, ...]:
+    return next(one.branches for one in kept(home))
 
 
 class Preparing:
@@ -86,6 +91,7 @@ async def test_the_issue_becomes_part_of_the_terms(prepare: Preparing) -> None:
 async def test_an_issue_alone_names_the_branch(prepare: Preparing, github: GitHubTwin) -> None:
     prepared = await prepare(issue=f"{github.url}/me/calc/issues/1")
     assert prepared.branch == "work/1-add-sub"
+    assert own_branches(prepare.home) == ("work/1-add-sub",), "so that gc does not take it for a merge"
     assert prepare.contract(prepared).request == ""
 
 
