@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.host.boot import boot
 
 HIDDEN = (".venv", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 """Names that are in no checkpoint and no commit, at any depth, whatever the repository's .gitignore says."""
@@ -52,7 +53,7 @@ def git_for(worktree: _Worktree, exact_base: str, held: int) -> Git:
         # bytes are then known to, so that a restore does not write them again.
         git.run("read-tree", exact_base, hold=(held,))
         git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
-        (path / "boot").write_text(_boot())
+        (path / "boot").write_text(boot())
     return git
 
 
@@ -69,7 +70,7 @@ def put(git: Git, tree: str, held: int) -> None:
 def is_whole(path: Path) -> bool:
     """Whether what a shadow believes about files can be true: it was made completely, and no power cut since."""
     try:
-        return (path / "index").exists() and (path / "boot").read_text() == _boot()
+        return (path / "index").exists() and (path / "boot").read_text() == boot()
     except FileNotFoundError:
         return False
 
@@ -92,10 +93,3 @@ def _only(path: str) -> tuple[str, str]:
     first = f"[\\{path[0]}]" if path[0].isascii() else "?" * len(os.fsencode(path[0]))
     rest = "".join(f"\\{character}" if character in "\\*?[" else character for character in path[1:])
     return first + rest, f"{first}{rest}/**"
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text()
-    except OSError:
-        return ""

@@ -17,6 +17,7 @@ from perdure.adapters.git.locks import locked
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
+from perdure.adapters.host.files import sync_directory, write_whole
 from perdure.adapters.host.home import Home
 from perdure.models import ids
 from perdure.models.errors import InvalidRequest, WorkspaceLost
@@ -206,10 +207,11 @@ def _create(path: Path, url: str) -> None:
     fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))
     try:
         Git(cwd=fresh).run("init", "--quiet", "--bare", "--template=", "--initial-branch=none", str(fresh))
-        (fresh / "config").write_text(_CONFIG)
-        (fresh / "description").write_text(f"{url}\n")
         (fresh / "info").mkdir()
+        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", _CONFIG), ("description", f"{url}\n")):
+            write_whole(fresh / name, text.encode(), mode=0o644)  # git syncs none of them, nor what they lie in
         os.replace(fresh, path)
+        sync_directory(path.parent)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise

@@ -15,6 +15,7 @@ from perdure.adapters.git.door import Git
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host.boot import boot
 from perdure.adapters.host.files import write_whole
 from perdure.adapters.sandbox.base import GitView
 from perdure.models.policy import GIT_VIEW_PACKS
@@ -26,7 +27,7 @@ def view(workspace: Workspace, base: str, base_sha: str, branch: str) -> GitView
     head = (admin / "HEAD").read_text().strip()
     history = _history(workspace.vault, base, base_sha)
     shown = workspace.private / "view.git"
-    wanted = "\n".join((str(history), base_sha, head, branch))
+    wanted = "\n".join((str(history), base_sha, head, branch, boot()))  # its small files are not synced
     if _read(shown / "perdure-view") != wanted:
         with workspace.alone() as held:
             _fill(shown, history)

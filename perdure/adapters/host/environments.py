@@ -24,6 +24,7 @@ from pydantic import Field, ValidationError
 
 from perdure.adapters.git import surface
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.host.boot import boot
 from perdure.adapters.host.copies import Kept, NotPlain, differs, listing, put
 from perdure.adapters.host.files import write_whole
 from perdure.adapters.host.home import Home
@@ -145,7 +146,7 @@ class Environments:
                 if entry is None or not commit.has(entry.inputs) or entry.elsewhere != self._elsewhere(entry.binds):
                     continue
                 kept = _files(path, entry)
-                if kept is None or _too_old(entry) or differs(path / "files", kept, bytes_too=entry.boot != _boot()):
+                if kept is None or _too_old(entry) or differs(path / "files", kept, bytes_too=entry.boot != boot()):
                     _drop(path)
                     continue
                 try:
@@ -155,8 +156,8 @@ class Environments:
                         surface.remove(tree / name)
                     return None
                 os.utime(path)
-                if entry.boot != _boot():
-                    _write(path, entry.model_copy(update={"boot": _boot()}))
+                if entry.boot != boot():
+                    _write(path, entry.model_copy(update={"boot": boot()}))
                 return entry.binds
         return None
 
@@ -181,7 +182,7 @@ class Environments:
                 binds=Binds(),
                 size=size,
                 files=hashlib.sha256(data).hexdigest(),
-                boot=_boot(),
+                boot=boot(),
                 made_at=time.time(),
             )
             _write(fresh, entry)
@@ -289,9 +290,3 @@ def _files(path: Path, entry: Entry) -> list[Kept] | None:
 
 def _too_old(entry: Entry) -> bool:
     return time.time() - entry.made_at > ENVIRONMENT_KEPT.total_seconds()
-
-
-def _boot() -> str:
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

@@ -13,6 +13,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import view as views
 from perdure.adapters.git.view import view
 from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.host import boot as boots
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, GitView
 from perdure.adapters.sandbox.probe import probe
@@ -123,3 +124,17 @@ def test_another_base_branch_is_not_in_this_ones_history(workspace, vault, origi
     shown = seen(workspace).shown
     listed = git(shown, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
     assert [line for line in listed if "commit" in line] == [f"commit {workspace.record().base_sha}"]
+
+
+def test_a_view_that_a_power_cut_has_emptied_is_filled_again(
+    workspace: Workspace, monkeypatch: Any, tmp_path: Path
+) -> None:
+    shown = seen(workspace).shown
+    names = ("config", "HEAD", "objects/info/alternates")
+    whole = [(shown / name).read_text() for name in names]
+    for name in names:
+        (shown / name).write_text("")
+    (tmp_path / "boot").write_text("the next start of the machine\n")
+    monkeypatch.setattr(boots, "_BOOT_ID", tmp_path / "boot")
+    seen(workspace)
+    assert [(shown / name).read_text() for name in names] == whole

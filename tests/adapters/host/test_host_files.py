@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from other_process import line, python
 
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.host import boot as boots
 from perdure.adapters.host.files import append_line, locked, try_lock, write_whole
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.journal import read_lines
@@ -103,6 +105,26 @@ async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
     for name in ("replies/key.json", "spend.jsonl", "generation"):
         assert disk.keeps(workspace / name, tmp_path), name
     assert not disk.keeps(workspace / "journal.jsonl", tmp_path), "this says nothing about any of them"
+
+
+def test_a_vault_outlives_a_power_cut_from_the_moment_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would make it anew: one with an empty description leads to no repository for ever."""
+    disk, home = Disk(monkeypatch), Home(tmp_path / "home")
+    vault = Vault.open(home, "https://example.invalid/calc.git")
+    sha = vault.objects.blob(b"kept")
+    for name in ("HEAD", "config", "description", f"objects/{sha[:2]}/{sha[2:]}"):
+        assert disk.keeps(vault.path / name, tmp_path), name
+
+
+def test_a_machine_that_does_not_name_its_start_has_not_been_up_since_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boots, "_BOOT_ID", tmp_path / "absent")
+    assert boots.boot()
+    (tmp_path / "absent").write_text("one\n")
+    assert boots.boot() == "one"
 
 
 def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:
