@@ -7,9 +7,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from temporalio.client import Client
 
-from perdure.adapters.git.retention import kept, note_branches, prune, unmerged
+from perdure.adapters.git.retention import forget, kept, note_branches, prune, unmerged
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
@@ -155,6 +156,31 @@ def test_the_commit_a_delivery_began_at_stays_although_its_origin_has_left_it(ho
     aged(vault)
     assert prune(vault, [one]) == ""
     assert vault.has(one.record.base_sha)
+
+
+def test_whoever_dies_while_it_forgets_leaves_what_says_that_there_is_more_to_forget(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delivery(home, Vault.open(home, str(make_target(tmp_path / "calc.git", CALC))), "d")
+    for number in range(500):  # so that the record is not the last by chance in a file system's own order
+        (home.workspace("d") / f"{number}.log").touch()
+    removed: list[str] = []
+    unlink, rmdir = os.unlink, os.rmdir
+
+    def noted(path: str | Path, *, dir_fd: int | None = None) -> None:
+        removed.append(os.path.basename(path))
+        unlink(path, dir_fd=dir_fd)
+
+    def noted_too(path: str | Path, *, dir_fd: int | None = None) -> None:
+        removed.append(os.path.basename(path))
+        rmdir(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", noted)
+    monkeypatch.setattr(os, "rmdir", noted_too)
+    (one,) = kept(home)
+    forget(home, one)
+    assert removed[-2:] == ["record.json", "d"]
+    assert not home.workspace("d").exists()
 
 
 def test_an_old_object_that_is_written_again_counts_as_new(home: Home, tmp_path: Path) -> None:

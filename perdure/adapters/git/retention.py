@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from perdure.adapters.git import surface
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
@@ -99,7 +100,11 @@ def forget(home: Home, one: Kept) -> None:
     with one.vault.lock() as held:
         lines = "".join(f"delete {ref}\n" for ref in (*one.refs, one.branch) if one.vault.read_ref(ref))
         one.vault.git.run("update-ref", "--stdin", stdin=lines.encode(), hold=(held,))
-    shutil.rmtree(home.workspace(one.delivery))  # last: with its record gone nobody would look for the rest
+    directory = home.workspace(one.delivery)
+    for path in directory.iterdir():
+        if path.name != "record.json":  # last: with its record gone nobody would look for the rest
+            surface.remove(path)
+    surface.remove(directory)
 
 
 def prune(vault: Vault, remaining: Iterable[Kept]) -> str:
