@@ -70,18 +70,25 @@ async def collect(
     if dry:
         return verdicts, [], 0
     problems = sweep(home)
-    going = {verdict.delivery for verdict in verdicts if not verdict.why}
-    for one in all_of_them:
-        if one.delivery in going:
-            try:
-                forget(home, one)
-            except (PerdureError, OSError) as error:
-                problems.append(f"{one.delivery}: {error}")
+    for one, verdict in zip(all_of_them, verdicts, strict=True):
+        if not verdict.why and (problem := await forget_ended(client, home, one, verdict.ended)):
+            problems.append(problem)
     left = list(kept(home))
     problems += forget_caches(home, left, older_than)
     vaults = {one.vault.path: one.vault for one in all_of_them}
     problems += filter(None, (prune(vault, left) for vault in vaults.values()))
     return verdicts, problems, max(before - size(home.root), 0)
+
+
+async def forget_ended(client: Client, home: Home, one: Kept, ended: datetime | None) -> str:
+    """Remove one that ended then, unless somebody has begun it again since. Returns what went wrong, if so."""
+    if await _ended(client, one) != ended:
+        return f"{one.delivery} stays: it goes on again"
+    try:
+        forget(home, one)
+    except (PerdureError, OSError) as error:
+        return f"{one.delivery}: {error}"
+    return ""
 
 
 def forget_caches(home: Home, remaining: Iterable[Kept], older_than: timedelta) -> list[str]:

@@ -15,7 +15,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.toolchain import Binds
-from perdure.local.retention import collect
+from perdure.local.retention import collect, forget_ended
 from perdure.models import ids
 from tests.lab import CALC, git, make_target
 from tests.served import server
@@ -156,6 +156,17 @@ def test_the_commit_a_delivery_began_at_stays_although_its_origin_has_left_it(ho
     aged(vault)
     assert prune(vault, [one]) == ""
     assert vault.has(one.record.base_sha)
+
+
+async def test_what_was_begun_again_since_it_was_judged_is_not_removed(home: Home, server: str, tmp_path: Path) -> None:
+    delivery(home, Vault.open(home, str(make_target(tmp_path / "calc.git", CALC))), "retried")
+    (one,) = kept(home)
+    client = await Client.connect(server)
+    started = await client.start_workflow("Delivery", {}, id="retried", task_queue="nobody")
+    assert await forget_ended(client, home, one, one.record.ended_at) == "retried stays: it goes on again"
+    assert Workspace.open(home, "retried").validate() == []
+    assert one.vault.refs("refs/perdure/retried/")
+    await started.terminate()
 
 
 def test_whoever_dies_while_it_forgets_leaves_what_says_that_there_is_more_to_forget(
