@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from perdure.adapters.agents.text import plain
 from perdure.adapters.app.addresses import NotAnAddress, addresses
 from perdure.adapters.app.browser import Browser, NoBrowser, find_browser
 from perdure.adapters.app.png import Picture, checked
+from perdure.adapters.git.surface import discard
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.output import tail
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
@@ -141,7 +141,7 @@ async def capture(
         finished = await sandbox.run(wanted)
         found = await in_thread(_found, list(shown), results, finished, wanted.output)
     finally:
-        await in_thread(shutil.rmtree, results, True)
+        await in_thread(discard, results)
     if found.pages:
         found = replace(found, pages=(*found.pages, *(Page(page, note=why) for page, why in refused.items())))
     if len(shown) < len(pages):
@@ -178,7 +178,7 @@ def _fresh(logs: Path) -> Path:
     """A directory nobody has written to."""
     logs.mkdir(parents=True, exist_ok=True)
     for old in logs.glob("pages-*"):
-        shutil.rmtree(old, ignore_errors=True)
+        discard(old)
     return Path(tempfile.mkdtemp(prefix="pages-", dir=logs))
 
 

@@ -169,6 +169,12 @@ def remove(path: Path) -> None:
     os.rmdir(path)
 
 
+def discard(path: Path) -> None:
+    """Remove as much of it as can be removed: for what a program of strangers leaves, which nobody needs."""
+    with contextlib.suppress(OSError):
+        remove(path)
+
+
 def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[str]]:
     target = f"{root}/{directory}"  # a Path would cost a quarter of the walk
     try:

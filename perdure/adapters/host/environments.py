@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -266,7 +265,7 @@ def _drop(path: Path) -> None:
     gone = path.with_name(f".gone-{uuid.uuid4().hex}")
     with contextlib.suppress(OSError):
         path.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        surface.discard(gone)
 
 
 def _read(path: Path) -> Entry | None:

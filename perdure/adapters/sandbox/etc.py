@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from perdure.adapters.git.surface import discard
+
 ALLOWED = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "localtime", "timezone"),
     *("ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ca-certificates", "ca-certificates.conf", "crypto-policies"),
@@ -104,4 +106,4 @@ def sweep(root: Path, keep: Path) -> None:
     for old in root.iterdir():
         with contextlib.suppress(FileNotFoundError):
             if old != keep and time.time() - old.stat().st_mtime > KEPT_S:
-                shutil.rmtree(old, ignore_errors=True)
+                discard(old)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from perdure.adapters.git.surface import discard
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox import environment, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView
@@ -50,7 +50,7 @@ async def run_launched(
             )
             return await supervise(launch, command, status, limit, caps)
     finally:
-        shutil.rmtree(private, ignore_errors=True)
+        discard(private)
 
 
 def _spec(

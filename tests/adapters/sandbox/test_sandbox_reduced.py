@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 SECRET = "planted-secret-7d1f"
 
 
@@ -40,3 +42,12 @@ async def test_the_reduced_grade_keeps_a_read_only_worktree(reduced, run, worktr
     finished, _ = await run(reduced, "echo x > new", writable=False)
     assert finished.exit_code == 1
     assert not (worktree / "new").exists()
+
+
+@pytest.mark.parametrize("grade", ["reduced", "off"])
+async def test_nothing_is_left_of_a_private_home_however_deep_or_closed(grade, request, run, home):
+    script = """cd; mkdir closed; touch closed/file; chmod 0 closed
+    python3 -c 'import os; [(os.mkdir("d"), os.chdir("d")) for n in range(1500)]; print("done")'"""
+    finished, said = await run(request.getfixturevalue(grade), script)
+    assert (finished.exit_code, said) == (0, "done\n")
+    assert list((home.root / "sandbox/tmp").iterdir()) == []
