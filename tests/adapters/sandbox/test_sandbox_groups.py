@@ -47,7 +47,7 @@ def sandboxes(root: Path) -> list[str]:
 
 
 async def test_memory_that_nobody_maps_is_limited_and_the_end_is_named_as_what_it_was(held, run, root, left, sleeper):
-    finished, _ = await run(held, f"({sleeper} &); python3 -c '{HIDDEN}'")
+    finished, _ = await run(held, f"({sleeper} &); python3 -c '{HIDDEN}'", timeout_s=300.0)
     assert finished.over == "over its memory limit of 0.4 GB, peak 0.4 GB"
     assert (finished.exit_code, finished.failure, finished.timed_out) == (137, "", False)
     assert left(sleeper) == 0
@@ -57,7 +57,7 @@ async def test_memory_that_nobody_maps_is_limited_and_the_end_is_named_as_what_i
 
 
 async def test_the_kernel_makes_no_more_processes_than_the_limit(held, run, root, left, sleeper):
-    finished, _ = await run(held, f"bomb() {{ {sleeper} & bomb; }}; bomb")
+    finished, _ = await run(held, f"bomb() {{ {sleeper} & bomb; }}; bomb", timeout_s=300.0)
     assert finished.over == "over its limit of 200 processes and threads"
     assert left(sleeper) == 0
     assert sandboxes(root) == []
@@ -72,7 +72,7 @@ while True:
         os._exit(0)
     time.sleep(0.4)"""
     sandbox = Off(home, binds, caps=Caps(400 * MB, 200, 1000 * MB, cpu_s=2.0))
-    finished, _ = await run(sandbox, f"python3 -c '{many}'")
+    finished, _ = await run(sandbox, f"python3 -c '{many}'", timeout_s=300.0)
     assert finished.over == "over its limit of 2 s of processor time"
 
 
