@@ -70,6 +70,7 @@ def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(
     assert not {pid for pid, *_ in deaths[1:]} - {pid for pid, _ in takeovers}
     assert "receipt  2 worker deaths · 2 turns redone · 0 replies paid twice" in show.seen
     assert re.findall(r"Pull request #(\d+)", show.seen) == ["1"]
+    assert not re.findall(r"worker \d+ died", show.seen), "what forks workers is not told for one"
     assert "sandbox OFF" not in show.seen
     assert "no worker" not in show.seen
     show.check_nothing_runs()
