@@ -184,3 +184,12 @@ def test_every_key_of_git_that_starts_a_program_is_known_to_be_one() -> None:
     starts = {key for key in listed.splitlines() if key.rpartition(".")[2].lower() in said} - harmless
     assert [key for key in starts if not _STARTS.match(re.sub("<.*?>", "x", key).replace("*", "x"))] == []
     assert len(starts) > 25
+
+
+@pytest.mark.parametrize("count", [1, 40_000])
+def test_more_programs_than_can_be_blanked_are_refused_in_words(tmp_path: Path, count: int) -> None:
+    name = "x" * (200_000 // count)
+    checkout, ran = hostile(tmp_path, "".join(f'[filter "{n}{name}"]\n clean = "RUN"\n' for n in range(count)))
+    with pytest.raises(BadInput, match="names programs by more than 64 KiB of keys"):
+        find(checkout)
+    assert not ran.exists()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
 from perdure.models.errors import BadInput
+from perdure.models.policy import BLANKED_CHARS
 
 _STARTS = re.compile(
     r"""(?ix) ^(?:
@@ -66,6 +67,12 @@ def visiting(path: Path, git_dir: Path | None = None) -> Git:
     told = sealed.run("config", "--list", "--show-scope", "--name-only", "-z", ok=(0, 128)).names
     theirs = {key for scope, key in zip(told[::2], told[1::2], strict=True) if scope in ("local", "worktree")}
     blanked = {key: _OFF.get(key.rpartition(".")[2].lower(), "") for key in sorted(theirs) if _STARTS.match(key)}
+    if sum(map(len, blanked)) > BLANKED_CHARS:
+        raise BadInput(
+            f"the repository's own configuration names programs by more than {BLANKED_CHARS // 1024} KiB of keys",
+            where=str(path),
+            fix="remove from its .git/config what you did not put there",
+        )
     blanked |= {f"filter.{found[1]}.required": "false" for key in blanked if (found := _FLAGS.match(key))}
     numbered = [(f"GIT_CONFIG_KEY_{number}", key) for number, key in enumerate(blanked)]
     numbered += [(f"GIT_CONFIG_VALUE_{number}", value) for number, value in enumerate(blanked.values())]

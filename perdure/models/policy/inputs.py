@@ -11,6 +11,10 @@ PROJECT_FILE_BYTES = 1024 * 1024
 SCREENPLAY_BYTES = 8 * 1024 * 1024
 """Of a screenplay: a recorded delivery holds whole files."""
 
+BLANKED_CHARS = 64 * 1024
+"""Of the keys that a repository's own configuration names programs by: each goes into git's environment, which holds no
+more than 128 KiB in one piece. A checkout with git-lfs has three."""
+
 LINE_DOTS = 500
 """In one line of TOML: the parser's work grows with the square of a dotted key's parts (100 KB: 32 s and 3 GB)."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import json
 import os
 import re
 import signal
@@ -16,7 +15,7 @@ import pytest
 
 from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.status import REGION, StatusFile, end_sandboxes, forget, parse
+from perdure.adapters.sandbox.status import StatusFile, end_sandboxes, forget
 from perdure.adapters.sandbox.usage import killed
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import Superseded, WorkCutOff
@@ -289,29 +288,3 @@ def test_no_proof_is_given_while_someone_holds_the_lock(tmp_path):
         assert not end_sandboxes(tmp_path / "lock", 0.05)
     assert end_sandboxes(tmp_path / "lock", 0.05)
     assert end_sandboxes(tmp_path / "never-made", 0.05)
-
-
-def test_a_reused_process_id_is_not_killed(tmp_path):
-    """The lock file of a host that was restarted names processes that are someone else's now: this one's."""
-    lines = [{"child-pid": os.getpid(), "pid-namespace": 1}, {"child-pid": os.getpid(), "started": 1}]
-    lock = tmp_path / "lock"
-    lock.write_bytes(b"".join((json.dumps(line).encode() + b"\n").ljust(REGION, b"\n") for line in lines))
-    assert end_sandboxes(lock, 1.0)
-    assert lock.stat().st_size == 0
-
-
-def test_a_line_cut_short_by_a_death_counts_as_not_written():
-    status = parse(b'{ "child-pid": 7, "pid-namespace": 9 }\n\0\0\n{ "exit-co')
-    assert status.holder is not None
-    assert (status.holder.pid, status.holder.namespace, status.exit_code) == (7, 9, None)
-
-
-def test_a_lock_file_in_use_is_not_emptied(tmp_path):
-    lock = tmp_path / "lock"
-    lock.write_bytes(b"x" * REGION)
-    with open(lock, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        forget(lock)
-        assert lock.stat().st_size == REGION
-    forget(lock)
-    assert lock.stat().st_size == 0
