@@ -19,6 +19,7 @@ from perdure.rehearsal.screenplay import Line, Screenplay
 
 DOCS = Path(__file__).parents[2] / "docs"
 INTERNAL = {
+    "PERDURE_FORKS_FD",
     "PERDURE_SECRETS_FD",
     "PERDURE_CRASH_AT",
     "PERDURE_DEBUG",

@@ -43,8 +43,8 @@ FORKS_LOAD_MORE_S = 5.0
 three seconds that the first worker needs itself until then."""
 
 FORKS_ANSWER_S = 60.0
-"""For a fork server to say how a worker ended: a millisecond, or the seconds of what it is just loading, ten and more on
-a machine that is busy. One that is silent for longer was stopped, or hangs: another one takes its place."""
+"""For a fork server to say how a worker ended: a millisecond, or the seconds of what it is just loading, ten and more
+on a machine that is busy. One that is silent for longer was stopped, or hangs: another one takes its place."""
 
 IDLE_LOOK_S = 30.0
 """How often a supervisor that ends when idle counts running deliveries."""
