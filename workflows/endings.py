@@ -97,7 +97,7 @@ def cut_off(error: ActivityError) -> str:
 
 
 def asking(error: ActivityError) -> Asking:
-    """Who decides about a `prepare` that was cut off; nobody, where its worker is of a release that did not say so."""
+    """The people who decide about a `prepare` that was cut off; none where its worker's release did not say so."""
     details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
     return Asking.model_validate(details[0]) if details else Asking()
 

@@ -99,7 +99,7 @@ class Stage:
                 raise interpret(error) from error
 
     def _asking(self, work: Any, error: ActivityError) -> Asking:
-        """Who decides about work that was cut off again and again."""
+        """The people who decide about work that was cut off again and again."""
         if isinstance(work, PrepareInput):
             told = asking(error)
             self.notices.unprepared = told.notifies

@@ -25,7 +25,7 @@ async def connected(screen: Screen) -> Perdure:
 
 
 async def look_at(screen: Screen, delivery: Delivery) -> tuple[Described | None, Delivery]:
-    """What this home's server knows of a delivery, and where to ask next; None when another home's answered.
+    """Return what this home's server knows of a delivery, and where to ask next; None when another home's answered.
 
     Looked at afterwards: a call that began while ours was dying is answered by whoever has its port by then. Raises
     what describe raises, and TemporalUnreachable while somebody else is there and ours is not.

@@ -27,7 +27,7 @@ class PrepareInput(Recorded):
 
 
 class Asking(Recorded):
-    """Who decides about a delivery that is not prepared: it comes with a failure of `prepare`.
+    """The people who decide about a delivery that is not prepared: it comes with a failure of `prepare`.
 
     asks      a person is asked; expiry_s: how long that waits, 0: for ever
     notifies  somebody wants to hear of it: there is an address to tell
@@ -116,7 +116,7 @@ class Prepared(Recorded):
 
     @property
     def asking(self) -> Asking:
-        """Who decides about work that was cut off again and again."""
+        """The people who decide about work that was cut off again and again."""
         return Asking(asks=Gate.DEATHS in self.gates, expiry_s=self.gate_expiry_s, notifies=self.notifies)
 
 

@@ -77,7 +77,7 @@ def redact(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """What git or a remote said, redacted, its lines cut in their middle: they are looked through for words, and none
+    """Words of git or a remote, redacted, its lines cut in their middle: they are looked through for words, and none
     has to be read to the end at each of them."""
     return "\n".join(_cut(line) for line in redact(text).splitlines())
 
@@ -108,7 +108,7 @@ class GitTooMuch(GitError):
 
 @dataclass(frozen=True)
 class Output:
-    """What a git command answered: stdout as bytes (names are bytes to git), stderr as text, readable."""
+    """The answer of a git command: stdout as bytes (names are bytes to git), stderr as text, readable."""
 
     returncode: int
     stdout: bytes

@@ -1,4 +1,4 @@
-"""What a worker does beside its work, for as long as it works."""
+"""The tasks of a worker beside its work, for as long as it works."""
 
 from __future__ import annotations
 

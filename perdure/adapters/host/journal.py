@@ -38,11 +38,11 @@ class Journal:
         append_line(self._path, json.dumps(line).encode(), sync=False)
 
     def asks(self, asking: Asking) -> None:
-        """Who decides while nothing is prepared, as far as it is known now."""
+        """Note who decides while nothing is prepared, as far as it is known now."""
         append_line(self._path, json.dumps({"asking": asking.model_dump(mode="json")}).encode(), sync=False)
 
     def asking(self) -> Asking | None:
-        """What was said of that last; None when nothing was."""
+        """Return the last note of that; None when nothing was."""
         told = [line["asking"] for line in self._lines() if "asking" in line]
         return Asking.model_validate(told[-1]) if told else None
 

@@ -1,4 +1,4 @@
-"""What a delivery's terms say of its base and its branch: names made from what was asked for, and whether it is one to
+"""The terms of a delivery about its base and its branch: names made from what was asked for, and whether it is one to
 work on."""
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ SANDBOX_LOOK_S = 0.1
 """Between two looks at a running sandbox: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late."""
 
 SANDBOX_GROUP_ROUNDS = 10
-"""How often the processes of a delegated control group are moved out of it: some start others meanwhile."""
+"""Rounds in which the processes of a delegated control group are moved out of it: some start others meanwhile."""
 
 SANDBOX_OOM_SCORE = 800
 """Where the host runs out of memory first, its kernel ends a command of a model or a test, not the worker or server."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from perdure.models.policy import READ_FILE_BYTES
 
 READ_ONLY_DIRECTORIES = (".venv", "node_modules")
-"""What setup installs, at any depth."""
+"""Directories that setup installs, at any depth."""
 
 _PATH_CHARS = 4096
 
