@@ -77,6 +77,8 @@ def _refs(shown: Path, refs: Mapping[str, str]) -> None:
 def _pack(vault: Vault, objects: Path, wanted: Sequence[str], known: Sequence[str], held: int) -> None:
     """Add what is reachable from `wanted` and not from `known`. Deltas are taken over as they are, none are sought."""
     (objects / "pack").mkdir(parents=True, exist_ok=True)
+    for torn in (objects / "pack").glob("tmp_*"):  # of one that was cut off; whoever holds the lock knows that
+        torn.unlink()
     # Git writes a pack beside the repository's own and renames it: across file systems that fails.
     here = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(vault.path / "objects")}
     asked = "".join([*(f"{sha}\n" for sha in wanted), *(f"^{sha}\n" for sha in known)])

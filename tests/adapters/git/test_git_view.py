@@ -138,3 +138,13 @@ def test_a_view_that_a_power_cut_has_emptied_is_filled_again(
     monkeypatch.setattr(boots, "_BOOT_ID", tmp_path / "boot")
     seen(workspace)
     assert [(shown / name).read_text() for name in names] == whole
+
+
+def test_half_a_pack_of_one_that_was_cut_off_is_removed(workspace: Workspace) -> None:
+    found = seen(workspace)
+    torn = [found.shown / "objects/pack/tmp_pack_Ab12", found.history / "pack/tmp_pack_Cd34"]
+    for path in torn:
+        path.write_bytes(b"half")
+    made = work(workspace, "more.py", workspace.record().base_sha)
+    view(workspace, "main", made, BRANCH)
+    assert [path.exists() for path in torn] == [False, False]
