@@ -152,7 +152,7 @@ class Watcher:
             live.update(self._screen.painted(row(line, self._screen.width) if line else ""), refresh=True)
 
     def _silent(self, seconds: float) -> str:
-        """Why no worker has answered for so long; empty as long as that is nothing to tell."""
+        """The reason why no worker has answered for so long; empty as long as that is nothing to tell."""
         if seconds <= WATCH_SILENCE_S:
             return ""
         why = absent()

@@ -7,7 +7,7 @@ STARTING = "the worker has not answered yet: it is starting, or the host is busy
 
 
 def absent() -> str:
-    """Why nobody answers, as far as this host can tell.
+    """The reason why nobody answers, as far as this host can tell.
 
     Where a supervisor of this home lives, it starts a worker again as soon as one dies: nobody has to do anything, and
     telling them to start one would only confuse. Of workers elsewhere nothing is known here.

@@ -85,7 +85,7 @@ SHORT = frozenset(
         "reads a program's key in /proc/PID/environ",
     }
 )
-"""What runs with the tests, beside a stranger's cases; peers and exhausting input have tests of their own there."""
+"""Cases that run with the tests, beside a stranger's; peers and exhausting input have tests of their own there."""
 
 CASES = tuple(
     replace(case, short=case.group == stranger.GROUP or (case.group != "grade reduced" and case.name in SHORT))

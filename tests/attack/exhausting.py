@@ -20,7 +20,7 @@ CPU_S, MEMORY_BYTES = 30, 1536 * 1024**2
 
 
 def run(names: Iterable[str] = ()) -> dict[str, str]:
-    """What each case came to. A case that ends the child is missing, and the others go on in another child."""
+    """The outcome of each case. A case that ends the child is missing, and the others go on in another child."""
     left, seen = list(names or CASES), dict[str, str]()
     while left:
         command = [sys.executable, "-m", "tests.attack.exhausting", *left]

@@ -1,4 +1,4 @@
-"""What models, repositories and their tests say, made to exhaust who reads it."""
+"""Words of models, repositories and their tests, made to exhaust who reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people write, made to exhaust who reads it: settings, screenplays, plans, requests."""
+"""Texts that people write, made to exhaust who reads it: settings, screenplays, plans, requests."""
 
 from __future__ import annotations
 

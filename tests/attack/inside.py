@@ -164,7 +164,7 @@ def _world(at: Ground) -> Iterator[tuple[dict[str, object], socket.socket]]:
 
 
 def reached(one: Try, at: Ground, grade: SandboxGrade) -> tuple[bool, str]:
-    """Whether the attack succeeded, and what it said."""
+    """True when the attack succeeded, and its output."""
     with _world(at) as (places, udp):
         script, fields = one.script, {name: value for name, value in one.fields.items() if not name.startswith("_")}
         if one.given is not None:
@@ -196,7 +196,7 @@ def reached(one: Try, at: Ground, grade: SandboxGrade) -> tuple[bool, str]:
 
 
 def _lives(command: str) -> bool:
-    """Whether such a process lives; it is ended."""
+    """True when such a process lives; it is ended."""
     import psutil
 
     found = [p for p in psutil.process_iter(["cmdline"]) if " ".join(p.info["cmdline"] or ()) == command]

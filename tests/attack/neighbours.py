@@ -22,7 +22,7 @@ USER = "other user of the host"
 
 
 def _as_nobody(code: str) -> str:
-    """What another user of the host sees; only root can become one."""
+    """The view of another user of the host; only root can become one."""
     ran = subprocess.run(
         ["/bin/sh", "-c", code], user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True,
         check=False, timeout=30, cwd="/", env={"PATH": "/usr/bin:/bin"},
@@ -55,7 +55,7 @@ def _refused_home(at: Ground) -> Seen:
 
 
 def _made_under_022(at: Ground) -> Seen:
-    """What is made below a home while the owner's umask is the usual one."""
+    """Files made below a home while the owner's umask is the usual one."""
     home = at.once(server)
     made = [str(p.relative_to(home.root)) for p in home.root.rglob("*") if p.stat().st_mode & 0o007]
     secret = [

@@ -1,4 +1,4 @@
-"""What hostile peers answer: to the model's client, and to the forge's. The real clients, over real sockets."""
+"""Answers of hostile peers: to the model's client, and to the forge's. The real clients, over real sockets."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ MODEL: dict[str, tuple[Callable[[Peer, socket.socket], None], str]] = {
 
 
 async def asked(url: str, *, silence_s: float = 1.0, within_s: float = 3.0) -> str:
-    """What becomes of one question there."""
+    """The outcome of one question there."""
     model = Model(KEY, url, headers={"X-Secret": "of-a-header"}, silence_s=silence_s, within_s=within_s)
     try:
         await model.ask(QUESTION, on_first_event=lambda: None, on_text=lambda _: None)
@@ -167,7 +167,7 @@ def model_case(name: str) -> str:
 
 
 def redirected(status: int) -> tuple[str, int]:
-    """What becomes of a question whose model sends it to another server, and how many requests that one got."""
+    """The outcome of a question whose model sends it to another server, and how many requests that one got."""
 
     def elsewhere(_: Peer, to: socket.socket) -> None:
         _html(_, to)
@@ -195,7 +195,7 @@ def plain_for_tls() -> str:
 
 
 def forge_case(answer: Callable[[Peer, socket.socket], None], *, within_s: float, most: int) -> str:
-    """What PyGithub makes of it, with our limits lowered so that nobody has to wait."""
+    """The outcome with PyGithub, with our limits lowered so that nobody has to wait."""
     from perdure.adapters.forges.github.errors import speaking
     from perdure.adapters.forges.github.wire import connect
 

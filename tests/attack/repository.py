@@ -104,7 +104,7 @@ def _plain(work: Path, command: Sequence[str]) -> None:
 
 
 def _as_a_person_delivers(work: Path) -> str:
-    """What the command line does in somebody's checkout, before anything is asked or paid."""
+    """The command line in somebody's checkout, before anything is asked or paid."""
     from perdure.cli.repository import file_at, in_working_tree, origin_of
 
     try:

@@ -77,7 +77,7 @@ CACHES = (".cache/pip", ".cache/uv", ".cache/npm", ".cargo/registry", "go/pkg/mo
 
 
 def _set_up(at: Ground, delivery: str, script: str, *, repository: str = "mine", branch: str = "") -> str:
-    """What `[setup]` of a repository wrote, for a delivery from its base or from a branch of somebody's."""
+    """The output of a repository's `[setup]`, for a delivery from its base or from a branch of somebody's."""
     origin = at.root / f"{repository}.git"
     if not origin.exists():
         make_target(origin, CALC)

@@ -57,7 +57,7 @@ class Ground:
     _shared: dict[Callable[..., object], object] = field(default_factory=dict)
 
     def once(self, make: Callable[[Ground], T]) -> T:
-        """What `make` made here when somebody asked for it first: servers and repositories are worth sharing."""
+        """The one that `make` made when somebody asked for it first: servers and repositories are worth sharing."""
         if make not in self._shared:
             self._shared[make] = make(self)
         return cast("T", self._shared[make])
@@ -73,7 +73,7 @@ class Ground:
         return {grade: sandbox_for(grade, self.home, binds, CAPS) for grade in SandboxGrade}
 
     def run(self, script: str, grade: SandboxGrade = SandboxGrade.FULL, **fields: object) -> str:
-        """What a command wrote in a fresh worktree, and how it ended."""
+        """The output of a command in a fresh worktree, and how it ended."""
         directory = Path(tempfile.mkdtemp(dir=self.root))
         (directory / "tree").mkdir()
         given = {"worktree": directory / "tree", "output": directory / "out", "timeout_s": 30.0, **fields}

@@ -7,7 +7,7 @@ import pytest
 from tests.attack import exhausting
 
 READ = ("a notes file without end", "a tool output", "a go mod", "a dotted key in a pyproject", "a model answer with")
-"""What is taken in part, or counts as absent, instead of being refused."""
+"""Input that is taken in part, or counts as absent, instead of being refused."""
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ DEADLY = ("kill worker", "kill fork server", "kill supervisor", "power cut", "di
 """Those a worker dies of, or is told to stop by."""
 
 SEARCH_S = 4.0
-"""How long a fault waits for what it is to hit; then it has missed."""
+"""Seconds a fault waits for its target; then it has missed."""
 
 FORGE_OPERATIONS = ("pulls/list", "pulls/create", "pulls/update", "git/push", "git/fetch", "*")
 FORGE_FAULTS = ("bad_gateway", "bad_gateway_after", "cut", "cut_after", "slow", "secondary", "rate_limit", "stale")
@@ -223,7 +223,7 @@ def _damage(world: World) -> str:
 
 
 def _locks(world: World) -> str:
-    """What git leaves that dies while it writes."""
+    """Files left by a git that dies while it writes."""
     left: list[Path] = []
     for directory in sorted(world.lab.home.root.glob("vaults/*.git/worktrees/*")):
         for name in world.rng.sample(("index.lock", "HEAD.lock", "config.worktree.lock", "logs/HEAD.lock"), 2):

@@ -1,4 +1,4 @@
-"""What may not be left behind when a delivery has ended and everything was told to stop."""
+"""Things that may not be left behind when a delivery has ended and everything was told to stop."""
 
 from __future__ import annotations
 

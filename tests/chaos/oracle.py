@@ -1,4 +1,4 @@
-"""What must be true at the end, whatever happened: read from git, the model twin's record and Temporal's history.
+"""The truths at the end, whatever happened: read from git, the model twin's record and Temporal's history.
 
 Nothing here asks the engine what it did: not its journal, not its spend log. Its result and receipt are compared with
 what was observed, at the end of the list.
@@ -30,7 +30,7 @@ SETTLE_S = 10.0
 
 
 class Wrong(list[str]):
-    """What is not as it must be, in words."""
+    """The list of what is not as it must be, in words."""
 
     def unless(self, holds: object, words: str) -> None:
         if not holds:
@@ -159,7 +159,7 @@ def _rewound(world: World, pair: Bought) -> bool:
 
 
 def _used(calls: list[Call], pair: Bought) -> bool:
-    """Whether its reply had come back in another request before: it had arrived whole, and its tools had run."""
+    """True when its reply had come back in another request before: it had arrived whole, and its tools had run."""
     asked = _without_marks(pair.first.body.get("messages", []))
     between = (call for call in calls if pair.first.number < call.number < pair.again.number)
     said = (_without_marks(call.body.get("messages", [])) for call in between)
@@ -176,7 +176,7 @@ def _without_marks(messages: Any) -> Any:
 
 
 def _interrupted(world: World, pair: Bought) -> bool:
-    """Whether a fault struck between the request and the moment at which its reply must have been kept."""
+    """True when a fault struck between the request and the moment at which its reply must have been kept."""
     kept = max(pair.first.over, pair.first.began) + SETTLE_S
     return any(
         pair.first.began - SETTLE_S <= struck.ended and struck.began <= kept and struck.kind != "forge"
@@ -185,7 +185,7 @@ def _interrupted(world: World, pair: Bought) -> bool:
 
 
 def _receipt(world: World, result: DeliveryResult, wrong: Wrong) -> None:
-    """What the delivery says it survived, beside what was seen from outside."""
+    """The deaths the delivery says it survived, beside what was seen from outside."""
     receipt = result.receipt
     deaths = sum(struck.kind in DEADLY for struck in world.struck)
     wrong.unless(receipt.worker_deaths <= deaths, f"{receipt.worker_deaths} deaths on the receipt, {deaths} struck")

@@ -1,4 +1,4 @@
-"""What is delivered: small repositories, the model's screenplay for each, and what must come out whatever happens."""
+"""Deliveries to make: small repositories, the model's screenplay for each, and what must come out whatever happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUTS = ("cut", "close", "stream_error")
 """Of them, those that break off a reply which was begun, and paid for."""
 
 _SPEECH_S = 0.3
-"""How long each reply takes, so that kills find some of them half said."""
+"""Seconds each reply takes, so that kills find some of them half said."""
 
 
 @dataclass(frozen=True)

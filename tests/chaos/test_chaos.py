@@ -95,7 +95,7 @@ async def _ended(world: World, raging: asyncio.Task[None]) -> DeliveryResult:
 
 
 def _explained(world: World, result: DeliveryResult) -> bool:
-    """Whether a person would have expected this end, having seen the faults."""
+    """True when a person would have expected this end, having seen the faults."""
     if result.status == "cancelled":
         return world.cancelled
     return result.reason == "limits" and "3 times" in result.message and len(world.struck) >= 3

@@ -1,4 +1,4 @@
-"""What a delivery under faults lives in: a home with server and supervisor, the model's twin, a forge."""
+"""The surroundings of a delivery under faults: a home with server and supervisor, the model's twin, a forge."""
 
 from __future__ import annotations
 

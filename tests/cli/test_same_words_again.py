@@ -18,7 +18,7 @@ __all__ = ["desk", "server"]
 
 
 def left(cli: Cli, *args: str) -> str:
-    """What a command has said when Ctrl-C ends it, as soon as it watches; it exits with 130."""
+    """The output of a command when Ctrl-C ends it, as soon as it watches; it exits with 130."""
     process = cli.start(*args)
     assert process.stdout is not None
     seen = ""

@@ -1,4 +1,4 @@
-"""What a web page in the owner's browser can reach of the embedded server: nothing."""
+"""A web page in the owner's browser reaches nothing of the embedded server."""
 
 from __future__ import annotations
 

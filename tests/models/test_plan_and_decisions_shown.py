@@ -1,4 +1,4 @@
-"""What people decided, in result and progress; and the plan, beside the delivery in the Web UI."""
+"""Decisions of people, in result and progress; and the plan, beside the delivery in the Web UI."""
 
 from __future__ import annotations
 

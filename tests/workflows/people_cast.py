@@ -147,7 +147,7 @@ async def reset(handle: WorkflowHandle[Any, Any], event: int, *, run_id: str = "
 
 
 async def task_timeout(client: Client, id: str, run_id: str | None = None) -> timedelta:
-    """How long the server waits for one decision of this run (default: the newest), as history says."""
+    """Seconds the server waits for one decision of this run (default: the newest), as history says."""
     async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         return event.workflow_execution_started_event_attributes.workflow_task_timeout.ToTimedelta()
     raise AssertionError(f"{id} has no history")

@@ -27,7 +27,7 @@ def company() -> Company:
 
 
 async def retried(client: Client, company: Company, id: str) -> tuple[DeliveryResult, DeliveryResult, list[Step]]:
-    """How it ended, how its retry did, and the retry's turns."""
+    """Its end, the end of its retry, and the retry's turns."""
     async with playing(client, company):
         delivery = (await Perdure(client).submit(WHOLE, id=id)).delivery
         first = await delivery.result()

@@ -1,4 +1,4 @@
-"""Which replies of a model a run asks for: a rewind wants others than there are, a retry those that were bought."""
+"""The replies of a model that a run asks for: a rewind wants others than there are, a retry those that were bought."""
 
 from __future__ import annotations
 

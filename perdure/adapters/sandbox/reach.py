@@ -25,7 +25,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class Refused(Exception):
-    """Why, in words that end the sentence "setup cannot reach NAME: …"."""
+    """The reason, in words that end the sentence "setup cannot reach NAME: …"."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ Line = tuple[int, int, int, int]
 
 
 def supported(machine: str) -> str:
-    """Why commands cannot be filtered on this machine; '' when they can."""
+    """The reason why commands cannot be filtered on this machine; '' when they can."""
     return "" if machine in AUDIT else f"no seccomp filter is known here for {machine}"
 
 

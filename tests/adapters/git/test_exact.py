@@ -37,7 +37,7 @@ def made_of(origin: Path, home: Home) -> Workspace:
 
 
 def damage(root: Path) -> None:
-    """What a power cut, and somebody with an editor, can do."""
+    """Damage that a power cut, or somebody with an editor, can do."""
     for path in [*root.rglob("*.txt"), *root.rglob("*.md"), *root.rglob("*.bat")]:
         os.truncate(path, 0)
     (root / "stray.txt").write_text("nobody's")

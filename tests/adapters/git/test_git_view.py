@@ -1,4 +1,4 @@
-"""What commands see of the vault: base and own branch, and nothing that any delivery ever said."""
+"""The vault as commands see it: base and own branch, and nothing that any delivery ever said."""
 
 from __future__ import annotations
 

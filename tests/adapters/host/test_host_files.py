@@ -68,7 +68,7 @@ def test_a_secret_file_is_readable_for_its_owner_only(tmp_path: Path) -> None:
 
 
 class Disk:
-    """What outlives a power cut: contents of files that were synced, names in directories that were synced since."""
+    """Files that outlive a power cut: contents of files that were synced, names in directories that were synced since."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._contents: set[int] = set()
@@ -85,7 +85,7 @@ class Disk:
             self._contents.add(inode)
 
     def keeps(self, path: Path, below: Path) -> bool:
-        """Whether a file, with every directory that leads to it from `below`, is there after a power cut."""
+        """True when a file, with every directory that leads to it from `below`, is there after a power cut."""
         chain = [path, *(parent for parent in path.parents if parent.is_relative_to(below) and parent != below)]
         named = all((one.parent.stat().st_ino, one.name) in self._names for one in chain)
         return named and path.stat().st_ino in self._contents

@@ -1,4 +1,4 @@
-"""What counts when several sources of settings speak."""
+"""Settings of several sources, and the one that counts."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ FORBIDDEN = (
 
 
 def answer(program: bytes, machine: str, number: int, *arguments: int) -> int:
-    """What the kernel would make of one call: the filter's few instructions, done by hand."""
+    """The kernel's verdict on one call: the filter's few instructions, done by hand."""
     data = struct.pack("=IIQ6Q", number, seccomp.AUDIT[machine], 0, *arguments, *[0] * (6 - len(arguments)))
     lines = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
     at = value = 0

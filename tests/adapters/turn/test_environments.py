@@ -60,7 +60,7 @@ class Deliveries:
         return done
 
     async def made(self, name: str, *given: str, **request: Any) -> str:
-        """When the environment of a newly prepared delivery was made: two that are equal are one."""
+        """The time at which the environment of a newly prepared delivery was made: two that are equal are one."""
         await self.prepare(name, *given, **request)
         text = (self.home.tree(name) / ".venv/made").read_text()
         assert read_set_up(self.home.workspace(name)).known == (text in self._seen)

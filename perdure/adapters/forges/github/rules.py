@@ -85,7 +85,7 @@ def check_rules(repository: Repository, branches: Sequence[str], instead: str = 
 
 
 def _against(rule: Mapping[str, Any], branch: str, new: bool) -> str | None:
-    """Why the rule would refuse our push; None when it would not, or nobody can know yet."""
+    """The reason for which the rule would refuse our push; None when it would not, or nobody can know yet."""
     kind, given = rule.get("type"), rule.get("parameters") or {}
     if kind in _PATTERNS:
         return f"{_PATTERNS[kind]} {_asked(given)}" if _fits(given, _subject(kind, branch)) is False else None
