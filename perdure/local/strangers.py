@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 async def astray(client: Client, home: Home) -> str:
-    """The reason why this client is not, or no longer, at the home's embedded server; '' while it is or nobody answers."""
+    """The reason why this client is not (or no longer) at the home's own server; '' while it is or nobody answers."""
     if configured() is not None:
         return ""
     record = read_record(Places(home))

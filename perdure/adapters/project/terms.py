@@ -94,7 +94,7 @@ class Ground:
     delivery: str
 
     def taken(self, name: str) -> str:
-        """Why a branch of this name cannot be pushed, in words; empty when it can."""
+        """The reason why a branch of this name cannot be pushed, in words; empty when it can."""
         shown = name[:NAME_CHARS]
         if not is_branch_name(self.vault, name):
             return f"{shown!r} cannot be a branch's name"

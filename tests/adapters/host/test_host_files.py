@@ -68,7 +68,7 @@ def test_a_secret_file_is_readable_for_its_owner_only(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Files that outlive a power cut: contents of files that were synced, names in directories that were synced since."""
+    """Files after a power cut: contents of those that were synced, names in directories that were synced since."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._contents: set[int] = set()
