@@ -89,7 +89,7 @@ def out_of_time(error: ActivityError) -> bool:
 
 
 def cut_off(error: ActivityError) -> str:
-    """The reason why the work is not begun again, in one line, where it was cut off too often; else empty."""
+    """Why the work is not begun again, in one line, where it was cut off too often; else empty."""
     cause = error.cause
     if not isinstance(cause, ApplicationError) or cause.type != "TurnKillsWorker":
         return ""
@@ -97,11 +97,7 @@ def cut_off(error: ActivityError) -> str:
 
 
 def asking(error: ActivityError) -> Asking:
-<<<<<<< HEAD
     """The people who decide about a `prepare` that was cut off; none where its worker's release did not say so."""
-=======
-    """The one who decides about a `prepare` that was cut off; nobody, where its worker's release did not say so."""
->>>>>>> 9a7f4d7 (Lines fit)
     details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
     return Asking.model_validate(details[0]) if details else Asking()
 
