@@ -14,7 +14,7 @@ from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.source import not_included, resolve
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.git.visit import _STARTS, find
+from perdure.adapters.git.visit import _STARTS, find, receiving
 from perdure.adapters.host.home import Home
 from perdure.cli.init import _root
 from perdure.cli.origin import _known_default
@@ -128,6 +128,7 @@ def bare_inside(tmp_path: Path) -> tuple[Path, Path]:
         lambda docs: resolve(".", docs / "objects"),
         lambda docs: not_included(docs, "main"),
         lambda docs: LocalForge(str(docs)).list(),
+        lambda docs: receiving(str(docs)),  # it has become one since the delivery began
         _root,
     ],
 )

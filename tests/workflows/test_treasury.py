@@ -46,10 +46,9 @@ def fleet() -> Fleet:
 
 
 async def table_when(client: Client, what: Callable[[Table], Any]) -> Table:
-    """One that has just begun answers nobody until its first task was worked on."""
     async with asyncio.timeout(30):
         while True:
-            with contextlib.suppress(PerdureError):
+            with contextlib.suppress(PerdureError):  # one that has just begun answers nobody
                 if what(table := await treasury.read_table(client)):
                     return table
             await asyncio.sleep(0.05)

@@ -105,11 +105,12 @@ def receiving(url: str, *, unborn: bool = False) -> tuple[str, ...]:
 
     A bare repository is a server: its hooks are its owner's rules, and run as at any other push.
     `unborn`: the branch that is checked out there may be made, for it has no commit yet; no file is touched.
+    Raises BadInput where nobody would be let in, as at the beginning: it was another place then.
     """
     try:
         place = find(Path(url)) if Path(url).is_absolute() else None
-    except (GitError, BadInput):
-        return ()
+    except GitError:
+        return ()  # no repository: the push says so
     if place is None or place.root is None:
         return ()
     # with updateInstead it checks out, by the checkout's own filters
