@@ -128,7 +128,6 @@ def bare_inside(tmp_path: Path) -> tuple[Path, Path]:
         lambda docs: resolve(".", docs / "objects"),
         lambda docs: not_included(docs, "main"),
         lambda docs: LocalForge(str(docs)).list(),
-        lambda docs: receiving(str(docs)),  # it has become one since the delivery began
         _root,
     ],
 )
@@ -153,6 +152,20 @@ def test_a_bare_repository_inside_a_checkout_is_refused_with_the_way_out(tmp_pat
         resolve(".", inside)
     assert "--repo .." in refused.value.fix
     assert find(tmp_path / "calc.git").root is None, "one that lies by itself is a place to push to"
+
+
+def test_what_became_such_a_folder_since_the_delivery_began_starts_nothing_at_its_push(tmp_path: Path) -> None:
+    docs, ran = bare_inside(tmp_path)
+    hook = docs / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    clone = tmp_path / "calc.git-work"
+    git(clone, "push", "-q", str(docs), "HEAD:refs/heads/unprotected")
+    assert ran.exists(), "unprotected it does"
+    ran.unlink()
+    git(clone, "push", "-q", *receiving(str(docs)), str(docs), "HEAD:refs/heads/ours")
+    assert not ran.exists()
 
 
 def test_a_checkout_cannot_make_another_directory_its_working_tree(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ here may speak to a remote, and a bare repository counts only where it is named 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,14 +106,12 @@ def receiving(url: str, *, unborn: bool = False) -> tuple[str, ...]:
 
     A bare repository is a server: its hooks are its owner's rules, and run as at any other push.
     `unborn`: the branch that is checked out there may be made, for it has no commit yet; no file is touched.
-    Raises BadInput where nobody would be let in, as at the beginning: it was another place then.
     """
-    try:
-        place = find(Path(url)) if Path(url).is_absolute() else None
-    except GitError:
-        return ()  # no repository: the push says so
-    if place is None or place.root is None:
+    if not Path(url).is_absolute():
         return ()
+    with contextlib.suppress(GitError, BadInput):  # it has become something else since we looked: nothing starts there
+        if find(Path(url)).root is None:
+            return ()
     # with updateInstead it checks out, by the checkout's own filters
     current = f"-c receive.denyCurrentBranch={'ignore' if unborn else 'refuse'}"
     return (f"--receive-pack=git {_RECEIVING} {current} receive-pack",)
