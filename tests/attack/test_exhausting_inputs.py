@@ -6,6 +6,8 @@ import pytest
 
 from tests.attack import exhausting
 
+pytestmark = pytest.mark.timeout(600)  # the first case waits for the child that reads them all
+
 READ = ("a notes file without end", "a tool output", "a go mod", "a dotted key in a pyproject", "a model answer with")
 """Input that is taken in part, or counts as absent, instead of being refused."""
 
