@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from perdure.models.policy import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S
+from perdure.models.policy import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S, WORKER_STARTS_S
 
 
 class Pauses:
@@ -17,6 +17,8 @@ class Pauses:
     def after_death(self, now: float, lived: float, *, killed: bool = False) -> float:
         """Seconds to wait after a worker died at `now`, having lived for `lived`. `killed`: by a SIGKILL."""
         shortest, longest = WORKER_PAUSE_S
+        if killed and lived >= WORKER_STARTS_S:
+            return 0.0
         self._deaths.append(now)
         if lived >= WORKER_QUICK_DEATHS_S:
             self._pause = 0.0

@@ -36,3 +36,8 @@ def test_a_worker_that_lived_for_ten_seconds_clears_the_pause() -> None:
 def test_workers_that_were_killed_could_start_and_wait_for_a_second_at_most() -> None:
     pauses = Pauses()
     assert [pauses.after_death(2.0 * now, lived=1, killed=True) for now in range(12)] == [0] * 4 + [1] * 8
+
+
+def test_workers_that_were_killed_at_work_cost_no_pause_however_often() -> None:
+    pauses = Pauses()
+    assert {pauses.after_death(2.0 * now, lived=2, killed=True) for now in range(40)} == {0}

@@ -31,7 +31,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.host.files import try_lock, write_whole
 from perdure.adapters.host.home import Home
-from perdure.adapters.host.unnoted import handed_to
+from perdure.adapters.host.unnoted import give_back, handed_to
 from perdure.models.ids import digest
 
 log = logging.getLogger(__name__)
@@ -204,17 +204,22 @@ async def _report(client: Client, note: dict[str, Any]) -> bool:
     # The dead worker's sticky queue first: otherwise the workflow task that follows waits 10 s for it (H30).
     if not await _unstick(client, note):
         return False
-    handle: AsyncActivityHandle = client.get_async_activity_handle(task_token=base64.b64decode(note["token"]))
+    token = base64.b64decode(note["token"])
+    handle: AsyncActivityHandle = client.get_async_activity_handle(task_token=token)
     death = ApplicationError(
         f"the worker died during {note['activity']}; it is done again from its checkpoint",
         type="WorkerDied",
         next_retry_delay=REPORT_PAUSE,
     )
     try:
-        await handle.fail(death, rpc_timeout=RPC_TIMEOUT)
+        if note["activity"]:
+            await handle.fail(death, rpc_timeout=RPC_TIMEOUT)
+        else:
+            await give_back(client, token)
     except RPCError as error:
         if error.status not in _SETTLED:
             return False
     else:
-        log.warning("reported %s of %s: its worker had died", note["activity"], note["workflow_id"])
+        what = note["activity"] or "a decision"
+        log.warning("reported %s of %s: its worker had died", what, note["workflow_id"])
     return True

@@ -35,8 +35,11 @@ WORKER_QUICK_DEATHS = 5
 WORKER_QUICK_DEATHS_S = 10.0
 WORKER_PAUSE_S = (1.0, 30.0)
 """A worker is started again at once; after five deaths within ten seconds with pauses that double from 1 s to 30 s,
-until one has lived for ten seconds: a worker that cannot start must not burn the host. One that is killed (SIGKILL)
-could start: the pause stays at 1 s."""
+until one has lived for ten seconds: a worker that cannot start must not burn the host. One that is killed
+(SIGKILL) is not to blame: there is no pause when it had WORKER_STARTS_S to begin its work, and 1 s at most before."""
+
+WORKER_STARTS_S = 1.5
+"""A worker that was forked works after one second, on a quiet machine."""
 
 FORKS_LOAD_MORE_S = 5.0
 """After a worker was forked: then its fork server loads the model's library as well, which takes a processor for one to

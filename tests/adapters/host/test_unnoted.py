@@ -5,13 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 from burying import gone, undertaker
 from patient import Patient
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
-from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    PollActivityTaskQueueRequest,
+    PollWorkflowTaskQueueRequest,
+    PollWorkflowTaskQueueResponse,
+)
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -88,3 +93,33 @@ async def test_a_report_of_what_was_not_noted_that_comes_late_does_not_touch_the
         assert await _report(client, note), "the answer is final: there is nothing to report any more"
         assert [note async for note in handed_to(client, GONE)] == []
         assert (await lost.seen()).attempt == 2
+
+
+@pytest.mark.timeout(60)
+async def test_a_decision_that_a_dead_worker_had_taken_is_given_back_at_once_and_a_living_ones_is_not(
+    home: Home, server: str
+) -> None:
+    client = await Client.connect(server, plugins=[perdure_plugin()])
+    living = InFlight(home)
+    ids = {GONE: f"patient-{uuid.uuid4().hex}", living.worker: f"patient-{uuid.uuid4().hex}"}
+    for worker, id in ids.items():
+        await client.start_workflow(Patient.run, id, id=id, task_queue=TASK_QUEUE, task_timeout=timedelta(minutes=5))
+        assert (await decision(client, worker)).workflow_execution.workflow_id == id
+    async with undertaker(home, client):
+        (home.inflight / f"{GONE}.lock").touch()
+        again = await decision(client, "another")  # the time-out of five minutes has not decided
+    assert (again.workflow_execution.workflow_id, again.attempt) == (ids[GONE], 1)
+    failed = [event async for event in client.get_workflow_handle(ids[GONE]).fetch_history_events()][3]
+    assert failed.workflow_task_failed_event_attributes.failure.message == "its worker died"
+    assert len([event async for event in client.get_workflow_handle(ids[living.worker]).fetch_history_events()]) == 3
+    for id in ids.values():
+        await client.get_workflow_handle(id).terminate()
+    living.close()
+
+
+async def decision(client: Client, worker: str) -> PollWorkflowTaskQueueResponse:
+    """The next one that waits, taken by a worker of that name."""
+    request = PollWorkflowTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=TASK_QUEUE), identity=f"1@here/{worker}"
+    )
+    return await client.workflow_service.poll_workflow_task_queue(request)
