@@ -54,7 +54,7 @@ command = "ls .venv/lib | grep -q package0"
 async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-setup-", dir=os.environ.get("ROOT")) as root:
         origin, home = make_target(Path(root) / "calc.git", {**CALC, "install.py": INSTALL}), Home(Path(root) / "home")
-        host = Host.open(home, dict(os.environ))
+        host = Host.open(home, {**os.environ, "PERDURE_LOCAL_REPOSITORIES": root})
         took = {}
         for name in ("first", "second", "after a restart"):
             if name == "after a restart":
