@@ -59,7 +59,7 @@ async def handed_to(client: Client, worker: str) -> AsyncIterator[dict[str, Any]
         described = await _described(client, run)
         if described.pending_workflow_task.state == _DECIDING and (taken := await _decision(client, run, worker)):
             namespace = namespace or await _namespace_id(client)
-            yield _note(run, _token(namespace, run, {4: taken - 1, 5: 1, 10: taken}), "")
+            yield _note(run, _token(namespace, run, taken), "")
         for pending in described.pending_activities:
             if pending.state != _TAKEN or not pending.last_worker_identity.endswith(worker):
                 continue
@@ -100,9 +100,9 @@ async def _described(client: Client, run: Run) -> DescribeWorkflowExecutionRespo
         raise
 
 
-async def _decision(client: Client, run: Run, worker: str) -> int:
-    """The event with which that worker took the decision that is pending; 0 when another did, or nobody can say: of a
-    second attempt history knows nothing."""
+async def _decision(client: Client, run: Run, worker: str) -> dict[int, int] | None:
+    """A token's numbers of the decision that is pending, if that worker has taken it; None when another did, or nobody
+    can say: of a second attempt history knows nothing."""
     request = GetWorkflowExecutionHistoryReverseRequest(
         namespace=client.namespace,
         execution=WorkflowExecution(workflow_id=run.id, run_id=run.run_id),
@@ -112,12 +112,13 @@ async def _decision(client: Client, run: Run, worker: str) -> int:
     for event in said.history.events:
         if event.HasField("workflow_task_started_event_attributes"):
             taken = event.workflow_task_started_event_attributes
-            return event.event_id if taken.identity.endswith(worker) else 0
+            ours = taken.identity.endswith(worker)
+            return {4: taken.scheduled_event_id, 5: 1, 10: event.event_id} if ours else None
         if event.HasField("workflow_task_failed_event_attributes") or event.HasField(
             "workflow_task_timed_out_event_attributes"
         ):
-            return 0
-    return 0
+            return None
+    return None
 
 
 async def _namespace_id(client: Client) -> str:

@@ -104,14 +104,15 @@ async def test_a_decision_that_a_dead_worker_had_taken_is_given_back_at_once_and
     ids = {GONE: f"patient-{uuid.uuid4().hex}", living.worker: f"patient-{uuid.uuid4().hex}"}
     for worker, id in ids.items():
         await client.start_workflow(Patient.run, id, id=id, task_queue=TASK_QUEUE, task_timeout=timedelta(minutes=5))
+        await client.get_workflow_handle(id).signal("beforehand")  # it stands between scheduled and taken
         assert (await decision(client, worker)).workflow_execution.workflow_id == id
     async with undertaker(home, client):
         (home.inflight / f"{GONE}.lock").touch()
         again = await decision(client, "another")  # the time-out of five minutes has not decided
     assert (again.workflow_execution.workflow_id, again.attempt) == (ids[GONE], 1)
-    failed = [event async for event in client.get_workflow_handle(ids[GONE]).fetch_history_events()][3]
+    failed = [event async for event in client.get_workflow_handle(ids[GONE]).fetch_history_events()][4]
     assert failed.workflow_task_failed_event_attributes.failure.message == "its worker died"
-    assert len([event async for event in client.get_workflow_handle(ids[living.worker]).fetch_history_events()]) == 3
+    assert len([event async for event in client.get_workflow_handle(ids[living.worker]).fetch_history_events()]) == 4
     for id in ids.values():
         await client.get_workflow_handle(id).terminate()
     living.close()
