@@ -33,8 +33,9 @@ from perdure.adapters.turn.adopt import turn_of
 from perdure.models.amounts import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import WorkspaceLost
+from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import AGENTIC, Phase, Step
+from perdure.models.policy import UNKNOWN_HOST_PATIENCE
 from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
@@ -48,14 +49,14 @@ class Preparation:
 
     @activity.defn(name=Step.PREPARE)
     async def prepare(self, work: PrepareInput) -> Prepared:
-        """Raises InvalidRequest, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable."""
+        """Raises InvalidRequest, BadInput, SetupFailed, SandboxUnavailable, NoPorts, ForgeUnavailable."""
         journal, notifies = self._host.journal(work.delivery), bool(self._host.listeners.addresses)
         if work.previous is not None:
             journal.asks(work.previous.asking.model_copy(update={"notifies": notifies}))
             return await self._again(work, work.previous)
         journal.asks(Asking(asks=work.request.questions is not False, notifies=notifies))
         now_doing(doing="fetching")
-        vault, contract, settings = await in_thread(self._terms.read, work.delivery, work.request)
+        vault, contract, settings = await self._read(work)
         expiry = settings.config.gates.expire
         expiry_s = seconds(expiry) if expiry else 0.0
         journal.asks(Asking(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies))
@@ -106,6 +107,17 @@ class Preparation:
             "at": at if damaged else None,
         }
         return previous.model_copy(update=now)
+
+    async def _read(self, work: PrepareInput) -> tuple[Vault, Contract, Effective]:
+        """The terms. A remote that is away is waited for; a host that nobody has heard of only for a while."""
+        try:
+            return await in_thread(self._terms.read, work.delivery, work.request)
+        except ForgeUnavailable as error:
+            info = activity.info()
+            waited = info.current_attempt_scheduled_time - info.scheduled_time  # by one clock, the server's
+            if error.unknown_host and waited > UNKNOWN_HOST_PATIENCE:
+                raise InvalidRequest(error.what, where=error.where, fix=error.fix) from error
+            raise
 
     async def _placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
         """The terms, complete, with a worktree where nobody else can be writing: a worker that sleeps in the middle of

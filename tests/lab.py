@@ -223,7 +223,7 @@ class Lab:
         return self.rehearsal.report()
 
 
-async def finished(submitted: Submitted, lab: Lab, timeout: float = 60) -> DeliveryResult:
+async def finished(submitted: Submitted, lab: Lab, timeout: float = 100) -> DeliveryResult:
     """The delivery's end; when it does not come, what the worker said about it."""
     try:
         async with asyncio.timeout(timeout):

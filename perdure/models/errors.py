@@ -107,13 +107,21 @@ class ForgeRefused(StepError): ...
 
 
 class ForgeUnavailable(StepError):
-    """`retry_after` is in seconds; None leaves the pause to the workflow."""
+    """`retry_after` is in seconds; None leaves the pause to who tries again. `unknown_host`: no such name is known."""
 
     retryable = True
 
-    def __init__(self, what: str, *, retry_after: float | None = None, where: str = "", fix: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        retry_after: float | None = None,
+        where: str = "",
+        fix: str = "",
+        unknown_host: bool = False,
+    ) -> None:
         super().__init__(what, where=where, fix=fix)
-        self.retry_after = retry_after
+        self.retry_after, self.unknown_host = retry_after, unknown_host
 
 
 class NoticeRefused(StepError): ...

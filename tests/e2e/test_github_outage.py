@@ -13,6 +13,8 @@ from temporalio.testing import TimeSkipper, WorkflowEnvironment
 
 from perdure.client import Perdure
 from perdure.local.binary import temporal_binary
+from perdure.models.errors import InvalidRequest
+from perdure.models.policy import FORGE_PAUSE_MAX, UNKNOWN_HOST_PATIENCE
 from perdure.models.result import Status
 from perdure.plugin import perdure_plugin
 from tests.github_lab import BUILD, ID, GitHubLab, github_lab
@@ -65,3 +67,40 @@ async def test_an_hour_without_github_at_the_end_is_waited_out_and_shown(tmp_pat
         assert result.status is Status.DELIVERED, result.message
         world.check_one(result)
         assert world.lab.model_calls() == 2
+
+
+@pytest.mark.timeout(180)
+async def test_github_that_is_away_at_the_first_look_is_waited_for_and_named(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world:
+        world.github.down = True
+        world.lab.worker()
+        submitted = await world.build()
+
+        async def named() -> bool:
+            described = await submitted.delivery.describe()
+            return any(
+                "cannot be reached" in pending.failure and "502" in pending.failure for pending in described.pending
+            )
+
+        await until(named)
+        world.github.down = False
+        result = await finished(submitted, world.lab)
+        assert result.status is Status.DELIVERED, result.message
+        world.check_one(result)
+
+
+@pytest.mark.timeout(180)
+async def test_a_host_that_nobody_has_heard_of_is_waited_for_a_while_only(tmp_path: Path, ports: int) -> None:
+    async with github_lab(tmp_path, BUILD, ports=ports) as world, skipping(world) as clock:
+        worker = world.lab.worker()
+        submitted = await world.lab.submit("https://no-such-host.invalid/me/calc.git", id=ID)
+
+        async def named() -> bool:
+            described = await submitted.delivery.describe()
+            return any("check the name, the network" in pending.failure for pending in described.pending)
+
+        await until(named)
+        await clock.fast_forward(world.lab.handle(ID), UNKNOWN_HOST_PATIENCE + FORGE_PAUSE_MAX)
+        with pytest.raises(InvalidRequest, match="no-such-host"):
+            await finished(submitted, world.lab)
+        assert worker.poll() is None

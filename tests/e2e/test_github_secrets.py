@@ -15,7 +15,7 @@ from tests.secret_watch import SecretWatch, hits, recording
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)  # every git it starts is a shell script first
 async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pull_request(
     tmp_path: Path, ports: int
 ) -> None:
@@ -26,10 +26,10 @@ async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pu
         with SecretWatch((TOKEN,), roots=(worker.pid,)) as watch:  # and what lives for more than a moment
             world.github.faults.add("pulls/create", "unauthorized", times=1)  # its error goes into history
             submitted = await world.submit()
-            first = await finished(submitted, world.lab)
+            first = await finished(submitted, world.lab, timeout=150)
             assert (first.status, first.reason) == (Status.NOT_DELIVERED, "forge_refused")
             await submitted.delivery.retry()
-            result = await finished(submitted, world.lab)
+            result = await finished(submitted, world.lab, timeout=150)
         assert result.status is Status.DELIVERED, (result.message, world.lab.worker_log()[-3000:])
         assert {"git", "git-remote-http"} <= watch.seen, watch.seen
         async for execution in world.lab.client.list_workflows():

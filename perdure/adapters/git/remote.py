@@ -24,6 +24,9 @@ _FINAL = re.compile(
 _AWAY = re.compile(r"error: (408|429|5\d\d)|rate limit|abuse detection", re.IGNORECASE)
 """Answers of a server that is not well or wants us to wait, whatever words its page holds."""
 
+_UNKNOWN_HOST = re.compile(r"could not resolve host", re.IGNORECASE)
+"""A name without an address: misspelt, or asked for while the network is away."""
+
 _REDIRECT = re.compile(r"^warning: redirecting to (\S+)", re.MULTILINE)
 
 
@@ -79,7 +82,8 @@ def remote_failure(url: str, error: GitError, credential: Credential | None = No
     if error.returncode is not None and _FINAL.search(error.stderr) and not away:
         fix = access_fix(where, error.stderr, credential)
         return ForgeRefused(f"the remote refuses: {said}", where=where, fix=fix)
-    return ForgeUnavailable(f"the remote cannot be reached: {said}", where=where, fix=line_fix(error.stderr))
+    unknown, fix = _UNKNOWN_HOST.search(error.stderr) is not None, line_fix(error.stderr)
+    return ForgeUnavailable(f"the remote cannot be reached: {said}", where=where, fix=fix, unknown_host=unknown)
 
 
 def _listed(url: str, keys: Keyring, *patterns: str) -> Output:

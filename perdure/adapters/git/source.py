@@ -15,7 +15,7 @@ from perdure.adapters.git.first import FIRST_COMMIT, first_branch, refs_beside_b
 from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.visit import find, visiting
 from perdure.models import ids
-from perdure.models.errors import BadInput, StepError
+from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 ELSEWHERE = Path(os.devnull)
@@ -58,11 +58,20 @@ class Target:
 
 
 def resolve(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
+    """Find what a person means, who is there to look: as `locate`, and a remote that is away is BadInput too."""
+    try:
+        return locate(repository, cwd, keys)
+    except ForgeUnavailable as error:
+        raise BadInput(error.what, where=error.where, fix=error.fix) from error
+
+
+def locate(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
     """Find what is meant by a path (relative to `cwd`), `file://`, `http(s)://`, `ssh://`, `user@host:path`.
 
     `owner/name` that is no path means a repository on the keys' home server: github.com unless configured.
-    Raises BadInput: not a repository, unreachable, a remote helper (`ext::`), a leading dash, a password; an empty one
+    Raises BadInput: not a repository, refused, a remote helper (`ext::`), a leading dash, a password; an empty one
     that does not say what its first branch is called, or whose checkout holds what nobody has committed and pushed.
+    ForgeUnavailable: it does not answer now.
     """
     _check_form(repository)
     if _is_url(repository, cwd):
@@ -202,12 +211,14 @@ def _origin(path: Path, named: str) -> tuple[str, Path | None]:
 def _reach(url: str, checkout: Path | None, keys: Keyring, named: str = "") -> Target:
     try:
         heads = remote_heads(url, keys)
-    except StepError as error:
+    except (ForgeRefused, ForgeUnavailable) as error:
         what = "the origin of this repository" if checkout is not None else "the repository"
         what = f"there is no directory {named}, and {url}" if named else what
         fix = error.fix or f"make this work first: git ls-remote {redact(url)}"
-        said = error.what.partition(": ")[2] or error.what
-        raise BadInput(f"{what} cannot be reached: {said}", where=redact(url), fix=fix) from error
+        said = f"{what} cannot be reached: {error.what.partition(': ')[2] or error.what}"
+        if isinstance(error, ForgeUnavailable):
+            raise ForgeUnavailable(said, where=redact(url), fix=fix, unknown_host=error.unknown_host) from error
+        raise BadInput(said, where=redact(url), fix=fix) from error
     if not heads.branches:
         return _empty(url, checkout, keys, heads)
     if any(len(sha) != 40 for sha in heads.branches.values()):
@@ -221,7 +232,7 @@ def _empty(url: str, checkout: Path | None, keys: Keyring, heads: Heads) -> Targ
     fix = f"push a first commit: git commit --allow-empty -m first && {push}"
     try:
         others, name = refs_beside_branches(url, keys), first_branch(url, keys)
-    except StepError as error:
+    except ForgeRefused as error:
         raise BadInput(f"the repository has no commits yet, and {error.what}", where=redact(url), fix=fix) from error
     if others:
         what = f"the repository has no branch, and is not empty: it has {others[0]}"

@@ -41,6 +41,8 @@ from perdure.models.policy import (
     DEATHS_PER_TURN,
     DISK_FULL_PAUSE,
     FAILURE_CHARS,
+    FORGE_PAUSE,
+    FORGE_PAUSE_MAX,
     HEARTBEAT_EVERY,
     RESULT_BYTES,
     RETRY_PAUSE_MODEL_S,
@@ -221,6 +223,8 @@ def _translate(error: PerdureError, attempt: int, *details: BaseModel) -> Applic
             error.retry_after if error.retry_after is not None else min(longest, first * 2 ** min(attempt - 1, 10))
         )
         pause = timedelta(seconds=backoff + random.uniform(0, 0.25 * backoff))  # noqa: S311  # jitter, not a secret
+    if isinstance(error, ForgeUnavailable) and attempt > 1:  # where each is a first, the workflow counts them
+        pause = min(FORGE_PAUSE_MAX, FORGE_PAUSE * 2 ** min(attempt - 1, 10))
     if isinstance(error, ForgeUnavailable | NoticeUnheard) and error.retry_after is not None:
         # never before it said; and not everybody at the same moment
         pause = timedelta(seconds=error.retry_after + random.uniform(0, 0.1 * error.retry_after))  # noqa: S311

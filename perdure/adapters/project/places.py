@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perdure.adapters.git.credentials import Keyring
-from perdure.adapters.git.source import ELSEWHERE, Target, check_checkout, place_on_host, resolve
+from perdure.adapters.git.source import ELSEWHERE, Target, check_checkout, locate, place_on_host
 from perdure.adapters.host.home import Home
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.proof import proves
@@ -24,12 +24,13 @@ def comes_from_here(home: Home, delivery: str, request: DeliveryRequest) -> bool
 def find_target(request: DeliveryRequest, ours: bool, allowed: Sequence[str], keys: Keyring) -> Target:
     """The repository of a request. InvalidRequest for one on this host that is neither ours to name nor allowed.
 
+    BadInput and ForgeUnavailable as `locate` raises them.
     `ours`: the request comes from here. `allowed`: directories in which repositories may be named by anybody.
     """
     if ours:
-        return resolve(request.repository, Path.cwd(), keys)
+        return locate(request.repository, Path.cwd(), keys)
     _check_allowed(place_on_host(request.repository), allowed)  # before anything there is looked at
-    target = resolve(request.repository, ELSEWHERE, keys)
+    target = locate(request.repository, ELSEWHERE, keys)
     _check_allowed(place_on_host(target.url), allowed)  # a checkout there may have its origin anywhere
     return target
 
