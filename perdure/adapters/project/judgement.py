@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from perdure.adapters.project.baseline import FAILING
 from perdure.adapters.project.junit import read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
-from perdure.adapters.project.runners import Invocation
-from perdure.adapters.project.selection import reproduction
+from perdure.adapters.project.runners import reproduction
+from perdure.adapters.project.runners.base import Invocation
 from perdure.adapters.project.testcases import BadReport
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.usage import killed

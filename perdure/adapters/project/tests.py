@@ -14,8 +14,8 @@ from perdure.adapters.project.baseline import by_command, command, compared
 from perdure.adapters.project.flakes import settled
 from perdure.adapters.project.judgement import judged
 from perdure.adapters.project.junit import left_behind
-from perdure.adapters.project.runners import Invocation, invocation
-from perdure.adapters.project.selection import alone
+from perdure.adapters.project.runners import alone, invocation
+from perdure.adapters.project.runners.base import Invocation
 from perdure.adapters.project.verdict import line, note
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from project_files import Files
 
-from perdure.adapters.project.runners import Invocation, invocation
+from perdure.adapters.project.runners import invocation
+from perdure.adapters.project.runners.base import Invocation
 from perdure.models.config import TestCommand
 
 RESULTS = Path("/results")
@@ -97,3 +98,15 @@ def test_jest_is_asked_only_where_its_reporter_is_installed(files: Files) -> Non
     result = call("npm test", root)
     assert result.script == "npm test -- --ci --reporters=default --reporters=jest-junit"
     assert result.env["JEST_JUNIT_OUTPUT_FILE"] == str(result.report)
+
+
+def test_a_runner_without_a_report_counts_only_where_no_other_is_on_the_line(files: Files) -> None:
+    root = files({"package.json": '{"scripts": {"test": "node --test"}}'})
+    named = {command: call(command, root).runner for command in (
+        "python -m unittest discover", "cargo test", "python -m unittest && pytest -q", "cargo test && npm test",
+        "python -m unittest && cargo test",
+    )}  # fmt: skip
+    assert list(named.values()) == ["unittest", "cargo", "pytest", "node", ""]
+    assert call("python -m unittest") == Invocation(
+        "python -m unittest", "unittest", {"PERDURE_REPORT": "/results/junit.xml"}
+    )

@@ -1,0 +1,132 @@
+"""One class a test runner: its name on a command line, its report, one test alone."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from perdure.models.report import TestCase
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What really runs.
+
+    script   the command, with arguments appended where a runner takes no variable
+    env      variables that ask for a report, on top of the caller's
+    runner   the name of the runner that was recognised, or empty
+    report   the JUnit file that must be there afterwards; None: there is none, or it is in `collect`
+    collect  directories, by the last parts of their paths, in which the runner leaves JUnit files inside the tree;
+             none of them there afterwards: the exit code is all there is
+    owed     whether a `report` that is not there afterwards makes a failure
+    files    what must be written, outside the tree, before it runs
+    more     what goes between the command and more arguments of the runner (` --` for npm); None: something else
+             stands last
+    extended whether `script` ends in arguments already
+    partial  whether the first failure keeps something else from running
+    """
+
+    script: str
+    runner: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    report: Path | None = None
+    collect: tuple[str, ...] = ()
+    owed: bool = True
+    files: Mapping[Path, str] = field(default_factory=dict)
+    more: str | None = None
+    extended: bool = False
+    partial: bool = False
+
+    def moved(self, seen: Path, reports: Path) -> Invocation:
+        """The same with its files where this process finds them: the command sees `reports` at `seen`."""
+        files = {reports / file.relative_to(seen): text for file, text in self.files.items()}
+        report = reports / self.report.relative_to(seen) if self.report else None
+        return replace(self, report=report, files=files)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command that is to write a report.
+
+    passes     what goes between the command and more arguments of the runner; None: something else stands last
+    file       where the JUnit file is wanted
+    tree       what is tested
+    installed  the worktree setup ran in
+    env        what the command would see anyway
+    """
+
+    command: str
+    passes: str | None
+    file: Path
+    tree: Path
+    installed: Path
+    env: Mapping[str, str]
+
+    @property
+    def quoted(self) -> str:
+        return shlex.quote(str(self.file))
+
+    def added(self, name: str, options: str) -> dict[str, str]:
+        """A variable with these options behind those it has."""
+        return {name: added(self.env, name, options)}
+
+
+def added(env: Mapping[str, str], name: str, options: str) -> str:
+    return f"{env[name]} {options}" if env.get(name) else options
+
+
+class Runner(ABC):
+    """What is particular to one test runner; adding one is a file with such a class, and a line in RUNNERS.
+
+    early    options, as a regular expression, that end a run at its first failure; empty where the report goes on
+    reports  whether it is asked for a report: one that is not counts only where no other runner is on the line
+    """
+
+    name: ClassVar[str]
+    early: ClassVar[str] = ""
+    reports: ClassVar[bool] = True
+
+    @abstractmethod
+    def runs(self, program: str, rest: list[str]) -> bool:
+        """Whether this simple command, wrappers removed, starts it."""
+
+    def reporting(self, asked: Asked) -> Invocation | None:
+        """The command, made to write its report. None where asking could change what runs, or it asks for its own."""
+        return None
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        """What narrows a run to one test when it is appended; nothing where a test has no name of its own."""
+        return ()
+
+    def alone(self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
+        """See perdure.adapters.project.runners.alone."""
+        selected = shlex.join(self.arguments(case))
+        if not selected or call.more is None:
+            return None
+        return replace(call, script=f"{call.script}{'' if call.extended else call.more} {selected}")
+
+    def reproduction(self, call: Invocation, command: str, case: TestCase) -> str:
+        """See perdure.adapters.project.runners.reproduction."""
+        selected = shlex.join(self.arguments(case))
+        return f"{command}{call.more} {selected}" if selected and call.more is not None else ""
+
+
+def group_and_method(case: TestCase) -> tuple[str, str]:
+    """A case's class and its method; of a parametrised test, all of its cases."""
+    group, _, name = case.name.rpartition("::")
+    return group, re.split(r"[(\[{]", name)[0]
+
+
+def last_part(case: TestCase) -> str:
+    """What stands behind its file or class."""
+    return case.name.rpartition("::")[2]
+
+
+def escaped(name: str) -> str:
+    """For a JavaScript regular expression."""
+    return re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", name)

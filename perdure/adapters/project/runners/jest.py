@@ -1,0 +1,32 @@
+"""jest: asked by arguments where jest-junit is installed."""
+
+from __future__ import annotations
+
+from perdure.adapters.project.runners.base import Asked, Invocation, Runner, escaped, last_part
+from perdure.models.report import TestCase
+
+
+class Jest(Runner):
+    name = "jest"
+    early = r"\s(--bail|-b)(?=[\s=]|$)"
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program == "jest"
+
+    def reporting(self, asked: Asked) -> Invocation | None:
+        if asked.passes is None or "--reporters" in asked.command:
+            return None
+        if not (asked.installed / "node_modules" / "jest-junit").is_dir():
+            return None
+        variables = {
+            "JEST_JUNIT_OUTPUT_FILE": str(asked.file),
+            "JEST_JUNIT_ADD_FILE_ATTRIBUTE": "true",
+            "JEST_JUNIT_REPORT_TEST_SUITE_ERRORS": "true",  # else a file that does not load is absent
+            "JEST_JUNIT_CLASSNAME": "{filepath}",
+            "JEST_JUNIT_TITLE": "{title}",
+        }
+        line = f"{asked.command}{asked.passes} --ci --reporters=default --reporters=jest-junit"
+        return Invocation(line, self.name, variables, asked.file, more=asked.passes, extended=True)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        return "-t", f"(^| ){escaped(last_part(case))}$"

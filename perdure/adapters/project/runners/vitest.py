@@ -1,0 +1,26 @@
+"""vitest: asked by arguments, where they reach it."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.adapters.project.runners.base import Asked, Invocation, Runner, escaped, last_part
+from perdure.models.report import TestCase
+
+
+class Vitest(Runner):
+    name = "vitest"
+    early = r"\s--bail(?=[\s=]|$)"
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program == "vitest" and "watch" not in rest[:1]
+
+    def reporting(self, asked: Asked) -> Invocation | None:
+        if asked.passes is None or re.search(r"--reporter|--outputFile", asked.command):
+            return None
+        options = f"--reporter=default --reporter=junit --outputFile.junit={asked.quoted}"
+        line = f"{asked.command}{asked.passes} {options}"
+        return Invocation(line, self.name, {}, asked.file, more=asked.passes, extended=True)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        return "-t", f"(^| ){escaped(last_part(case).replace(' > ', ' '))}$"
