@@ -9,7 +9,8 @@ PYTEST := $(BIN)/python -m pytest
 TESTS  ?=
 JOBS   ?= 5
 ARGS   ?=
-AGAIN  := $(if $(CI),|| $(BIN)/python -m tests.again)
+SUITE  = -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
+AGAIN  = $(if $(CI),|| $(1) -m tests.again)
 
 # The suite starts thousands of Python processes: without bytecode on disk each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -19,7 +20,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check fmt schema replay attack chaos chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
+.PHONY: help demo test coverage test-slow check fmt schema replay attack chaos chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,19 +34,24 @@ demo: $(READY) ## one request becomes one pull request while you kill the worker
 
 # On a build server (CI=true) up to five failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
-# share a server, on one of them. Worker processes are measured too (tool.coverage.run, patch).
-test: $(READY) ## the tests with coverage (TESTS=tests/cli: only those, without; ARGS: options of pytest; JOBS=5)
+# share a server, on one of them.
+test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS: options of pytest; JOBS=5)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
+	@$(BIN)/python $(SUITE) $(call AGAIN,$(BIN)/python)
+else
+	@$(PYTEST) -q $(TESTS) $(ARGS)
+endif
+
+# What CI runs: measuring costs a third of the suite's time again. Worker processes are measured too (tool.coverage.run).
+coverage: $(READY) ## the same tests, and how many lines and branches they went through: at least 85 %
+	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@rm -f .coverage .coverage.*
-	@$(BIN)/python -m coverage run -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS) $(AGAIN)
+	@$(BIN)/python -m coverage run $(SUITE) $(call AGAIN,$(BIN)/python -m coverage run)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }
 	@echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of lines and branches ($(VENV)/coverage.txt)"
-else
-	@$(PYTEST) -q $(TESTS) $(ARGS)
-endif
 
 test-slow: $(READY) ## longer versions of what the tests show, without coverage: more turns, kills, workers
 	@$(PYTEST) -q --no-header -m slow -n $(JOBS) --dist worksteal $(ARGS)

@@ -1,14 +1,13 @@
 """Run the tests that failed once more, each alone: what passes now is flaky, and is named, loudly.
 
-For build servers, after a failed `make test`: python -m tests.again. A test that fails again, or more failures than a
-busy machine explains, fail as before. So does a failed test about secrets or money (`never_again`): by chance or not,
-something was seen.
+For build servers, after a failed `make test`: python -m tests.again, under coverage where the suite was. A test that
+fails again, or more failures than a busy machine explains, fail as before. So does a failed test about secrets or money
+(`never_again`): by chance or not, something was seen.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +38,8 @@ def main() -> int:
 
 def _run(test: str) -> int:
     """pytest's exit code."""
-    command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
-    return subprocess.run([*command, "-m", "not never_again", test], env=os.environ, check=False).returncode
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not never_again"]
+    return subprocess.run([*command, test], check=False).returncode
 
 
 if __name__ == "__main__":
