@@ -97,7 +97,7 @@ def run(arguments: list[str]) -> int:
     try:
         # Here rather than in the commands: on Windows their imports (flock) would fail first.
         _check_platform()
-        code = app(arguments, prog_name="perdure", standalone_mode=False)
+        code = app.needed(arguments)(arguments, prog_name="perdure", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):

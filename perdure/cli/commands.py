@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command_name
+from typer.models import CommandInfo
 
 from perdure.cli.panels import ADVANCED
 
@@ -61,3 +64,19 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
         return super().command(name, cls=Command, **options)
+
+    def needed(self, arguments: Sequence[str]) -> Commands:
+        """The same with nothing but the command that comes first, or with all where none does.
+
+        Before it begins, Typer looks at every parameter of every command: that takes longer than most commands do.
+        """
+        found = [info for info in self.registered_commands if [_name(info)] == list(arguments[:1])]
+        if not found:
+            return self
+        alone = copy.copy(self)
+        alone.registered_commands, alone.registered_groups = found, []
+        return alone
+
+
+def _name(info: CommandInfo) -> str:
+    return info.name or get_command_name(info.callback.__name__ if info.callback else "")

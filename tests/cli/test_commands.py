@@ -1,0 +1,19 @@
+"""What Typer is made to look at before a command begins."""
+
+from __future__ import annotations
+
+import pytest
+from typer.main import get_command
+
+from perdure.cli.app import app
+
+
+def test_a_command_that_comes_first_is_looked_at_alone() -> None:
+    alone = get_command(app.needed(["show", "x", "--json"]))
+    assert list(getattr(alone, "commands", ())) == ["show"]
+    assert [param.name for param in alone.params] == [param.name for param in get_command(app).params]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["server", "start"], ["shwo"], ["--version", "show"]])
+def test_before_help_groups_and_words_that_are_no_command_all_of_them_are(arguments: list[str]) -> None:
+    assert app.needed(arguments) is app
