@@ -226,10 +226,13 @@ class Supervisor:
         return lock
 
     async def _look_after_server(self) -> None:
-        """Start the embedded server again when it was killed. One that was stopped has set its record aside."""
+        """Start the embedded server, or what stands before its Web UI, again when it was killed. A server that was
+        stopped has set its record aside."""
         while True:
             await asyncio.sleep(policy.SERVER_LOOK_S)
-            if self._places.server_record.exists() and not held(self._places.server_lock):
+            front = self._places.ui_lock  # not there where nothing stands before it
+            lost = not held(self._places.server_lock) or (front.exists() and not held(front))
+            if lost and self._places.server_record.exists():
                 from perdure.local.server import ensure_server  # loads the Temporal SDK: 40 MB, seldom needed
 
                 try:

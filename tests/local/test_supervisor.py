@@ -178,7 +178,9 @@ async def test_without_a_running_delivery_it_ends_by_itself(home: Home, supervis
     assert gone(record.worker_pid)
 
 
-async def test_a_killed_server_is_started_again_and_a_stopped_one_is_not(home: Home, supervise: Supervise) -> None:
+async def test_a_killed_server_or_web_ui_is_started_again_and_a_stopped_one_is_not(
+    home: Home, supervise: Supervise
+) -> None:
     places = Places(home)
     info = await ensure_server(home, say=lambda _: None, port=any_free().grpc)
     process = supervise()
@@ -188,6 +190,11 @@ async def test_a_killed_server_is_started_again_and_a_stopped_one_is_not(home: H
     await until(lambda: held(places.server_lock), 20)
     again = await ensure_server(home, say=lambda _: None)
     assert again.address == info.address
+    lines = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+    (front,) = [pid for pid, line in lines if str(places.server_lock) in line]
+    os.kill(front, signal.SIGKILL)
+    await until(lambda: not held(places.ui_lock), 10)
+    await until(lambda: held(places.ui_lock), 20)
     await stop_server(home)
     process.terminate()
     said, _ = process.communicate(timeout=20)
