@@ -36,7 +36,7 @@ def _commit(desk: Desk, work: CommitInput) -> Committed:
     trailers = {"Perdure-Delivery": work.delivery, "Perdure-Step": f"{work.step}/{work.attempt}"}
     if desk.contract.config.git.sign_off:
         trailers["Signed-off-by"] = f"{IDENTITY['GIT_COMMITTER_NAME']} <{IDENTITY['GIT_COMMITTER_EMAIL']}>"
-    desk.restore(work.checkpoint)
+    desk.lease.check()
     commit, tree = commit_tree(
         desk.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_message(work, trailers)
     )

@@ -53,7 +53,8 @@ def _stage(git: Git, before: str, after: str, held: int) -> None:
     status = dict(zip(listed[1::2], listed[::2], strict=True))
     for option, wanted in (("--force-remove", True), ("--add", False)):
         paths = b"".join(path + b"\0" for path, how in status.items() if (how == b"D") is wanted)
-        git.run("update-index", "--replace", option, "-z", "--stdin", stdin=paths, hold=(held,))
+        if paths:
+            git.run("update-index", "--replace", option, "-z", "--stdin", stdin=paths, hold=(held,))
 
 
 def find_commit(vault: Vault, branch_ref: str, parent: str, trailers: Mapping[str, str]) -> str | None:

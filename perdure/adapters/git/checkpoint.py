@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git import shadow
-from perdure.adapters.git.door import GitError
+from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import links
 from perdure.adapters.git.objects import TREE, Entry
 from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, pathspecs
@@ -118,15 +118,20 @@ def is_at(workspace: Workspace, checkpoint: str) -> bool:
         record = workspace.record()
         with workspace.alone() as held:
             git = shadow.git_for(workspace, record.exact_base, held)
-            git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
-            if git.run("diff-files", "--quiet", "--ignore-submodules=all", ok=(0, 1), hold=(held,)).returncode:
-                return False
+            if _differ(git, held):  # or only their times do
+                git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
+                if _differ(git, held):
+                    return False
             wanted = pathspecs(record.kept)
             others = git.run("ls-files", "--others", "--exclude-standard", "-z", "--", *wanted, hold=(held,))
             tree = git.run("write-tree", hold=(held,)).text
             return not others.names and tree == worktree_tree(workspace.vault, checkpoint)
     except (FileNotFoundError, GitError):
         return False
+
+
+def _differ(git: Git, held: int) -> bool:
+    return git.run("diff-files", "--quiet", "--ignore-submodules=all", ok=(0, 1), hold=(held,)).returncode != 0
 
 
 def read_turn(vault: Vault, checkpoint: str) -> dict[str, Any]:
@@ -141,7 +146,11 @@ def read_sidecar(vault: Vault, checkpoint: str) -> Sidecar:
 
 def read_transcript(vault: Vault, checkpoint: str) -> list[dict[str, Any]]:
     """The conversation up to a checkpoint. Raises WorkspaceLost when it is not here."""
-    request = "".join(f"{sha}\n" for sha in _transcript_blobs(vault, checkpoint)).encode()
+    shas = _transcript_blobs(vault, checkpoint)
+    blobs = [vault.loose.content("blob", sha) for sha in shas]
+    if None not in blobs:
+        return [json.loads(blob or b"") for blob in blobs]
+    request = "".join(f"{sha}\n" for sha in shas).encode()
     try:
         return [json.loads(blob) for blob in _batch(vault.git.run("cat-file", "--batch", stdin=request).stdout)]
     except GitError as error:
@@ -224,6 +233,13 @@ def _escape(path: str) -> str:
 
 def _transcript_blobs(vault: Vault, checkpoint: str) -> list[str]:
     """The messages of a checkpoint, in order."""
+    top = vault.loose.tree_of(checkpoint)
+    if (entries := vault.loose.entries(top) if top else None) is not None:
+        _, folder = entries.get("transcript", ("", ""))
+        if not folder:
+            return []
+        if (messages := vault.loose.entries(folder)) is not None:
+            return [messages[name][1] for name in sorted(messages, key=lambda name: int(Path(name).stem))]
     listed = vault.git.run("ls-tree", "-z", "--end-of-options", checkpoint, "transcript/", ok=(0, 128))
     if listed.returncode:
         raise _lost(vault, checkpoint)

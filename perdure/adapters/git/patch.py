@@ -73,12 +73,6 @@ class Hunk:
             at = end + 1
 
 
-def merge_base(repository: Repository, base: str, head: str) -> str:
-    """Where `head` left `base`: what a pull request compares with. `base` itself where they share nothing."""
-    found = repository.git.run("merge-base", "--end-of-options", base, head, ok=(0, 1))
-    return found.text if found.returncode == 0 and found.text else base
-
-
 def entries(repository: Repository, a: str, b: str) -> list[Entry]:
     """Every path that differs between two commits or trees; a rename is a path that goes and one that comes."""
     listed = repository.git.run(*_RAW, "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
@@ -96,12 +90,14 @@ def _blob(mode: str) -> bool:
 
 
 def _sizes(repository: Repository, shas: Iterable[str]) -> dict[str, int]:
-    asked = "".join(f"{sha}\n" for sha in shas)
+    found = {sha: repository.loose.size(sha) for sha in shas}
+    asked = "".join(f"{sha}\n" for sha, size in found.items() if size is None)
+    known = {sha: size for sha, size in found.items() if size is not None}
     if not asked:
-        return {}
+        return known
     told = repository.git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked.encode()).text
     pairs = (line.split(" ") for line in told.splitlines())
-    return {sha: int(size) for sha, size in pairs if size.isdigit()}
+    return known | {sha: int(size) for sha, size in pairs if size.isdigit()}
 
 
 def unified(repository: Repository, a: str, b: str) -> str:

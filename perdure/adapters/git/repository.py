@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.git.loose import Loose
 from perdure.adapters.host.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput, PerdureError
@@ -52,8 +53,14 @@ class Repository:
     def git(self) -> Git:
         return Git(git_dir=self.path)
 
+    @property
+    def loose(self) -> Loose:
+        return Loose(self.path)
+
     def read_ref(self, ref: str) -> str | None:
         """The object a ref points at, None when there is no such ref."""
+        if (at := self.loose.ref(ref)) is not None:
+            return at
         found = self.git.run("rev-parse", "--verify", "--quiet", "--end-of-options", ref, ok=(0, 1))
         return found.text.splitlines()[-1] if found.returncode == 0 else None
 
@@ -106,7 +113,9 @@ class Repository:
 
     def has(self, commit: str) -> bool:
         """Whether a commit is here."""
-        return self._answers("cat-file", "-e", f"{commit}^{{commit}}")
+        return self.loose.content("commit", commit) is not None or self._answers(
+            "cat-file", "-e", f"{commit}^{{commit}}"
+        )
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Whether `newer` contains `older`; a commit is its own ancestor."""
@@ -126,6 +135,8 @@ class Repository:
 
     def tree_of(self, commit: str) -> str:
         """The tree of a commit (or of `commit:path`)."""
+        if (found := self.loose.named(commit) if ":" in commit else self.loose.tree_of(commit)) is not None:
+            return found
         suffix = "" if ":" in commit else "^{tree}"
         return self.git.text("rev-parse", "--verify", "--end-of-options", commit + suffix).splitlines()[-1]
 
@@ -141,13 +152,22 @@ class Repository:
         numbers = [[0 if n == "-" else int(n) for n in found.groups()] for found in counts if found]
         return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
 
+    def merge_base(self, base: str, head: str) -> str:
+        """Where `head` left `base`: what a pull request compares with. `base` itself where they share nothing."""
+        if self.loose.contains(head, base):
+            return base
+        found = self.git.run("merge-base", "--end-of-options", base, head, ok=(0, 1))
+        return found.text if found.returncode == 0 and found.text else base
+
     def changed_files(self, a: str, b: str) -> list[str]:
         """Paths that differ, in git's order."""
         return self.git.run("diff", *_DIFF, "--name-only", "-z", "--end-of-options", a, b).names
 
     def show(self, commit: str, path: str, most: int | None = None) -> bytes | None:
         """A file as `commit` has it, None when it has none there. BadInput when it has more than `most` bytes."""
-        return show(self.git, commit, path, most)
+        sha = self.loose.named(f"{commit}:{path}") if most is None else None
+        data = self.loose.content("blob", sha) if sha else None
+        return data if data is not None else show(self.git, commit, path, most)
 
     def listed(self, commit: str, folder: str) -> list[str]:
         """Paths of what lies in a folder as `commit` has it; none where it has no such folder."""

@@ -173,8 +173,11 @@ class Vault(Repository):
     def get_artifact(self, delivery: str, sha256: str) -> bytes:
         """The bytes behind a hash. Raises WorkspaceLost when they are missing or damaged."""
         ref = ids.artifact_ref(delivery, sha256)
+        blob = self.loose.ref(ref)
+        data = self.loose.content("blob", blob) if blob else None
         try:
-            data = self.git.run("cat-file", "blob", ref).stdout
+            if data is None:
+                data = self.git.run("cat-file", "blob", ref).stdout
         except GitError as error:
             raise WorkspaceLost(f"artifact {sha256[:12]} is not in the vault", where=str(self.path)) from error
         if hashlib.sha256(data).hexdigest() != sha256:

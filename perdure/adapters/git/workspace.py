@@ -17,6 +17,7 @@ from perdure.adapters.git import shadow, surface
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.locks import locked
+from perdure.adapters.git.loose import is_full
 from perdure.adapters.git.shadow import PORTS_FILE
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.files import write_whole
@@ -241,7 +242,10 @@ class Workspace:
         admin = Path(record.admin)
         try:
             points_back = Path((admin / "gitdir").read_text().strip()) == self.path / ".git"
-            if not points_back or not self.vault.has(self.git(admin).text("rev-parse", "--verify", "HEAD")):
+            head = (admin / "HEAD").read_text().strip()
+            if not is_full(head):
+                head = self.git(admin).text("rev-parse", "--verify", "HEAD")
+            if not points_back or not self.vault.has(head):
                 return ["git does not know this worktree"]
         except (OSError, GitError) as error:
             return [f"git does not know this worktree: {error}"]

@@ -30,7 +30,7 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
     found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head", _PICTURES)}
     if "base" in materials and "head" in materials:
         head = materials["head"]
-        found["diff"] = patch.unified(vault, patch.merge_base(vault, materials["base"], head), head)
+        found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
     return found
 
 
@@ -45,7 +45,7 @@ def change_of(vault: Vault, work: TurnInput) -> Change | None:
     if not ("base" in materials and "head" in materials):
         return None
     head = materials["head"]
-    base = patch.merge_base(vault, materials["base"], head)
+    base = vault.merge_base(materials["base"], head)
     changed = patch.entries(vault, base, head)
     binaries = patch.binaries(vault, base, head)
     files: dict[str, tuple[tuple[int, int], ...] | None] = {

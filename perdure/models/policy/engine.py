@@ -72,6 +72,12 @@ LOOSE_MOST, PACKS_MOST = 5000, 50
 """Of objects outside packs, and of packs, before a vault is packed at the end of a delivery: some hundred turns. Packed
 they take a tenth of the disk and are read five times as fast (benchmarks/README.md)."""
 
+LOOSE_OBJECT_BYTES = 8 * 1024**2
+"""Of an object outside packs that is read without git: what is larger, git checks piece by piece."""
+
+LOOSE_WALK = 200
+"""Commits that are followed from a delivery's head to its base without git; a delivery makes one a step."""
+
 CLOSE_TIMEOUT = timedelta(hours=1)
 """To tidy up after a delivery: seconds, unless its host is away; then the result must not wait for it for ever."""
 

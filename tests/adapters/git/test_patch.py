@@ -69,8 +69,8 @@ def test_where_nothing_is_shared_the_base_itself_is_compared_with(tmp_path: Path
     git(origin, "fetch", "-q", str(other), "main:other")
     repository = Repository(origin)
     main, alone = (git(origin, "rev-parse", name) for name in ("main", "other"))
-    assert patch.merge_base(repository, main, alone) == main
-    assert patch.merge_base(repository, main, main) == main
+    assert repository.merge_base(main, alone) == main
+    assert repository.merge_base(main, main) == main
 
 
 def test_a_reader_sees_names_as_they_are_and_no_huge_file(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def look(repository: Repository, contract: Contract, commit: str) -> Seen:
 
     A branch that is behind its base is compared with where it left it, as its pull request will be.
     """
-    base = patch.merge_base(repository, contract.base_sha, commit)
+    base = repository.merge_base(contract.base_sha, commit)
     changed = patch.entries(repository, base, commit)
     binaries = patch.binaries(repository, base, commit)
     secrets, values = leaked(repository, contract, base, commit, changed, binaries)

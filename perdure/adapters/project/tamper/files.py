@@ -48,9 +48,8 @@ class Files:
         """(before, after). Where `head` does not contain `base`, before is what they have in common: what others did
         on the base meanwhile was not taken away by this change. `apart`: this process has limits of its own, and large
         files may be read in it. Raises GitError for names that are no commits."""
-        git = repository.git
-        common = git.run("merge-base", "--end-of-options", base, head, ok=(0, 1)).text.strip() or base
-        listed = git.run("diff-tree", "-r", "-z", "--no-renames", "--end-of-options", common, head).stdout
+        common = repository.merge_base(base, head)
+        listed = repository.git.run("diff-tree", "-r", "-z", "--no-renames", "--end-of-options", common, head).stdout
         parts = listed.split(b"\0")[:-1]
         old: dict[str, Entry] = {}
         new: dict[str, Entry] = {}
