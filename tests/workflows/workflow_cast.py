@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from perdure.client import Perdure
@@ -146,8 +147,13 @@ def cast() -> Cast:
 
 
 @pytest.fixture
-async def client(server: str) -> Client:
-    return await Client.connect(server, plugins=[perdure_plugin()])
+async def client(server: str) -> AsyncIterator[Client]:
+    """What runs at the end of the test is ended: the next one's worker would be handed its activities."""
+    client = await Client.connect(server, plugins=[perdure_plugin()])
+    yield client
+    async for left in client.list_workflows("ExecutionStatus = 'Running'"):
+        with suppress(RPCError):  # it has ended meanwhile
+            await client.get_workflow_handle(left.id).terminate()
 
 
 @pytest.fixture
