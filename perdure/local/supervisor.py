@@ -226,13 +226,11 @@ class Supervisor:
         return lock
 
     async def _look_after_server(self) -> None:
-        """Start the embedded server, or what stands before its Web UI, again when it was killed. A server that was
-        stopped has set its record aside."""
+        """Start the embedded server or its front again when it was killed. One that was stopped left no record."""
         while True:
             await asyncio.sleep(policy.SERVER_LOOK_S)
-            front = self._places.ui_lock  # not there where nothing stands before it
-            lost = not held(self._places.server_lock) or (front.exists() and not held(front))
-            if lost and self._places.server_record.exists():
+            server, front = self._places.server_lock, self._places.ui_lock  # the second only where one is needed
+            if self._places.server_record.exists() and not all(held(one) for one in (server, front) if one.exists()):
                 from perdure.local.server import ensure_server  # loads the Temporal SDK: 40 MB, seldom needed
 
                 try:

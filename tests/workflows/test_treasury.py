@@ -291,9 +291,8 @@ async def test_one_whose_run_before_cannot_be_read_says_so_and_begins_anew(
 ) -> None:
     async with shared(client, fleet, 5.0) as keeper, at_work(client, fleet):
         await keeper.terminate()
-        await client.start_workflow(
-            treasury.WORKFLOW, Table(previous=str(uuid.uuid4())), id=TREASURY, task_queue=TASK_QUEUE
-        )
+        table = Table(previous=str(uuid.uuid4()))
+        await client.start_workflow(treasury.WORKFLOW, table, id=TREASURY, task_queue=TASK_QUEUE)
         await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=5.0)])
         assert (await (await Perdure(client).submit(BUILT, id=fresh)).delivery.result()).status == "completed"
         table = await table_when(client, lambda table: table.reserved(RULE) == 0)
