@@ -39,7 +39,6 @@ class Show:
     """One run of `perdure demo`; everything it may write lies below `root`."""
 
     root: Path
-    before: tuple[str, ...] = ()
     seen: str = ""
     told: str = ""
     _found: int = 0
@@ -65,7 +64,7 @@ class Show:
         }
         reading, writing = os.pipe() if terminal is None else (-1, terminal)
         self._process = subprocess.Popen(
-            [*self.before, sys.executable, "-m", "perdure.cli", "demo", *options],
+            [sys.executable, "-m", "perdure.cli", "demo", *options],
             cwd=self.root,
             env=kept | ELSEWHERE | ours,
             stdin=subprocess.DEVNULL if terminal is None else terminal,
@@ -101,14 +100,7 @@ class Show:
         return self._process.poll() is not None
 
     def signal(self, number: signal.Signals) -> None:
-        """To the demo itself, not to what was put before it."""
-        family = [psutil.Process(self._process.pid)]
-        family += family[0].children(recursive=True)
-        for process in family:
-            with contextlib.suppress(psutil.Error):  # gone since it was listed
-                if process.cmdline()[1:4] == ["-m", "perdure.cli", "demo"]:
-                    return process.send_signal(number)
-        raise AssertionError("there is no demo")
+        self._process.send_signal(number)
 
     def close(self) -> None:
         if self._process.poll() is None:

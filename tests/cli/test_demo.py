@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
 import urllib.request
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
-from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
 from perdure.cli.stage import Stage, environment, stage
 from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
@@ -35,7 +33,8 @@ def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
 def look_at_what_was_kept(show: Show) -> None:
     """As the demo's last lines say, word for word."""
     (kept,) = show.tmp.iterdir()
-    script = re.sub(r"^  ", "", show.seen.partition("To look at it:\n")[2], flags=re.MULTILINE)
+    told = show.seen.partition("To look at it:\n")[2].partition("\n\n")[0]
+    script = re.sub(r"^  ", "", told, flags=re.MULTILINE)
     assert f"export PERDURE_HOME={kept}/home\n" in script
     ended = re.search(r"\S+ down(?= ends it)", script)
     assert ended is not None
@@ -57,24 +56,47 @@ def look_at_what_was_kept(show: Show) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_the_demo_kills_its_worker_twice_and_ends_with_exactly_one_pull_request(show: Show) -> None:
-    show.start("--fast")
-    assert show.end(150) == 0, show.seen
-    assert "✓ prepare    41 green" in show.seen
-    assert "2 of 45 fail: test_sign, test_zero" in show.seen
-    assert "1 blocker, 1 tech debt" in show.seen
+def test_an_issue_becomes_one_pull_request_though_the_worker_is_killed_twice(show: Show, visitor: int) -> None:
+    show.start("--fast", "--github", terminal=visitor)
+    issue = show.until(
+        r'issue +#1 "Make parse_duration accept \'1h30m\'" · (http://127\.0\.0\.1:\d+/me/durations/issues/1)'
+    )
+    show.until("GitHub +a twin of it on this machine")
+    assert "parse_duration" in opened(issue[1])
+    show.until("✓ prepare    41 green")
+    show.until("2 of 45 fail: test_sign, test_zero")
+    show.until("1 blocker, 1 tech debt")
+    delivered = show.until(r"Delivered +(http://127\.0\.0\.1:\d+/me/durations/pull/2)")[1]
+    show.until("receipt  2 worker deaths · 2 turns redone · 0 replies paid twice")
+    show.until(r"Pull request #2  feat: accept compound durations")
+    show.until("perdure-bot: .*#2")
+    show.until("1 comment, [0-9]+ requests to GitHub")
+    show.until("GitHub and the model were twins")
+    show.until("perdure deliver --issue 12")
+    show.until("These pages stay until you press Enter:")
+    page, pull, web = (show.until(rf"{name} +(http://\S+)")[1] for name in ("issue #1", "pull request #2", "Web UI"))
+    assert (page, pull) == (issue[1], delivered)
+    assert re.search(r"Closes (<a [^>]*>)?#1\b", opened(pull))
+    assert "#2" in opened(page)
+    assert opened(web)
+    os.write(show._reading, b"\n")
+    assert show.end() == 0, show.seen
+    assert re.findall(r"Pull request #(\d+)  ", show.seen) == ["2"]
     deaths = re.findall(r"✗ worker (\d+) killed in the middle of (\w+), turn (\d+)", show.seen)
     takeovers = re.findall(r"↻ worker (\d+) took over: turn (\d+) again from its checkpoint", show.seen)
     assert [(step, turn) for _, step, turn in deaths] == [("implement", "2"), ("fix_tests", "3")]
     assert [turn for _, turn in takeovers] == ["2", "3"]
     assert not {pid for pid, *_ in deaths[1:]} - {pid for pid, _ in takeovers}
-    assert "receipt  2 worker deaths · 2 turns redone · 0 replies paid twice" in show.seen
-    assert re.findall(r"Pull request #(\d+)", show.seen) == ["1"]
     assert not re.findall(r"worker \d+ died", show.seen), "what forks workers is not told for one"
-    assert "sandbox OFF" not in show.seen
-    assert "no worker" not in show.seen
+    for words in ("sandbox OFF", "no worker", "ghp_"):
+        assert words not in show.seen
     show.check_nothing_runs()
     look_at_what_was_kept(show)
+
+
+def opened(page: str) -> str:
+    with urllib.request.urlopen(page, timeout=10) as answer:
+        return str(answer.read().decode())
 
 
 def test_a_demo_removes_what_the_one_before_it_left_unless_somebody_looks_at_it(
@@ -135,15 +157,23 @@ def test_a_visitor_presses_k_ten_times_and_the_demo_delivers(show: Show, visitor
     show.check_nothing_runs()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_for_a_program_the_answer_is_the_result_and_the_story_is_told_besides(show: Show) -> None:
+    show.start("--fast", "--github", "--no-kill", "--json", apart=True)
+    assert show.end() == 0, show.told
+    result = json.loads(show.seen)
+    assert result["delivery_id"] == "durations-issue-1"
+    assert result["status"] == "delivered"
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/me/durations/pull/2", result["pull_request"]["url"])
+    assert "GitHub and the model were twins" in show.told
+    show.check_nothing_runs()
+
+
 @pytest.mark.timeout(120)
-def test_without_bubblewrap_it_names_the_weaker_grade_and_goes_on_and_sigterm_leaves_nothing(show: Show) -> None:
-    hidden = {shutil.which("bwrap"), str(distribution(PACKAGE).locate_file(FILE))} - {None}
-    nothing = [word for path in sorted(hidden) for word in ("--ro-bind", "/dev/null", path)]
-    show.before = (bubblewrap().path, "--dev-bind", "/", "/", *nothing, "--")
+def test_sigterm_leaves_nothing(show: Show) -> None:
     show.start("--fast")
-    show.until(r"sandbox (REDUCED|OFF)")
-    show.until("! the sandbox cannot start: bubblewrap is not installed")
-    show.until("✓ plan")  # its tools have run
+    show.until(r"Worker \d+: it gets killed on the way")
     show.signal(signal.SIGTERM)
     assert show.end() == 143, show.seen
     show.check_nothing_is_left()

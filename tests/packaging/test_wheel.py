@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,12 @@ import sysconfig
 import venv
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+
+from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = ("workflows", "activities", "examples/durations", "examples/durations.toml", "worker.py", "starter.py")
@@ -121,13 +125,22 @@ def test_the_worker_of_the_wheel_imports_its_own_workflows(usable: Path, tmp_pat
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_the_wheel_runs_the_demo_where_nothing_else_is_installed(usable: Path, tmp_path: Path) -> None:
+def test_the_wheel_runs_the_demo_where_nothing_else_is_installed_not_even_bubblewrap(
+    usable: Path, tmp_path: Path
+) -> None:
     """The temporal program, a dependency's, is lent like the others: by PATH."""
     lent = f"{os.defpath}:{sysconfig.get_path('scripts')}"
     (tmp_path / "tmp").mkdir()
     clean = {"PATH": lent, "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"), "LANG": "C.UTF-8"}
-    said = run(usable / "bin" / "perdure", "demo", "--fast", "--kills", "1", cwd=tmp_path, env=clean)
+    hidden = {shutil.which("bwrap"), str(distribution(PACKAGE).locate_file(FILE))} - {None}
+    nothing = [word for path in sorted(hidden) for word in ("--ro-bind", "/dev/null", path)]
+    without_bubblewrap = (bubblewrap().path, "--dev-bind", "/", "/", *nothing, "--")
+    demo = (usable / "bin" / "perdure", "demo", "--fast", "--kills", "1")
+    said = run(*without_bubblewrap, *demo, cwd=tmp_path, env=clean)
+    assert re.search("sandbox (REDUCED|OFF)", said), said
+    assert "! the sandbox cannot start: bubblewrap is not installed" in said
+    assert "killed in the middle of implement, turn 2" in said
     assert "receipt  1 worker death " in said
-    assert "Pull request #1 " in said
+    assert re.findall(r"Pull request #(\d+) ", said) == ["1"]
     kept = [path.name for path in (tmp_path / "tmp").iterdir()]
     assert [name.startswith("perdure-demo-") for name in kept] == [True], kept  # until the next demo
