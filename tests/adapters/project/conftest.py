@@ -21,7 +21,7 @@ from perdure.models.errors import SandboxUnavailable
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """Make a directory with these files in it: relative path → text."""
+    """Make a directory with these files in it: relative path → text. A text that begins with `#!` can be run."""
 
     def make(contents: Mapping[str, str]) -> Path:
         root = tmp_path / "repository"
@@ -29,6 +29,7 @@ def files(tmp_path: Path) -> Files:
         for name, text in contents.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
+            (root / name).chmod(0o755 if text.startswith("#!") else 0o644)
         return root
 
     return make

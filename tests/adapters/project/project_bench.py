@@ -14,6 +14,9 @@ from perdure.models.report import CommandResult, TestReport
 
 PYTEST = f"{sys.executable} -m pytest -q"
 
+BARE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""For suites that use none of the plug-ins installed beside our own tests: loading them costs more than the suite."""
+
 NO_FILE = Path("/nonexistent/config.toml")
 
 
@@ -42,7 +45,7 @@ class Bench:
             shared=dependencies(tree) if source else (),
             git_dir=None,
             commands=tests,
-            env={},
+            env=BARE,
             log_dir=self.logs,
             lock=None,
             commit="c0ffee",

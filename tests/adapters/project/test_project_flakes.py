@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 from project_bench import PYTEST, Bench
 from project_files import Files
+from recorded import COMMAND, FAILED, PASSED, recorded
 
+from perdure.adapters.project.flakes import settled
+from perdure.adapters.project.output import flooded
 from perdure.adapters.project.verdict import verdict
 from perdure.models.config import TestCommand
 from perdure.models.policy import RERUN_TESTS_MOST
-from perdure.models.report import CommandResult
+from perdure.models.report import CommandResult, TestCase, TestReport
 
 ORDER = """\
 import pathlib
@@ -49,64 +52,129 @@ def of(result: CommandResult) -> dict[str, tuple[str, bool]]:
     return {case.name.rsplit("::", 1)[-1]: (case.outcome, case.flaky) for case in result.cases}
 
 
-async def test_only_the_failed_tests_run_again_each_alone_and_those_that_pass_are_flaky(
+PARAMETERS = """
+
+@pytest.mark.parametrize("x", ["a b", "c[d]", "é"])
+def test_p(x):
+    note(x.replace(" ", "_"))
+    assert x != "c[d]", "bad"
+"""
+
+
+async def test_pytest_runs_again_only_the_failed_tests_each_alone_and_those_that_pass_are_flaky(
     bench: Bench, files: Files
 ) -> None:
-    root = files({"tests/test_x.py": ORDER})
-    report = await bench.run(root, f"{PYTEST} tests -p no:randomly")
-    assert ran(root) == ["first", "depends", "wrong", "depends", "wrong"]
+    root = files({"tests/test_x.py": "import pytest\n" + ORDER + PARAMETERS})
+    report = await bench.run(root, f"{PYTEST} tests")
+    assert ran(root) == ["first", "depends", "wrong", "a_b", "c[d]", "é", "depends", "wrong", "c[d]"]
     assert of(report.commands[0]) == {
-        "test_wrong": ("failed", False), "test_depends": ("passed", True), "test_first": ("passed", False),
+        "test_wrong": ("failed", False), "test_p[c[d]]": ("failed", False), "test_depends": ("passed", True),
+        "test_first": ("passed", False), "test_p[a b]": ("passed", False), "test_p[\\xe9]": ("passed", False),
     }  # fmt: skip
     found = verdict(report)
-    assert (found.status, found.failed, found.flaky) == ("red", 1, 1)
-    assert found.summary == "1 of 3 fail: test_wrong; 1 flaky: test_depends"
-    flaky = next(case for case in report.commands[0].cases if case.flaky)
+    assert (found.status, found.failed, found.flaky) == ("red", 2, 1)
+    assert found.summary == "2 of 6 fail: test_wrong, test_p[c[d]]; 1 flaky: test_depends"
+    assert found.failures[0] == "tests/test_x.py::test_wrong"
+    (wrong,) = [case for case in report.commands[0].cases if case.name == found.failures[0]]
+    assert "assert 1 == 2" in wrong.message
+    assert "3 failed" in report.commands[0].tail
+    (flaky,) = [case for case in report.commands[0].cases if case.flaky]
     assert "something ran before" in flaky.message
-    assert "t0: again, alone: tests/test_x.py::TestMore::test_depends" in bench.said
+    assert f"t0: again, alone: {flaky.name}" in bench.said
+    assert flaky.name == "tests/test_x.py::TestMore::test_depends"
 
-
-async def test_when_all_that_failed_was_flaky_the_command_is_green(bench: Bench, files: Files) -> None:
-    root = files({"test_x.py": ORDER.replace("1 == 2", "True")})
-    report = await bench.run(root, PYTEST)
-    assert (report.commands[0].verdict, report.commands[0].since) == ("passed", None)
-    assert verdict(report).summary == "3 green, 1 flaky: test_depends"
-    assert bench.said[-1] == "t0: 3 green, 1 flaky"
-
-
-async def test_what_failed_on_the_base_is_not_run_again(bench: Bench, files: Files) -> None:
-    root = files({"test_x.py": ORDER.replace("SEEN == ", "False and ")})
-    base = await bench.run(root, PYTEST)
     (root / "ran.log").unlink()
-    report = await bench.run(root, PYTEST, baseline=base)
-    assert ran(root) == ["first", "depends", "wrong"]
-    assert verdict(report).summary == "1 green, 2 failed before on main too: test_depends, test_wrong"
+    await bench.run(root, TestCommand(name="again", command=flaky.command, report="exit"))
+    assert ran(root) == ["depends"], "what a person types to reproduce it"
 
 
-async def test_names_with_parameters_select_just_that_case(bench: Bench, files: Files) -> None:
-    text = "import pytest\n\n@pytest.mark.parametrize('x', ['a b', 'c[d]', 'é'])\ndef test_p(x):\n"
-    text += "    open('ran.log', 'a').write(x.replace(' ', '_') + '\\n')\n    assert x != 'c[d]'\n"
-    root = files({"test_x.py": text})
-    await bench.run(root, PYTEST)
-    assert ran(root) == ["a_b", "c[d]", "é", "c[d]"]
+async def test_a_file_that_could_not_be_loaded_at_first_makes_the_whole_command_flaky(
+    bench: Bench, files: Files
+) -> None:
+    """The others run all the same, with the cache their settings ask for, and nothing of ours is left in the tree."""
+    text = "import pathlib\n\nseen = pathlib.Path('seen')\nif not seen.exists():\n    seen.touch()\n    raise OSError\n"
+    root = files(
+        {
+            "pytest.ini": "[pytest]\naddopts = --strict-config --ff\ncache_dir = .c\n",
+            "test_x.py": text + "\ndef test_a():\n    pass\n",
+            "test_y.py": "def test_b(cache):\n    cache.set('a/b', 1)\n    open('ran.log', 'a').write('y\\n')\n",
+        }
+    )
+    report = await bench.run(root, f"PYTHONDONTWRITEBYTECODE=1 {PYTEST}")
+    assert verdict(report).summary == "2 green, 1 flaky: t0"
+    assert ran(root) == ["y"] * 3, "beside the broken file, when pytest did not find that one alone, and as a whole"
+    assert sorted(path.name for path in root.iterdir()) == ["pytest.ini", "ran.log", "seen", "test_x.py", "test_y.py"]
 
 
-async def test_more_new_failures_than_chance_makes_are_not_tried_again(bench: Bench, files: Files) -> None:
-    def suite(failing: int) -> dict[str, str]:
-        test = "import pytest\n\n@pytest.mark.parametrize('x', range(%d))\ndef test_p(x):\n"
-        return {"test_x.py": test % failing + "    open('ran.log', 'a').write('x\\n')\n    assert 0\n"}
-
-    root = files(suite(RERUN_TESTS_MOST + 1))
-    report = await bench.run(root, PYTEST)
-    assert len(ran(root)) == RERUN_TESTS_MOST + 1
-    assert verdict(report).failed == RERUN_TESTS_MOST + 1
+Says = list[tuple[str | None, CommandResult | None]]
+"""What is run again, by the name of the test (None: all of it), and what comes of it."""
 
 
-async def test_a_runner_that_cannot_select_runs_as_a_whole_once(bench: Bench, files: Files) -> None:
-    root = files({"test_x.py": ORDER})
-    report = await bench.run(root, f"{PYTEST} -p no:cacheprovider")
-    assert ran(root) == ["first", "depends", "wrong"] * 2
-    assert verdict(report).failed == 2
+def result(code: int = 1, verdict: str = "failed", **outcomes: str) -> CommandResult:
+    cases = tuple(TestCase(name=name, outcome=outcome, message=f"of {name}") for name, outcome in outcomes.items())
+    told = {"name": "t0", "command": "pytest", "reason": f"exit code {code}" if code else "", "cases": cases}
+    return CommandResult.model_validate({**told, "verdict": verdict, "exit_code": code})
+
+
+BROKEN = result(a="passed", b="failed", c="failed")
+MANY = {f"t{n}": "failed" for n in range(RERUN_TESTS_MOST + 1)}
+
+
+@pytest.mark.parametrize(
+    ("first", "base", "again", "summary"),
+    [
+        (
+            BROKEN, None, [("b", result(0, "passed", b="passed")), ("c", result(0, "passed", c="passed"))],
+            "3 green, 2 flaky: b, c",
+        ),
+        (
+            BROKEN, None, [("b", result(0, "passed", b="passed")), ("c", result(c="failed"))],
+            "1 of 3 fail: c; 1 flaky: b",
+        ),
+        (BROKEN, result(b="failed", c="failed"), [], "1 green, 2 failed before on main too: b, c"),
+        (
+            BROKEN, result(b="failed", c="passed"), [("c", result(0, "passed", c="passed"))],
+            "2 green, 1 failed before on main too: b; 1 flaky: c",
+        ),
+        (result(**MANY), None, [], f"{len(MANY)} of {len(MANY)} fail: t0, t1, t2, t3, …"),
+        (BROKEN, None, [("b", None), (None, BROKEN)], "2 of 3 fail: b, c"),
+        (BROKEN, None, [("b", None), (None, None)], "2 of 3 fail: b, c"),
+        (BROKEN, None, [("b", result(0, "passed")), (None, result(a="failed", b="passed", c="failed"))],
+         "1 of 3 fail: c; 1 flaky: b"),
+        (BROKEN, None, [("b", None), (None, result(0, "passed", a="passed", b="passed", c="passed"))],
+         "3 green, 2 flaky: b, c"),
+        (result(), None, [(None, result(0, "passed"))], "t0 green, 1 flaky: t0"),
+        (result(), None, [(None, result())], "t0: exit code 1"),
+        (result(0, "contradicted", b="failed"), None, [("b", result(0, "passed", b="passed"))],
+         "1 green, 1 flaky: b"),
+        (result(127, "not_started"), None, [], "t0: exit code 127"),
+        (result(1, "timed_out"), None, [], "t0: exit code 1"),
+        (BROKEN.model_copy(update={"exit_code": None}), None, [], "2 of 3 fail: b, c"),
+        (BROKEN.model_copy(update={"reason": flooded()}), None, [], "2 of 3 fail: b, c"),
+    ],
+    ids=[
+        "all flaky", "some", "known", "one known", "too many", "not selected", "no time", "ran something else",
+        "whole passes", "exit code flaky", "exit code", "contradicted", "not started", "hung", "ended from outside",
+        "flooded",
+    ],
+)  # fmt: skip
+async def test_what_is_run_again_and_what_comes_of_it(
+    first: CommandResult, base: CommandResult | None, again: Says, summary: str
+) -> None:
+    asked: list[str | None] = []
+
+    async def rerun(case: TestCase | None) -> CommandResult | None:
+        asked.append(case.name if case else None)
+        return dict(again)[asked[-1]]
+
+    found = await settled(first, base, rerun)
+    assert asked == [name for name, _ in again]
+    report = TestReport(commit="c", tree="t", commands=(found,), base="main" if base else "")
+    assert verdict(report).summary == summary
+    assert all(case.message == f"of {case.name}" for case in found.cases), "a flaky test's message stays"
+    if not again or again[-1][1] is None:
+        assert not any(case.flaky for case in found.cases)
+    assert (found.verdict == "passed") == ("green" in summary and "before" not in summary)
 
 
 async def test_a_command_with_an_exit_code_alone_is_tried_once_more(bench: Bench, files: Files) -> None:
@@ -116,14 +184,6 @@ async def test_a_command_with_an_exit_code_alone_is_tried_once_more(bench: Bench
     assert [(result.verdict, result.flaky) for result in report.commands] == [("passed", True), ("failed", False)]
     assert report.commands[0].reason == "passed when run again: exit code 1"
     assert verdict(report).summary == "t1: exit code 7; 1 flaky: t0"
-
-
-async def test_a_file_that_could_not_be_loaded_at_first_makes_the_whole_command_flaky(
-    bench: Bench, files: Files
-) -> None:
-    text = "import pathlib\n\nseen = pathlib.Path('seen')\nif not seen.exists():\n    seen.touch()\n    raise OSError\n"
-    report = await bench.run(files({"test_x.py": text + "\ndef test_a():\n    pass\n"}), PYTEST)
-    assert verdict(report).summary == "1 green, 1 flaky: t0"
 
 
 async def test_each_try_begins_on_a_clean_tree(bench: Bench, files: Files) -> None:
@@ -148,18 +208,25 @@ async def test_a_command_that_hung_or_could_not_start_is_not_tried_again(bench: 
 
 
 async def test_trying_again_takes_no_longer_than_the_command_may(bench: Bench, files: Files) -> None:
-    text = "import os, time, pytest\n\n@pytest.mark.parametrize('x', range(9))\ndef test_p(x):\n"
-    text += "    open('ran.log', 'a').write('x\\n')\n"
-    text += "    time.sleep(60 if '--last-failed' in os.environ['PYTEST_ADDOPTS'] else 0)\n    assert 0\n"
-    root = files({"test_x.py": text})
-    report = await bench.run(root, TestCommand(name="t", command=PYTEST, timeout="25s"))
-    assert len(ran(root)) == 10
+    hangs = 'echo x >> ran.log; case "$PYTEST_ADDOPTS" in *--last-failed*) sleep 60;; esac'
+    nine = "".join(FAILED.replace("test_zero", f"test_{n}") for n in range(9))
+    root = files(recorded(1, nine, play=hangs))
+    report = await bench.run(root, TestCommand(name="t", command=COMMAND, timeout="3s"))
+    assert ran(root) == ["x", "x"]
     assert sum("again" in line for line in bench.said) == 1
     assert verdict(report).failed == 9
 
 
+async def test_a_runner_without_a_cache_is_run_again_as_a_whole(bench: Bench, files: Files) -> None:
+    root = files(recorded(1, PASSED + FAILED, play="echo x >> ran.log"))
+    report = await bench.run(root, f"{COMMAND} -p no:cacheprovider")
+    assert ran(root) == ["x", "x"]
+    assert bench.said[1] == "t0: again"
+    assert verdict(report).failed == 1
+
+
 @pytest.mark.needs("node", "npm")
-async def test_node_tests_are_tried_again_by_name_through_npm(bench: Bench, files: Files) -> None:
+async def test_node_tests_are_counted_and_tried_again_by_name_through_npm(bench: Bench, files: Files) -> None:
     tests = """\
 const {test, describe, it} = require('node:test');
 const fs = require('node:fs');
@@ -167,36 +234,18 @@ let first = true;
 const note = (name) => fs.appendFileSync('ran.log', name + '\\n');
 test('sets (it) up', () => { note('up'); first = false; });
 test('works alone: "yes"', () => { note('alone'); if (!first) throw new Error('not alone'); });
+test('later', {todo: true}, () => { throw new Error('x') });
 describe('d', () => { it('inner is wrong', () => { note('inner'); throw new Error('boom'); }); });
 """
     root = files({"package.json": '{"scripts": {"test": "node --test"}}', "x.test.js": tests})
     report = await bench.run(root, "npm test")
-    assert [case.name for case in report.commands[0].cases if case.flaky] == ["works alone: &quot;yes&quot;"]
+    (flaky,) = [case for case in report.commands[0].cases if case.flaky]
+    assert flaky.name == "works alone: &quot;yes&quot;"
     assert verdict(report).summary.startswith("1 of 3 fail: inner is wrong; 1 flaky")
     assert ran(root)[:4] == ["up", "alone", "inner", "alone"]
     assert ran(root).count("up") == 1
+    assert "boom" in report.commands[0].tail, "people still see the usual output"
 
-
-@pytest.mark.parametrize(
-    ("command", "runner", "name"),
-    [
-        (PYTEST, "test_x.py", "test_x.py::TestMore::test_depends"),
-        pytest.param("npm test", "x.test.js", "works alone", marks=pytest.mark.needs("node", "npm")),
-    ],
-    ids=["pytest", "node"],
-)
-async def test_the_command_that_reproduces_a_failure_runs_it_alone(
-    bench: Bench, files: Files, command: str, runner: str, name: str
-) -> None:
-    tests = {
-        "test_x.py": ORDER,
-        "x.test.js": "const {test} = require('node:test');\nconst fs = require('node:fs');\n"
-        "test('other', () => fs.appendFileSync('ran.log', 'other\\n'));\n"
-        "test('works alone', () => { fs.appendFileSync('ran.log', 'depends\\n'); throw new Error('x') });\n",
-    }
-    root = files({runner: tests[runner], "package.json": '{"scripts": {"test": "node --test"}}'})
-    report = await bench.run(root, command)
-    (case,) = [case for case in report.commands[0].cases if case.name == name]
     (root / "ran.log").unlink()
-    await bench.run(root, TestCommand(name="again", command=case.command, report="exit"))
-    assert set(ran(root)) == {"depends"}
+    await bench.run(root, TestCommand(name="again", command=flaky.command, report="exit"))
+    assert set(ran(root)) == {"alone"}

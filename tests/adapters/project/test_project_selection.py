@@ -17,7 +17,7 @@ from perdure.adapters.project.verdict import verdict
 from perdure.models.report import CommandResult
 
 FAKE = """\
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -S -E
 import json, os, pathlib, sys, tomllib
 
 arguments = sys.argv[1:]
@@ -51,12 +51,6 @@ def fake(where: str, group: str, name: str) -> str:
 
 def calls(root: Path) -> list[list[str]]:
     return [json.loads(line) for line in (root / "ran.log").read_text().splitlines()]
-
-
-def make(files: Files, program: str, text: str, **more: str) -> Path:
-    root = files({program: text, **more})
-    (root / program).chmod(0o755)
-    return root
 
 
 @pytest.mark.parametrize(
@@ -113,7 +107,7 @@ async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_te
 ) -> None:  # fmt: skip
     where = {"mvnw": SUREFIRE, "gradlew": GRADLE}.get(program, "")
     more = {"node_modules/jest-junit/package.json": "{}", "package.json": "{}"}
-    root = make(files, program, fake(where, group, name.replace(">", "&gt;")), **more)
+    root = files({program: fake(where, group, name.replace(">", "&gt;")), **more})
     report = await bench.run(root, command)
     one, two = calls(root)
     assert [_plain(word) for word in one] == first
@@ -133,14 +127,14 @@ def _plain(word: str) -> str:
 
 
 async def test_without_gotestsum_go_runs_as_it_stands_and_its_exit_code_decides(bench: Bench, files: Files) -> None:
-    root = make(files, ".venv/bin/go", '#!/bin/sh\necho "[\\"go\\", \\"$1\\", \\"$2\\"]" >> ran.log\n')
+    root = files({".venv/bin/go": '#!/bin/sh\necho "[\\"go\\", \\"$1\\", \\"$2\\"]" >> ran.log\n'})
     result = await bench.one(root, "go test ./...  # all")
     assert calls(root) == [["go", "test", "./..."]]
     assert (result.verdict, result.cases) == ("passed", ())
 
 
 async def _maven(bench: Bench, files: Files, script: str, **more: str) -> CommandResult:
-    return await bench.one(make(files, "mvnw", f"#!/bin/bash\n{script}\n", **more), "./mvnw test")
+    return await bench.one(files({"mvnw": f"#!/bin/bash\n{script}\n", **more}), "./mvnw test")
 
 
 async def test_reports_left_in_the_tree_before_the_run_are_not_read(bench: Bench, files: Files) -> None:

@@ -1,4 +1,4 @@
-"""Verdicts of real test runs: pytest, node and plain commands, in the sandbox."""
+"""Verdicts of test runs in the sandbox: plain commands, and pytest as recorded (for real: test_project_flakes)."""
 
 from __future__ import annotations
 
@@ -8,79 +8,51 @@ from pathlib import Path
 import pytest
 from project_bench import PYTEST, Bench
 from project_files import Files
+from recorded import COMMAND, FAILED, PASSED, UNLOADED, recorded
 
+from perdure.adapters.project.baseline import compared
 from perdure.adapters.project.detect import detect
 from perdure.adapters.project.verdict import not_started, verdict
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.errors import Superseded
 
-GREEN = "def test_a():\n    pass\n\ndef test_b():\n    pass\n"
 
-
-async def test_green_pytest_is_counted_and_leaves_nothing_in_the_tree(bench: Bench, files: Files) -> None:
-    root = files({"test_x.py": GREEN})
-    report = await bench.run(root, f"PYTHONDONTWRITEBYTECODE=1 {PYTEST}")
-    summary = verdict(report)
-    assert (summary.status, summary.passed, summary.failed, summary.tree) == ("green", 2, 0, "beef")
-    assert summary.summary == "2 green"
-    assert bench.said == ["t0: running", "t0: 2 green"]
-    assert [path.name for path in root.iterdir()] == ["test_x.py"]
-
-
-async def test_failing_tests_are_named_with_their_messages(bench: Bench, files: Files) -> None:
-    root = files(
-        {"tests/test_x.py": GREEN + "\nclass TestC:\n    def test_zero(self):\n        assert 1 == 0, 'no zero'\n"}
-    )
-    report = await bench.run(root, PYTEST)
-    summary = verdict(report)
-    assert summary.status == "red"
-    assert summary.summary == "1 of 3 fail: test_zero"
-    assert summary.failures == ("tests/test_x.py::TestC::test_zero",)
-    (case,) = [case for case in report.commands[0].cases if case.outcome == "failed"]
-    assert "no zero" in case.message
-    assert "1 failed" in report.commands[0].tail
-
-
-async def test_a_file_that_does_not_load_is_a_failure_beside_the_tests_that_ran(bench: Bench, files: Files) -> None:
-    result = await bench.one(files({"test_x.py": GREEN, "test_y.py": "import nothing_of_that_name\n"}), PYTEST)
-    assert result.verdict == "failed"
-    assert sorted(case.outcome for case in result.cases) == ["errored", "passed", "passed"]
-
-
-async def test_a_suite_that_uses_the_cache_and_strict_configuration_still_works(bench: Bench, files: Files) -> None:
-    root = files(
-        {
-            "pytest.ini": "[pytest]\naddopts = --strict-config --ff\ncache_dir = .c\n",
-            "test_x.py": "def test_a(cache):\n    cache.set('a/b', 1)\n",
-        }
-    )
-    result = await bench.one(root, PYTEST)
-    assert (result.verdict, result.reason) == ("passed", "")
-    assert not (root / ".c").exists()
-
-
-async def test_no_tests_is_a_failure_that_says_so(bench: Bench, files: Files) -> None:
-    report = await bench.run(files({"README": ""}), PYTEST)
-    assert verdict(report).summary == "t0: no tests were collected"
-    assert verdict(report).status == "red"
-
-
-async def test_pytest_that_ends_early_with_success_is_not_believed(bench: Bench, files: Files) -> None:
-    result = await bench.one(files({"test_x.py": "import os\n\ndef test_a():\n    os._exit(0)\n"}), PYTEST)
-    assert (result.verdict, result.exit_code) == ("contradicted", 0)
-    assert result.reason == "exit code 0, but no report was written"
-
-
-async def test_success_with_failing_cases_is_not_believed(bench: Bench, files: Files) -> None:
-    report = await bench.run(files({"test_x.py": "def test_a():\n    assert 0\n"}), f"{PYTEST} || true")
-    assert report.commands[0].verdict == "contradicted"
-    assert verdict(report).status == "red"
-    assert verdict(report).failed == 1
-
-
-async def test_failure_without_a_failing_case_is_still_a_failure(bench: Bench, files: Files) -> None:
-    result = await bench.one(files({"test_x.py": GREEN}), f"{PYTEST} && exit 3")
-    assert (result.verdict, result.reason) == ("contradicted", "exit code 3, although no reported test failed")
+@pytest.mark.parametrize(
+    ("command", "code", "cases", "result", "reason", "status", "summary"),
+    [
+        (COMMAND, 0, PASSED, "passed", "", "green", "2 green"),
+        (COMMAND, 1, PASSED + FAILED, "failed", "exit code 1", "red", "1 of 3 fail: test_zero"),
+        (COMMAND, 1, UNLOADED + PASSED, "failed", "exit code 1", "red", "1 of 3 fail: tests.test_y"),
+        (COMMAND, 5, "", "failed", "no tests were collected", "red", "t0: no tests were collected"),
+        (COMMAND, 0, "", "contradicted", "exit code 0, but not one test ran", "red", "t0: exit code 0, but not one "),
+        (COMMAND, 0, None, "contradicted", "exit code 0, but no report was written", "red", "t0: exit code 0, but no "),
+        (
+            f"{COMMAND} || true", 1, PASSED + FAILED,
+            "contradicted", "exit code 0, but 1 of 3 reported tests failed", "red", "1 of 3 fail: test_zero",
+        ),
+        (
+            f"{COMMAND} && exit 3", 0, PASSED,
+            "contradicted", "exit code 3, although no reported test failed", "red", "t0: exit code 3, although no ",
+        ),
+    ],
+    ids=["green", "red", "unloaded", "none", "empty", "ended early", "believed by the shell", "failed behind it"],
+)  # fmt: skip
+async def test_a_report_and_an_exit_code_make_a_verdict(
+    bench: Bench, files: Files, command: str, code: int, cases: str | None,
+    result: str, reason: str, status: str, summary: str,
+) -> None:  # fmt: skip
+    report = await bench.run(files(recorded(code, cases, says="as people see it\n")), command)
+    (one,) = report.commands
+    assert (one.verdict, one.reason, one.tail) == (result, reason, "as people see it\n")
+    assert len(one.cases) == (cases or "").count("<testcase")
+    found = verdict(report)
+    assert (found.status, found.tree) == (status, "beef")
+    assert found.summary.startswith(summary)
+    failing = [case for case in one.cases if case.outcome in ("failed", "errored")]
+    assert all("no zero" in case.message or "nothing_of_that_name" in case.message for case in failing)
+    assert found.failures == tuple(case.name for case in failing) or found.failures == ("t0",)
+    assert bench.said[0] == "t0: running"
+    assert bench.said[-1].startswith("t0: ")
 
 
 async def test_a_report_lying_in_the_tree_is_not_read(bench: Bench, files: Files) -> None:
@@ -100,25 +72,9 @@ async def test_a_report_cut_short_is_not_a_pass(bench: Bench, files: Files) -> N
     assert "not valid XML" in result.reason
 
 
-@pytest.mark.needs("node", "npm")
-async def test_node_tests_are_counted_through_npm(bench: Bench, files: Files) -> None:
-    root = files(
-        {
-            "package.json": '{"scripts": {"test": "node --test"}}',
-            "x.test.js": "const {test, describe, it} = require('node:test');\n"
-            "test('top', () => { throw new Error('boom') });\n"
-            "test('later', {todo: true}, () => { throw new Error('x') });\n"
-            "describe('d', () => { it('inner', () => {}) });\n",
-        }
-    )
-    report = await bench.run(root, "npm test")
-    assert verdict(report).summary == "1 of 2 fail: top"
-    assert "boom" in report.commands[0].tail, "people still see the usual output"
-
-
 async def test_all_commands_run_and_required_ones_decide(bench: Bench, files: Files) -> None:
     lint = TestCommand(name="lint", command="false", required=False)
-    report = await bench.run(files({"test_x.py": GREEN}), lint, PYTEST, "true")
+    report = await bench.run(files(recorded(0, PASSED)), lint, COMMAND, "true")
     assert [result.verdict for result in report.commands] == ["failed", "passed", "passed"]
     assert verdict(report).status == "green"
     assert verdict(await bench.run(files({}), lint)).status == "none"
@@ -143,10 +99,8 @@ async def test_a_missing_program_is_told_from_a_failing_one(bench: Bench, files:
 
 async def test_a_runner_that_is_not_installed_counts_as_not_started(bench: Bench, files: Files) -> None:
     root = files({})
-    report = await bench.run(
-        root, f"{sys.executable} -S -m pytest", f"{sys.executable} -m venv --without-pip v && v/bin/python -m pytest"
-    )
-    assert [result.verdict for result in report.commands] == ["not_started", "not_started"]
+    report = await bench.run(root, f"{sys.executable} -S -m pytest")
+    assert [result.verdict for result in report.commands] == ["not_started"]
     assert "No module named pytest" in not_started(report).error("main", "").what  # type: ignore[union-attr]
 
 
@@ -167,16 +121,13 @@ async def test_the_clean_checkout_is_tested_at_the_worktrees_own_path(
 ) -> None:
     if bench.sandbox.grade is not SandboxGrade.FULL:
         pytest.skip("only bubblewrap can show one directory at another's path")
-    test = "import pathlib, x\n\ndef test_a():\n    assert x.A == 1, pathlib.Path(__file__)\n"
-    root = files({"x.py": "A = 2\n", "test_x.py": test, "node_modules/m": "installed", "left-over": ""})
+    root = files({"x.txt": "changed\n", "node_modules/m": "installed", "left-over": ""})
     clean = tmp_path / "clean"
     clean.mkdir()
-    (clean / "x.py").write_text("A = 1\n")
-    (clean / "test_x.py").write_text(test)
-    look = f"test $PWD = {root} && test ! -e left-over && cat node_modules/m"
-    report = await bench.run(root, PYTEST, look, source=clean)
-    assert [result.verdict for result in report.commands] == ["passed", "passed"]
-    assert report.commands[1].tail == "installed"
+    (clean / "x.txt").write_text("committed\n")
+    look = f"test $PWD = {root} && test ! -e left-over && cat x.txt node_modules/m"
+    (result,) = (await bench.run(root, look, source=clean)).commands
+    assert (result.verdict, result.tail) == ("passed", "committed\ninstalled")
 
 
 @pytest.mark.parametrize("package", [True, False])
@@ -200,15 +151,18 @@ async def test_a_fence_that_was_raised_stops_the_next_command(bench: Bench, file
     assert not (root / "never").exists()
 
 
-@pytest.mark.parametrize(
-    ("ini", "options"), [("[pytest]\naddopts = -x\n", ""), ("", " -qx"), ("", " --maxfail=1")], ids=["ini", "-x", "max"]
-)
+@pytest.mark.parametrize("command", [f"{COMMAND} -qx", f"{COMMAND} --maxfail=1", f"{PYTEST} -c x.ini"])
 async def test_a_suite_that_stops_at_a_known_failure_has_shown_nothing_about_the_rest(
-    bench: Bench, files: Files, ini: str, options: str
+    bench: Bench, files: Files, command: str
 ) -> None:
-    old = "def test_old():\n    assert 0\n\ndef test_after():\n    assert %s\n"
-    base = await bench.run(files({"pytest.ini": ini, "test_x.py": old % 1}), PYTEST + options)
-    found = verdict(await bench.run(files({"test_x.py": old % 0}), PYTEST + options, baseline=base))
+    """The last one is the real pytest: that it stops stands in its own settings, and only what it says tells."""
+    real = {
+        "x.ini": "[pytest]\naddopts = -x\n",
+        "test_x.py": "def test_old():\n    assert 0\n\ndef test_b():\n    pass\n",
+    }
+    base = await bench.run(files({**real, **recorded(1, FAILED)}), command)
+    assert [case.outcome for case in base.commands[0].cases] == ["failed"], "it stopped"
+    found = verdict(compared(base, base, "main"))
     assert (found.status, found.undecidable) == ("red", True)
     assert found.summary.startswith("t0: exit code 1; main was red before and it did not run to its end")
 
@@ -216,19 +170,19 @@ async def test_a_suite_that_stops_at_a_known_failure_has_shown_nothing_about_the
 async def test_what_comes_behind_red_tests_in_one_command_has_not_run_and_is_not_excused(
     bench: Bench, files: Files
 ) -> None:
-    root = files({"test_x.py": "def test_old():\n    assert 0\n"})
-    for command, partial in ((f"{PYTEST} && true", True), (f"cd . && {PYTEST} 2>&1 | tee log; exit 1", False)):
+    root = files(recorded(1, FAILED))
+    for command, partial in ((f"{COMMAND} && true", True), (f"cd . && {COMMAND} 2>&1 | tee log; exit 1", False)):
         base = await bench.run(root, command)
         assert base.commands[0].partial is partial
         assert verdict(await bench.run(root, command, baseline=base)).undecidable is partial
 
 
 async def test_a_command_runs_in_its_directory_and_its_files_are_named_from_the_top(bench: Bench, files: Files) -> None:
-    root = files({"back end/test_x.py": GREEN.replace("pass", "assert 0", 1), "back end/pytest.ini": "[pytest]\n"})
-    result = await bench.one(root, TestCommand(command=PYTEST, directory="back end"))
+    root = files({f"back end/{name}": text for name, text in recorded(1, PASSED + FAILED).items()})
+    result = await bench.one(root, TestCommand(command=f"{COMMAND} -q", directory="back end"))
     (case,) = [case for case in result.cases if case.outcome == "failed"]
-    assert (case.name, case.file) == ("test_x.py::test_a", "back end/test_x.py")
-    assert case.command == f"cd 'back end' && {PYTEST.removesuffix(' -q')} test_x.py::test_a"
+    assert (case.name, case.file) == ("tests/test_x.py::TestC::test_zero", "back end/tests/test_x.py")
+    assert case.command == f"cd 'back end' && {COMMAND} tests/test_x.py::TestC::test_zero"
     absent = await bench.one(root, TestCommand(command="true", directory="front"))
     assert (absent.verdict, absent.reason) == ("not_started", "there is no directory front")
     (root / "up").symlink_to("..")
