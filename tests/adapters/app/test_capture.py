@@ -53,8 +53,10 @@ require('node:http').createServer((request, response) => {
 
 
 async def test_every_page_gets_its_picture_or_a_note_that_says_why_not(bench: Bench) -> None:
+    """Of an app that goes into the background, which is waited for."""
+    behind = "(sleep 1; exec python3 app.py) >/dev/null 2>&1 &"
     names = ["/", "/noisy", "/broken", "/nowhere", "/elsewhere", "/file", "/frame", "/long", "/download"]
-    shown = await bench.of_python(PAGES, *names, "https://example.org/", patience=quick())
+    shown = await bench.of_python(PAGES, *names, "https://example.org/", start=behind, patience=quick())
     pages = by_name(shown)
     assert list(pages) == [*names, "https://example.org/"]
     notes = {name: page.note for name, page in pages.items()}
@@ -91,12 +93,20 @@ async def test_pages_that_hang_spin_or_eat_memory_cost_their_own_picture_only(be
     assert pages["/"].picture is not None
 
 
-async def test_an_app_in_node_is_taken_at_a_port_and_an_address_of_its_own(bench: Bench) -> None:
+async def test_an_app_in_node_is_taken_at_a_port_and_an_address_of_its_own_however_much_it_says(bench: Bench) -> None:
+    """A flood of output fills neither memory nor disk."""
     (bench.tree / "server.js").write_text(NODE)
-    start, ready = "exec node server.js", "http://localhost:$FRONTEND_PORT/ready"
+    me = psutil.Process()
+    before = me.memory_info().rss
+    start, ready = "(yes 'a line of the flood' &) ; exec node server.js", "http://localhost:$FRONTEND_PORT/ready"
     shown = await bench.take("here", "http://127.0.0.1:${FRONTEND_PORT}/", start=start, ready=ready)
     assert [page.note for page in shown.pages] == ["", ""]
     assert shown.summary == "2 pages"
+    assert me.memory_info().rss - before < 100_000_000
+    assert (bench.logs / "app.log").stat().st_size < 10_000
+    shown = await bench.take("/", start="timeout 1 yes 'a line of the flood'; exit 7", patience=quick())
+    assert shown.note.startswith("the app exited at once (exit code 7)\n")
+    assert len(shown.note) < APP_TAIL_CHARS + 100
 
 
 async def test_an_app_that_exits_at_once_is_told_with_its_exit_code_and_last_words(bench: Bench) -> None:
@@ -108,12 +118,7 @@ async def test_an_app_that_exits_at_once_is_told_with_its_exit_code_and_last_wor
     assert gone.summary == "no pictures: the app exited at once (ended by SIGKILL)"
 
 
-async def test_an_app_that_goes_into_the_background_is_waited_for_and_one_that_is_just_over_is_not(
-    bench: Bench,
-) -> None:
-    (bench.tree / "index.html").write_text("<h1>x</h1>")
-    start = "(sleep 1; exec python3 -m http.server $FRONTEND_PORT --bind 127.0.0.1) >/dev/null 2>&1 &"
-    assert (await bench.take("/", start=start, patience=quick())).summary == "1 page"
+async def test_an_app_that_is_just_over_is_not_waited_for(bench: Bench) -> None:
     over = await bench.take("/", start="true", patience=quick(detached_s=0.5))
     assert over.note == "the app exited (exit code 0) and nothing answers at http://127.0.0.1:9200/"
 
@@ -124,19 +129,6 @@ async def test_an_app_that_never_answers_is_given_up_with_what_it_said(bench: Be
     busy = "def page(path):\n    return html('starting', 503)"
     shown = await bench.of_python(busy, "/", patience=quick(ready_s=6.0))
     assert shown.note == "the app was not ready after 6 s: http://127.0.0.1:9200/ answers 503"
-
-
-async def test_an_app_that_floods_its_output_fills_neither_memory_nor_disk(bench: Bench) -> None:
-    me = psutil.Process()
-    before = me.memory_info().rss
-    start = "(yes 'a line of the flood' &) ; echo end >&2; exec python3 -m http.server $FRONTEND_PORT --bind 127.0.0.1"
-    shown = await bench.take("/", start=start)
-    assert shown.summary == "1 page"
-    assert me.memory_info().rss - before < 100_000_000
-    assert (bench.logs / "app.log").stat().st_size < 10_000
-    shown = await bench.take("/", start="timeout 1 yes 'a line of the flood'; exit 7", patience=quick())
-    assert shown.note.startswith("the app exited at once (exit code 7)\n")
-    assert len(shown.note) < APP_TAIL_CHARS + 100
 
 
 async def test_nothing_goes_on_after_the_time_is_over(bench: Bench) -> None:
@@ -171,22 +163,21 @@ async def test_cancelling_ends_app_and_browser(bench: Bench) -> None:
     assert not running()
 
 
-async def test_only_so_many_pages_are_taken(bench: Bench) -> None:
-    refused = [f"http://127.0.0.1:9999/{n}" for n in range(APP_PAGES_MOST + 2)]
-    shown = await bench.of_python(PAGES, *refused, patience=quick())
-    assert [page.page for page in shown.pages] == refused[:APP_PAGES_MOST]
-    assert shown.note == f"only the first {APP_PAGES_MOST} of {APP_PAGES_MOST + 2} pages were taken"
-
-
-async def test_without_playwright_or_chromium_a_note_says_what_to_install(bench: Bench) -> None:
+async def test_without_playwright_or_chromium_a_note_says_what_to_install_and_only_so_many_pages_are_listed(
+    bench: Bench,
+) -> None:
     with pytest.raises(NoBrowser, match="pip install 'perdure\\[screenshots\\]'"):
         find_browser(packages=("playwright", "no_such_package_at_all"))
     with pytest.raises(NoBrowser, match="no Chromium on PATH"):
         find_browser(path="")
     broken = replace(find_browser(), chromium="/usr/bin/false")
-    shown = await bench.of_python(PAGES, "/", browser=broken)
+    many = [f"/{n}" for n in range(APP_PAGES_MOST + 2)]
+    shown = await bench.of_python(PAGES, *many, browser=broken)
+    assert [page.page for page in shown.pages] == many[:APP_PAGES_MOST]
+    assert shown.note.endswith(f"only the first {APP_PAGES_MOST} of {APP_PAGES_MOST + 2} pages were taken")
     assert shown.pages[0].note.startswith("no picture: ")
-    assert shown.summary.startswith("no pictures: no picture: ")
+    alone = await bench.of_python(PAGES, "/", browser=broken)
+    assert alone.summary.startswith("no pictures: no picture: ")
     assert (await bench.take("/", ready="http://127.0.0.1:$NOT_SET/")).summary == (
         "no pictures: [app] ready names $NOT_SET, which is not set: http://127.0.0.1:$NOT_SET/"
     )

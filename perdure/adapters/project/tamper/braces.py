@@ -9,6 +9,9 @@ from functools import cached_property
 _RETURN = re.compile(r"[^\w.$]return\s*?(;|\n|$|\})")
 _REGEX_AFTER = re.compile(r"(?:^|[(,=:\[!&|?{};+\n]|=>|\breturn|\btypeof|\bcase)\s*$")
 
+_BEGINS, _VISIBLE = re.compile("[\"'`/]"), re.compile(r"[^\n]")
+"""What a string, a comment or a regular expression can begin with; what is blanked in one."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -43,10 +46,10 @@ def read(text: str, script: bool) -> Source:
     at, end = 0, len(text)
 
     def blank(first: int, last: int, *where: list[str]) -> None:
-        for characters in where:
-            for position in range(first, min(last, end)):
-                if characters[position] != "\n":
-                    characters[position] = " "
+        if first < last:
+            spaces = _VISIBLE.sub(" ", text[first:last])
+            for characters in where:
+                characters[first : first + len(spaces)] = spaces
 
     while at < end:
         character, two = text[at], text[at : at + 2]
@@ -65,7 +68,8 @@ def read(text: str, script: bool) -> Source:
             stop = _regex(text, at)
             blank(at + 1, stop - 1, bare)
         else:
-            stop = at + 1
+            begun = _BEGINS.search(text, at + 1)
+            stop = begun.start() if begun else end
         at = max(stop, at + 1)
     return Source(text, "".join(plain), "".join(bare))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -52,16 +53,16 @@ def test_sources_made_to_choke_on_are_read_within_seconds(hits: Judge, text: str
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize(
-    "text", ["try{" * 50_000, "test('x'," * 50_000, "`${" * 50_000, "@Test " * 50_000, " " * 500_000]
-)
-@pytest.mark.parametrize(
-    "path", ["a.test.js", "ATest.java", "a_test.go", "build.gradle", "tests/test_a.sh", "Makefile"]
-)
-def test_braces_that_never_close_take_no_more_than_their_length(hits: Judge, path: str, text: str) -> None:
-    began = time.monotonic()
-    hits({path: "x\n"}, {path: text}, "make test")
-    assert time.monotonic() - began < 60
+@pytest.mark.parametrize("text", ["try{" * 50_000, "test('x'," * 50_000, "`${" * 50_000, "@Test " * 50_000])
+def test_braces_that_never_close_take_no_more_than_their_length(
+    hits: Judge, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """In every language that has them, by the process that reads large files, which has a minute."""
+    for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
+        monkeypatch.delenv(name)  # its time would count
+    paths = ["a.test.js", "ATest.java", "a_test.go", "build.gradle", "tests/test_a.sh", "Makefile"]
+    found = hits(dict.fromkeys(paths, "x\n"), dict.fromkeys(paths, text.encode()), "make test")
+    assert not [hit for hit in found if "cannot be judged" in hit]
 
 
 def test_a_change_of_everything_lists_a_bounded_number_of_hits(look: Judge) -> None:
