@@ -23,6 +23,7 @@ from perdure.adapters.project.verdict import verdict
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.policy import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES, TEST_TAIL_CHARS
 from perdure.models.report import TestReport
+from tests.untraced import untraced
 
 MOST_BYTES = 100_000_000
 """By how much the process that runs a suite may grow."""
@@ -70,10 +71,9 @@ def alive(command_line: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("code", [0, 1])
-async def test_a_gigabyte_of_output_is_cut_off_and_is_never_a_pass(bench: Bench, files: Files, code: int) -> None:
+async def test_a_gigabyte_of_output_is_cut_off_and_is_never_a_pass(bench: Bench, files: Files) -> None:
     with within_memory():
-        result = await bench.one(files({}), f"yes 'a line of a flood' | head -c 1000000000; exit {code}")
+        result = await bench.one(files({}), "yes 'a line of a flood' | head -c 1000000000; exit 0")
     assert (result.verdict, result.exit_code) == ("failed", 153)
     assert result.reason == "ended, as its output grew beyond 50 MB"
     assert len(result.tail) <= TEST_TAIL_CHARS
@@ -204,7 +204,7 @@ WRITERS = {
     "a pipe": ("mkfifo $PERDURE_REPORT", "no report was written"),
     "a device": ("ln -s /dev/zero $PERDURE_REPORT", "no report was written"),
     "nested without end": (
-        "(echo '<testsuite>'; yes '<a>' | head -n 3000000) > $PERDURE_REPORT",
+        "(echo '<testsuite>'; yes '<a>' | head -n 300000) > $PERDURE_REPORT",
         "nested deeper than 500 elements",
     ),
     "a billion laughs": (
@@ -217,8 +217,8 @@ WRITERS = {
         "echo '<!DOCTYPE a [<!ENTITY a SYSTEM \"file:///etc/hostname\">]><testsuite>&a;</testsuite>' > $PERDURE_REPORT",
         "it defines entities",
     ),
-    "a million attributes": (
-        "(echo '<testsuite><testcase'; seq -f 'a%.0f=\"\"' 2000000; echo '/></testsuite>') > $PERDURE_REPORT",
+    "half a million attributes": (
+        "(echo '<testsuite><testcase'; seq -f 'a%.0f=\"\"' 500000; echo '/></testsuite>') > $PERDURE_REPORT",
         "one tag of the report is larger than 4 MiB",
     ),
 }
@@ -235,7 +235,7 @@ async def test_a_report_nobody_could_read_is_a_failure_that_says_why(bench: Benc
     assert result.cases == ()
 
 
-@pytest.mark.parametrize(("cases", "failed"), [(20_000, 3), pytest.param(100_000, 12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("cases", "failed"), [(4_000, 3), pytest.param(100_000, 68, marks=pytest.mark.slow)])
 async def test_a_report_of_very_many_cases_is_read_and_judged(
     bench: Bench, files: Files, cases: int, failed: int
 ) -> None:
@@ -245,20 +245,20 @@ async def test_a_report_of_very_many_cases_is_read_and_judged(
         f"    for n in range({cases}):\n"
         '        file.write(f\'<testcase classname="tests.test_{n // 100}" file="tests/test_{n // 100}.py" \'\n'
         '                   f\'name="test_case_number_{n}" time="0.001">\'\n'
-        "                   + ('<failure message=\"no\">é</failure>' if n % 9_000 == 7 else '') + '</testcase>')\n"
+        "                   + ('<failure message=\"no\">é</failure>' if n % 1_500 == 7 else '') + '</testcase>')\n"
         "    file.write('</testsuite></testsuites>')\nraise SystemExit(1)\n"
     )
     command = TestCommand(name="t0", command=f"{sys.executable} write.py", report="junit")
     with within_memory():
         report = await bench.run(files({"write.py": write}), command)
-    assert verdict(report).summary.startswith(f"{failed} of {cases} fail: test_case_number_7, test_case_number_9007, ")
+    assert verdict(report).summary.startswith(f"{failed} of {cases} fail: test_case_number_7, test_case_number_1507, ")
     assert report.commands[0].cases[0].message == "no\né"
 
 
-def test_more_cases_than_a_suite_has_are_not_read(tmp_path: Path) -> None:
+def test_more_cases_than_a_suite_has_are_not_read_and_as_many_as_that_are_held_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text(f"<testsuite>{'<testcase/>' * (JUNIT_CASES + 1)}</testsuite>")
-    with within_memory(), pytest.raises(BadReport, match="more than 200,000 cases"):
+    with within_memory(), untraced(), pytest.raises(BadReport, match="more than 200,000 cases"):
         read_junit(path, tmp_path)
 
 
