@@ -34,10 +34,12 @@ from tests.processes import family, send
 from tests.targets import CALC, git, heads, make_target, pulls
 
 __all__ = [
+    "BUILT",
     "CALC",
     "FIXES",
     "HAPPY",
     "SCREENPLAYS",
+    "TESTED",
     "Lab",
     "check_shipped",
     "finished",
@@ -52,6 +54,18 @@ __all__ = [
 SCREENPLAYS = Path(__file__).parent / "screenplays"
 HAPPY = (SCREENPLAYS / "add_sub.toml").read_text()
 FIXES = (SCREENPLAYS / "add_sub_with_fixes.toml").read_text()
+
+BUILT: dict[str, Any] = {
+    "phases": ["build", "ship"],
+    "config": "version = 1\n[setup]\ncommands = []\n[ship]\nallow_untested = true\n",
+}
+"""For `submit`: built and shipped alone, a third of the work, where a test is not about plans, tests or reviews."""
+
+TESTED: dict[str, Any] = {"phases": ["build", "test", "ship"]}
+"""Likewise with the repository's tests, where a verdict is all that the test is about."""
+
+BUILT_CALLS = 4
+"""Of the model, with HAPPY."""
 
 
 _UNMEASURED = {"COVERAGE_PROCESS_CONFIG": "", "COVERAGE_PROCESS_START": ""}
@@ -267,14 +281,17 @@ def sandboxes(lab: Lab) -> list[str]:
     return held
 
 
-async def until(what: Callable[[], Any], timeout: float = 60, every: float = 0.05) -> Any:
-    """Wait for something to become true; the last value is returned."""
+async def until(what: Callable[[], Any], timeout: float = 60, every: float = 0.0) -> Any:
+    """Wait for something to become true; the last value is returned.
+
+    `every`: seconds between two looks; by default fewer where a server has to be asked than where a file is looked at.
+    """
     end = time.monotonic() + timeout
     while True:
         found = what()
-        if asyncio.iscoroutine(found):
+        if asked := asyncio.iscoroutine(found):
             found = await found
         if found:
             return found
         assert time.monotonic() < end, f"waited {timeout} s for {getattr(what, '__name__', what)}"
-        await asyncio.sleep(every)
+        await asyncio.sleep(every or (0.25 if asked else 0.05))

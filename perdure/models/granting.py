@@ -78,9 +78,8 @@ class Granting:
     def serve(self, now: datetime) -> dict[str, Granted]:
         """Room for those that wait, in the order in which they came, as far as there is any."""
         answers = {}
-        for id, lease in sorted(self.table.leases.items(), key=lambda one: one[1].waits):
-            if not lease.waits:
-                continue
+        waiting = [(id, lease) for id, lease in self.table.leases.items() if lease.waits]
+        for id, lease in sorted(waiting, key=lambda one: one[1].waits):
             block = self._block(lease)
             granted = min(block, self._room(lease))
             if granted >= min(BLOCK_LEAST_USD, block):

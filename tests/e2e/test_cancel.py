@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client import Submitted
-from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, pulls, until
+from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, heads, make_target, pulls, until
 
 TURNS = "title = 'turns'\n" + "".join(
     f"""
@@ -66,7 +66,7 @@ async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_on
         tmp_path, HAPPY.replace("sleep 0.5", "touch started && sleep 100"), ports=ports, measured=True
     ) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         lab.kill_workers()
         await submitted.delivery.cancel()
@@ -99,7 +99,7 @@ async def test_a_pull_request_that_was_opened_while_a_cancel_came_is_reported(tm
     async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
         lab.worker()
         with holding(origin / "perdure-pulls.lock"):
-            submitted = await lab.submit(origin)
+            submitted = await lab.submit(origin, **BUILT)
             await until(lambda: "perdure/calc-sub" in heads(origin))
             await until(lambda: pending(submitted, "open_pull_request"))
             await submitted.delivery.cancel()
@@ -121,7 +121,7 @@ async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until(lambda: lab.model_calls() >= 1)
         (vault,) = lab.home.vaults.glob("*.git")
         with holding(vault / "perdure.lock"):  # removing a worktree needs it

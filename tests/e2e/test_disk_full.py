@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import BUILT, BUILT_CALLS, HAPPY, Lab, check_shipped, finished, make_target, until
 
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 3 && rm started")
 
@@ -47,7 +47,7 @@ async def test_a_full_disk_is_waited_for_without_paying_and_named(small_disk: Pa
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, SLOW, ports=ports, measured=True) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         filler = _fill(small_disk)
         calls = lab.model_calls()
@@ -61,5 +61,5 @@ async def test_a_full_disk_is_waited_for_without_paying_and_named(small_disk: Pa
         filler.unlink()
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, {})
-        assert lab.model_calls() == 8
+        assert lab.model_calls() == BUILT_CALLS
         assert result.receipt.replies_cut == 0

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, git, make_target, until
+from tests.lab import BUILT, BUILT_CALLS, CALC, HAPPY, Lab, check_shipped, finished, git, make_target, until
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2 && rm started")
@@ -32,7 +32,7 @@ async def test_a_damaged_checkpoint_ends_the_delivery_and_retry_goes_on_before_i
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         lab.kill_workers()
         vault = Workspace.open(lab.home, "calc-sub").vault
@@ -61,7 +61,7 @@ async def test_a_checkpoint_damaged_before_it_was_reported_is_not_adopted(tmp_pa
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         worker = lab.worker(PERDURE_CRASH_AT="after-snapshot")
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until(lambda: worker.poll() is not None)
         vault = Workspace.open(lab.home, "calc-sub").vault
         (tip,) = vault.refs("refs/perdure/calc-sub/").values()
@@ -84,7 +84,7 @@ async def test_a_turn_that_was_cut_off_leaves_nothing_behind_not_even_what_git_i
     origin = make_target(tmp_path / "calc.git", CALC | {".gitignore": "*.db\n"})
     async with Lab.open(tmp_path, nosy, ports=ports) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         lab.kill_workers()
         lab.worker()
@@ -99,7 +99,7 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
         worker = lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         worker.send_signal(signal.SIGTERM)
         await until(lambda: worker.poll() is not None)
@@ -110,7 +110,7 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, SHIPPED)
         assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (0, 0)
-        assert lab.model_calls() == 8
+        assert lab.model_calls() == BUILT_CALLS
 
 
 @pytest.mark.long
@@ -120,7 +120,7 @@ async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, p
     points = "after-push:4,after-pull-request:3"
     async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": points}) as lab:
         lab.kept()
-        result = await finished(await lab.submit(origin), lab, timeout=120)
+        result = await finished(await lab.submit(origin, **BUILT), lab, timeout=120)
         check_shipped(origin, lab, result, SHIPPED)
         assert result.pull_request is not None
         assert result.pull_request.number == 1

@@ -11,7 +11,7 @@ import pytest
 from perdure.models.crash import CrashPoint
 from perdure.untold import untold
 from tests.cli.conftest import Cli
-from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
 from tests.receiver import SECRET, Receiver, genuine
 from tests.secret_watch import SecretWatch, hits
 
@@ -32,7 +32,7 @@ async def test_a_gate_is_told_the_worker_dies_before_it_can_say_so_and_what_was_
             kept = lab.kept()
             watch = SecretWatch([path.rpartition("/")[2], SECRET], carriers=("worker.py",))
             with watch:
-                submitted = await lab.submit(origin, gates=["plan"])
+                submitted = await lab.submit(origin, **{**BUILT, "phases": ["plan", "build", "ship"]}, gates=["plan"])
                 twice = await until(lambda: len(receiver.of("waiting")) == 2 and receiver.of("waiting"))
                 assert len({told.id for told in twice}) == 1, "sent again after a death, under the same id"
                 (way, *_) = twice[0].json["decisions"]
@@ -64,7 +64,7 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
         env = {"PERDURE_WEBHOOK_URL": receiver.url + "/secret-part"}
         async with Lab.open(tmp_path, HAPPY, ports=ports, env=env, measured=True) as lab:
             lab.worker()
-            submitted = await lab.submit(origin)
+            submitted = await lab.submit(origin, **BUILT)
             result = await finished(submitted, lab)
             assert result.status == "delivered", "it does not fail by that"
             assert await until(submitted.delivery.untold) == [f"{host} answered 404"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.local.server import find_server
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import BUILT, CALC, HAPPY, Lab, check_shipped, finished, make_target, until
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 SLOW = HAPPY.replace("sleep 0.5", "touch started && sleep 2")
@@ -37,13 +37,13 @@ async def test_server_and_worker_both_killed_and_restarted_on_the_same_home_go_o
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
         lab.worker()
-        await lab.submit(origin)
+        await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         await _kill_server(lab)
         lab.kill_workers()
         await lab.start_server()
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin, **BUILT), lab)
         check_shipped(origin, lab, result, SHIPPED)
         assert result.receipt.worker_deaths == 1
 
@@ -52,9 +52,10 @@ async def test_server_and_worker_both_killed_and_restarted_on_the_same_home_go_o
 @pytest.mark.timeout(120)
 async def test_a_server_put_back_behind_the_vault_adopts_the_turns_it_has_forgotten(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
+    asked = {**BUILT, "phases": ["plan", "build", "ship"]}
     async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
         lab.worker()
-        await lab.submit(origin)
+        await lab.submit(origin, **asked)
         # A consistent copy from before a turn began, as a power cut that loses the last commits would leave it.
         await until(lambda: any("Step: plan" in str(call.body.get("system")) for call in lab.rehearsal.calls))  # type: ignore[union-attr]
         copy = tmp_path / "copy.db"
@@ -72,7 +73,7 @@ async def test_a_server_put_back_behind_the_vault_adopts_the_turns_it_has_forgot
         calls = lab.model_calls()
         await lab.start_server()
         lab.worker()
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin, **asked), lab)
         check_shipped(origin, lab, result, SHIPPED)
         report = await lab.report()
         assert report["repeated"] == 0, "a turn whose checkpoint existed was paid for again"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import HAPPY, Lab, finished, git, heads, make_target, pulls
+from tests.lab import BUILT, HAPPY, Lab, finished, git, heads, make_target, pulls
 
 PORTS_SHOWN = HAPPY.replace("&& echo written", "&& echo $BACKEND_PORT-$FRONTEND_PORT > ports.txt && sleep 1")
 
@@ -20,7 +20,7 @@ async def test_three_deliveries_at_once_are_three_pull_requests_with_three_port_
     async with Lab.open(tmp_path, PORTS_SHOWN, ports=ports) as lab:
         lab.worker()
         ids = [f"calc-{number}" for number in range(3)]
-        submitted = await asyncio.gather(*(lab.submit(origin, id=id) for id in ids))
+        submitted = await asyncio.gather(*(lab.submit(origin, id=id, **BUILT) for id in ids))
         results = await asyncio.gather(*(finished(one, lab, timeout=120) for one in submitted))
         assert [result.status for result in results] == ["delivered"] * 3, [result.message for result in results]
         assert sorted(pull["head"] for pull in pulls(origin)) == sorted(f"perdure/{id}" for id in ids)

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from tests.lab import HAPPY, Lab, finished, make_target
+from tests.lab import BUILT, HAPPY, Lab, finished, make_target
 
 
 async def _fails(client: Client, request: Any, id: str) -> ApplicationError:
@@ -55,11 +55,11 @@ async def test_the_id_is_the_delivery(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
-        first = await lab.submit(origin)
-        second = await lab.submit(origin)
+        first = await lab.submit(origin, **BUILT)
+        second = await lab.submit(origin, **BUILT)
         assert (first.attached, second.attached) == (False, True)
         result = await finished(first, lab)
-        third = await lab.submit(origin)
+        third = await lab.submit(origin, **BUILT)
         assert third.attached
         again = await finished(third, lab)
         assert again.run_id == result.run_id, "a finished delivery was started again"
@@ -70,7 +70,7 @@ async def test_any_workflow_id_becomes_a_safe_place_on_disk(tmp_path: Path, port
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin, id="../../Évil id/.."), lab)
+        result = await finished(await lab.submit(origin, id="../../Évil id/..", **BUILT), lab)
         assert result.status == "delivered"
         assert result.delivery_id == "../../Évil id/.."
         assert {path.parent for path in (tmp_path / "home" / "workspaces").iterdir()} == {

@@ -11,7 +11,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import BUILT, CALC, HAPPY, Lab, check_shipped, finished, make_target, until
 
 SLOW = HAPPY.replace(
     "&& sleep 0.5 && echo written",
@@ -32,7 +32,7 @@ async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_w
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         started = lab.home.tree("calc-sub") / "started"
         await until(started.exists)
         await asyncio.sleep(1)
@@ -53,7 +53,7 @@ async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_w
             )
         )
         # The handle's result follows the chain of runs only by id: ask anew.
-        result = await finished(await lab.submit(origin), lab)
+        result = await finished(await lab.submit(origin, **BUILT), lab)
         assert result.run_id != before
         check_shipped(origin, lab, result, SHIPPED)
 
@@ -68,7 +68,7 @@ async def test_a_worker_that_slept_past_its_heartbeat_leaves_no_trace_when_it_wa
     long = SLOW.replace("sleep 0.3", "sleep 0.6")
     async with Lab.open(tmp_path, long, ports=ports) as lab:
         sleeper = lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         sleeper.send_signal(signal.SIGSTOP)
         second = [lab.worker() for _ in range(others)]

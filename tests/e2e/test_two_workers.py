@@ -12,7 +12,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from tests.e2e.test_cancel import holding, pending
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import BUILT, CALC, HAPPY, Lab, check_shipped, finished, make_target, until
 from tests.nursery import Forked
 from tests.processes import children_of, name_of
 
@@ -30,7 +30,7 @@ async def test_the_other_worker_takes_over_at_once_when_one_dies(tmp_path: Path,
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
         workers = [lab.worker(), lab.worker()]
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
         victim = await until(lambda: _working(workers))
         victim.kill()
