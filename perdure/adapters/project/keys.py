@@ -197,9 +197,12 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     start, tried = 0, 0
     while start < len(lines):
         for end in range(start + 1, len(lines) + 1):
+            last = lines[end - 1]
+            if end < len(lines) and last.rstrip().endswith(",") and "#" not in last:
+                continue  # no statement ends with a comma: a list of a value a line is read once
             statement = "\n".join(lines[start:end])
             tried += len(statement)
-            if tried > PLACE_CHARS_TRIED:  # a list of many lines is read again for each of them
+            if tried > PLACE_CHARS_TRIED:  # what is open for many lines is read again for each of them
                 return
             try:
                 data = tomllib.loads(statement)

@@ -41,6 +41,7 @@ def refusal(text: str) -> BadInput:
         ("version = 1\n[steps.plan]\nmodl = 'x'", "perdure.toml:3 [steps.plan] modl", "did you mean model?"),
         ("version = 1\n[setup]\ncopy_file = ['x']", "perdure.toml:3 [setup] copy_file", "did you mean copy?"),
         ("version = 1\n[delivery]\nphases = [\n'plan',\n'biuld']", "perdure.toml:3 [delivery] phases", "not 'biuld'"),
+        ("[setup]\ncommands = [\n" + "'',\n" * 5000 + "]\nx = 1", "perdure.toml:5004 [setup] x", "unknown key x"),
         ("version = 1\ngates = 3", "perdure.toml:2 gates", "should be a table"),
         ("version = 1\n[test]\ncommand = 'x'", "perdure.toml:2 [test]", "there may be several"),
         (

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -49,11 +49,11 @@ class Seen:
         page.on("pageerror", lambda error: self.said.append(str(error)))
 
 
-async def opened(browser: Browser, tmp_path: Path, html: str, width: int = 1100, scheme: Any = "light") -> Seen:
+async def opened(browser: Browser, tmp_path: Path, html: str, width: int = 1100) -> Seen:
     file = tmp_path / "report.html"
     file.write_text(html, encoding="utf-8")
     context = await browser.new_context(
-        offline=True, color_scheme=scheme, viewport={"width": width, "height": 900}, java_script_enabled=True
+        offline=True, color_scheme="light", viewport={"width": width, "height": 900}, java_script_enabled=True
     )
     context.set_default_timeout(60_000)
     seen = Seen(await context.new_page())
@@ -62,8 +62,20 @@ async def opened(browser: Browser, tmp_path: Path, html: str, width: int = 1100,
 
 
 @browsed
-async def test_the_page_needs_nothing_else_and_has_every_part(browser: Browser, tmp_path: Path) -> None:
+async def test_a_page_has_every_part_and_is_heard_and_read_in_light_dark_on_a_telephone_and_on_paper(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """One page after the other way of looking at it: to open one takes a browser longer than all that is asked."""
     seen = await opened(browser, tmp_path, page_of(sample()))
+    await it_needs_nothing_else_and_has_every_part(seen)
+    await who_does_not_see_it_hears_it(seen)
+    await letters_can_be_told_from_their_ground(seen, "light")
+    await letters_can_be_told_from_their_ground(seen, "dark")
+    await on_paper_it_is_dark_on_white(seen)
+    await nothing_is_wider_than_a_telephone(seen)
+
+
+async def it_needs_nothing_else_and_has_every_part(seen: Seen) -> None:
     assert [url for url in seen.asked if not url.startswith(("file:", "data:"))] == []
     assert len([url for url in seen.asked if url.startswith("file:")]) == 1
     assert seen.said == []
@@ -88,9 +100,7 @@ async def test_the_page_needs_nothing_else_and_has_every_part(browser: Browser, 
     assert await pull.get_attribute("href") == "https://github.com/me/durations/pull/12"
 
 
-@browsed
-async def test_who_does_not_see_it_hears_it(browser: Browser, tmp_path: Path) -> None:
-    seen = await opened(browser, tmp_path, page_of(sample()))
+async def who_does_not_see_it_hears_it(seen: Seen) -> None:
     evaluate = seen.page.evaluate
     levels = await evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
     assert levels[0] == 1
@@ -112,12 +122,8 @@ async def test_who_does_not_see_it_hears_it(browser: Browser, tmp_path: Path) ->
     assert await timeline.count() == 1
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@browsed
-async def test_letters_can_be_told_from_their_ground_in_light_and_dark(
-    browser: Browser, tmp_path: Path, scheme: str
-) -> None:
-    seen = await opened(browser, tmp_path, page_of(sample()), scheme=scheme)
+async def letters_can_be_told_from_their_ground(seen: Seen, scheme: Literal["light", "dark"]) -> None:
+    await seen.page.emulate_media(color_scheme=scheme)
     ground = await seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
     light = sum(int(part) for part in re.findall(r"\d+", ground)[:3]) > 3 * 128
     assert light == (scheme == "light")
@@ -125,18 +131,26 @@ async def test_letters_can_be_told_from_their_ground_in_light_and_dark(
     assert poor == [], "below 4.5 to 1"
 
 
-@browsed
-async def test_on_paper_it_is_dark_on_white_whatever_the_screen_prefers(browser: Browser, tmp_path: Path) -> None:
-    seen = await opened(browser, tmp_path, page_of(sample()), width=720, scheme="dark")
+async def on_paper_it_is_dark_on_white(seen: Seen) -> None:
+    """Whatever the screen prefers."""
+    await seen.page.set_viewport_size({"width": 720, "height": 900})
     await seen.page.emulate_media(media="print", color_scheme="dark")
     assert await seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert await seen.page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert not await seen.page.locator("nav").is_visible()
     assert (await seen.page.pdf(format="A4")).startswith(b"%PDF")
+    await seen.page.emulate_media(media="screen")
+
+
+async def nothing_is_wider_than_a_telephone(seen: Seen) -> None:
+    await seen.page.set_viewport_size({"width": 390, "height": 900})
+    await seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    width = await seen.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert width[0] <= width[1] == 390
 
 
 @browsed
-async def test_nothing_is_wider_than_a_telephone_even_with_words_that_cannot_be_broken(
+async def test_words_that_cannot_be_broken_make_nothing_wider_than_a_telephone(
     browser: Browser, tmp_path: Path
 ) -> None:
     long = "x" * 3000
@@ -151,11 +165,7 @@ async def test_nothing_is_wider_than_a_telephone_even_with_words_that_cannot_be_
         delivery_id=long, steps=(step, *sample().steps), began=(at(0), *sample().began),
         pull_request=PullRequest(number=10**9, url="http://x/" + long, title=long),
     )  # fmt: skip
-    for html in (page_of(sample()), page_of(wide)):
-        seen = await opened(browser, tmp_path, html, width=390)
-        await seen.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-        width = await seen.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-        assert width[0] <= width[1] == 390
+    await nothing_is_wider_than_a_telephone(await opened(browser, tmp_path, page_of(wide), width=390))
 
 
 @browsed
