@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from perdure.adapters.project.baseline import FAILING
+from perdure.adapters.project.events import read_events
 from perdure.adapters.project.junit import read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
 from perdure.adapters.project.runners import reproduction
@@ -87,6 +88,8 @@ def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestC
         return read_left_behind(command.source or command.worktree, call.collect, command.seen, again)
     if call.report is None or not (call.owed or call.report.is_file()):
         return ()
+    if call.events:
+        return read_events(call.report, again)
     return placed(read_junit(call.report, command.seen, again))
 
 

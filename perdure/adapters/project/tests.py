@@ -34,8 +34,12 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where commands run: arguments of run_tests, which see."""
+class Place:
+    """Where commands run: arguments of run_tests, which see.
+
+    held    paths of `source` that commands may not write to
+    counts  a runner without a report of its own is given one of ours
+    """
 
     sandbox: Sandbox
     worktree: Path
@@ -47,6 +51,8 @@ class _Place:
     log_dir: Path
     lock: Path | None
     fence: Callable[[], None] | None
+    held: tuple[str, ...] = ()
+    counts: bool = False
 
     @property
     def tree(self) -> Path:
@@ -83,12 +89,12 @@ async def run_tests(
 
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
     """
-    place = _Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
+    place = Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
     before = by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
         on_progress(f"{test.name}: running")
-        first = await _run(place, test, f"{number}", *await _plain(place, test, f"{number}"), seconds(test.timeout))
+        first = await run_once(place, test, f"{number}")
         again = _Again(place, test, number, on_progress, renew)
         results.append(await settled(first, before.get(command(test)), again))
         on_progress(f"{test.name}: {line(results[-1])}")
@@ -105,7 +111,7 @@ class _Again:
 
     def __init__(
         self,
-        place: _Place,
+        place: Place,
         test: TestCommand,
         number: int,
         on_progress: Callable[[str], None],
@@ -132,16 +138,21 @@ class _Again:
         return result
 
 
-async def _plain(place: _Place, test: TestCommand, label: str) -> tuple[Path, Invocation]:
+async def _plain(place: Place, test: TestCommand, label: str) -> tuple[Path, Invocation]:
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
     seen = results_place(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory
-    call = await in_thread(invocation, test, seen, tree, installed, place.env)
+    call = await in_thread(invocation, test, seen, tree, installed, place.env, counts=place.counts)
     return reports, call.moved(seen, reports)
 
 
+async def run_once(place: Place, test: TestCommand, label: str) -> CommandResult:
+    """One command, once; `label` names its log and its report. Raises as run_tests does."""
+    return await _run(place, test, label, *await _plain(place, test, label), seconds(test.timeout))
+
+
 async def _run(
-    place: _Place, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
+    place: Place, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
 ) -> CommandResult:
     wanted = Command(
         script=call.script,
@@ -158,6 +169,7 @@ async def _run(
         fence=place.fence,
         results=reports,
         results_at=results_place(place.sandbox.grade),
+        held=place.held,
     )
     if not await in_thread(_is_inside, place.tree, test.directory):
         return _absent(test)

@@ -38,6 +38,7 @@ class Command:
     directory  relative path below it in which the command starts; "": at its top
     source    directory shown in place of `worktree` (a clean checkout); None: the worktree itself
     shared    paths relative to the worktree, shown read-only from the real worktree (setup's .venv, node_modules)
+    held      paths relative to `source`, shown read-only however writable the rest is; grade `full` alone can
     git_dir   what `.git` points to, shown read-only so that `git log` and `git diff` work: a view of the vault, or a
               repository as it is; None: no git inside
     writable  whether the working directory may be written to
@@ -61,6 +62,7 @@ class Command:
     directory: str = ""
     source: Path | None = None
     shared: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     git_dir: Path | GitView | None = None
     writable: bool = True
     network: bool = False

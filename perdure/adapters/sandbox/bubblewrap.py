@@ -207,6 +207,9 @@ def _worktree(command: Command) -> Iterator[str]:
     """The working directory, always at the same path: virtual environments hold absolute paths."""
     root, shown = command.worktree, command.source or command.worktree
     yield from ("--bind" if command.writable else "--ro-bind", str(shown), str(command.seen))
+    for name in sorted(command.held):
+        if (place := _unlinked(shown, name)) is not None:
+            yield from ("--ro-bind", str(place), str(command.seen / name))
     kept = {".git", *command.shared} if command.source else {*READ_ONLY, *command.shared}
     if command.network:  # setup makes them
         kept -= {*READ_ONLY[1:], *command.shared}

@@ -151,3 +151,13 @@ REPORT_CASES_CHARS = 40_000
 
 TEST_SCRIPT_BYTES = 100_000
 """Of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be longer."""
+
+EXPERIMENT_HELD = 500
+"""Paths of the test side that are mounted read-only, each a directory with all that is in it where it can be: a mount
+takes some 0.1 ms. What is beyond is only looked at afterwards."""
+
+EXPERIMENT_FILE_CHARS = 4_000
+"""Of each version of a test file beside a changed promise: what a reviewer reads."""
+
+EXPERIMENT_NAMED = 50
+"""Promises, and names in each list of an experiment: a person decides long before the fiftieth."""

@@ -30,11 +30,14 @@ RUNNERS: tuple[Runner, ...] = (
 _BY_NAME = {runner.name: runner for runner in RUNNERS}
 
 
-def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]) -> Invocation:
+def invocation(
+    test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str], *, counts: bool = False
+) -> Invocation:
     """Have a known runner of a test command write its report into `results`, a directory outside the tree,
     by the name the command sees it at.
 
-    tree  what is tested; installed  the worktree setup ran in; env  what the command would see anyway
+    tree  what is tested; installed  the worktree setup ran in; env  what the command would see anyway;
+    counts  a runner that has no report of its own is given one of ours
 
     A runner is recognised when exactly one part of the command line is one, wrappers (`uv run`, `python -m`) looked
     through, `npm test` and the like by their script in package.json. `report = "exit"` switches all of it off.
@@ -45,7 +48,7 @@ def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, en
         return Invocation(test.command)
     runner, passes = recognised(test.command, tree)
     asked = Asked(test.command, passes, file, tree, installed, env)
-    known = runner.reporting(asked) if runner else None
+    known = (runner.counting(asked) if counts else runner.reporting(asked)) if runner else None
     if runner is not None and known is not None:
         return replace(known, partial=_partial(test.command, runner, tree))
     expected = file if test.report == "junit" else None

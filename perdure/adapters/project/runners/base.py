@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
@@ -29,6 +29,7 @@ class Invocation:
              stands last
     extended whether `script` ends in arguments already
     partial  whether the first failure keeps something else from running
+    events   `report` is not JUnit but the events of `go test -json`
     """
 
     script: str
@@ -41,6 +42,7 @@ class Invocation:
     more: str | None = None
     extended: bool = False
     partial: bool = False
+    events: bool = False
 
     def moved(self, seen: Path, reports: Path) -> Invocation:
         """The same with its files where this process finds them: the command sees `reports` at `seen`."""
@@ -80,16 +82,45 @@ def added(env: Mapping[str, str], name: str, options: str) -> str:
     return f"{env[name]} {options}" if env.get(name) else options
 
 
+@dataclass(frozen=True)
+class Named:
+    """Where a repository says that its tests are: more patterns of test files, more directories, more files."""
+
+    tests: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """files: path → text, in the place of what is there; names: parts of the names under which they are reported, each
+    with the test file that it was made for."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: Canaries) -> Canaries:
+        return Canaries({**self.files, **other.files}, {**self.names, **other.names})
+
+
 class Runner(ABC):
     """What is particular to one test runner; adding one is a file with such a class, and a line in RUNNERS.
 
-    early    options, as a regular expression, that end a run at its first failure; empty where the report goes on
-    reports  whether it is asked for a report: one that is not counts only where no other runner is on the line
+    early     options, as a regular expression, that end a run at its first failure; empty where the report goes on
+    reports   whether it is asked for a report: one that is not counts only where no other runner is on the line
+    tests     paths of files that hold tests, as a regular expression
+    roots     names of directories that are its test side as a whole where they hold such files
+    settings  names of files that steer it and belong to nothing else, as a regular expression
+    shared    names of files that steer it and other things as well
     """
 
     name: ClassVar[str]
     early: ClassVar[str] = ""
     reports: ClassVar[bool] = True
+    tests: ClassVar[str]
+    roots: ClassVar[frozenset[str]] = frozenset()
+    settings: ClassVar[str] = ""
+    shared: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def runs(self, program: str, rest: list[str]) -> bool:
@@ -98,6 +129,24 @@ class Runner(ABC):
     def reporting(self, asked: Asked) -> Invocation | None:
         """The command, made to write its report. None where asking could change what runs, or it asks for its own."""
         return None
+
+    def counting(self, asked: Asked) -> Invocation | None:
+        """As `reporting`; a runner without a report of its own is given one of ours."""
+        return self.reporting(asked)
+
+    def named(self, command: str, read: Callable[[str], str]) -> Named:
+        """What a command and the settings in its directory say about where the tests are.
+
+        `read`: the text of a file by its path there, empty when there is none
+        """
+        return Named()
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """Tests of this runner's kind that always fail, first and last in each of these test files.
+
+        `token`: random, part of each of their names
+        """
+        return Canaries()
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         """What narrows a run to one test when it is appended; nothing where a test has no name of its own."""

@@ -9,5 +9,10 @@ class Cargo(Runner):
     name = "cargo"
     reports = False
 
+    tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
+    roots = frozenset({"tests"})
+    settings = r"nextest\.toml"
+    shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:1] in (["test"], ["t"])

@@ -7,13 +7,18 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
-from perdure.adapters.project.runners.base import Asked, Invocation, Runner, last_part
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, last_part
 from perdure.models.report import TestCase
 
 
 class Go(Runner):
     name = "go"
     early = r"\s(-{1,2}failfast|--max-fails)(?=[\s=]|$)"
+
+    tests = r".*_test\.go"
+    roots = frozenset({"testdata"})
+    settings = r"gotestsum\.ya?ml"
+    shared = frozenset({"go.mod", "go.sum", "go.work", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "gotestsum" or (program == "go" and rest[:1] == ["test"])
@@ -38,6 +43,35 @@ class Go(Runner):
         with_it = f"{parts[0]}gotestsum --format=standard-verbose --junitfile={asked.quoted} --{rest}"
         line = f"if command -v gotestsum >/dev/null 2>&1; then {with_it}\nelse {asked.command}\nfi"
         return Invocation(line, self.name, {}, asked.file, owed=False, more=asked.passes)
+
+    def counting(self, asked: Asked) -> Invocation | None:
+        """The events of `go test -json`, which Go's own process writes, not the tested one."""
+        if "gotestsum" in asked.command:
+            return self._gotestsum(asked)
+        line, changed = re.subn(r"(?<![\w./-])go\s+test(?=\s|$)", "go test -json", asked.command)
+        if changed != 1 or asked.passes is None or re.search(r"\s-(c|json)\b", asked.command):
+            return None
+        file = asked.file.with_suffix(".jsonl")
+        return Invocation(f"{line} > {shlex.quote(str(file))}", self.name, {}, file, events=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """Files of their own, for a package is what is run: by its name the one is compiled first, the other last."""
+        planting, names, packages = dict[str, str](), dict[str, str](), dict[tuple[str, str], str]()
+        for path, text in sorted(files.items()):
+            clause = re.search(r"^package\s+(\w+)", text, re.MULTILINE)
+            if path.endswith("_test.go") and clause is not None:
+                packages.setdefault((path.rpartition("/")[0], clause[1]), path)
+        for number, ((directory, package), beside) in enumerate(packages.items()):
+            for name, file in (
+                (f"TestA{token}{number}x", f"a0{token}{number}"),
+                (f"TestZ{token}{number}x", f"zz{token}{number}"),
+            ):
+                place = f"{directory}/{file}_test.go".lstrip("/")
+                planting[place] = (
+                    f'package {package}\n\nimport "testing"\n\nfunc {name}(t *testing.T) {{\n\tt.Error("x")\n}}\n'
+                )
+                names[name] = beside
+        return Canaries(planting, names)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-run", "/".join(f"^{re.escape(part)}$" for part in last_part(case).split("/"))

@@ -11,6 +11,11 @@ from perdure.models.report import TestCase
 class Gradle(Runner):
     name = "gradle"
 
+    tests = r"(?:.*/)?src/(test|\w+Test)/.*"
+    shared = frozenset(
+        {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"}
+    )
+
     def runs(self, program: str, rest: list[str]) -> bool:
         tasks = (re.fullmatch(r"(.*:)?(\w*[tT]est|check|build)", word) for word in rest)
         return program in ("gradle", "gradlew") and any(tasks)

@@ -10,6 +10,11 @@ class Jest(Runner):
     name = "jest"
     early = r"\s(--bail|-b)(?=[\s=]|$)"
 
+    tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
+    roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
+    settings = r"jest\.(config|setup)\.[^/]*"
+    shared = frozenset({"package.json", "tsconfig.json", "Makefile"})
+
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "jest"
 

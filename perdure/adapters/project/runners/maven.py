@@ -11,6 +11,9 @@ _TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:
 class Maven(Runner):
     name = "maven"
 
+    tests = r"(?:.*/)?src/(test|\w+Test)/.*"
+    shared = frozenset({"pom.xml"})
+
     def runs(self, program: str, rest: list[str]) -> bool:
         return program in ("mvn", "mvnw") and not _TESTS.isdisjoint(rest)
 

@@ -13,6 +13,11 @@ from perdure.models.report import TestCase
 class Nextest(Runner):
     name = "nextest"
 
+    tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
+    roots = frozenset({"tests"})
+    settings = r"nextest\.toml"
+    shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:2] == ["nextest", "run"]
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.project.runners.base import Asked, Invocation, Runner, last_part
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, last_part
 from perdure.adapters.project.runners.words import around, package_scripts, parts, script, unwrapped
 from perdure.models.report import TestCase
 
 
 class Node(Runner):
     name = "node"
+
+    tests = (
+        r"(?:.*/)?[^/]*[._-]test\.[cm]?[jt]s|(?:.*/)?test(-[^/]*)?\.[cm]?[jt]s|(?:.*/)?test/(?:.*/)?[^/]*\.[cm]?[jt]s"
+    )
+    roots = frozenset({"test", "tests", "__tests__", "__snapshots__"})
+    shared = frozenset({"package.json", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "node" and "--test" in rest
@@ -29,6 +35,24 @@ class Node(Runner):
         )
         more = asked.passes if _takes_options(asked.command, asked.tree) else None
         return Invocation(asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more)
+
+    def named(self, command: str, read: Callable[[str], str]) -> Named:
+        """Files that its command line names; directories count where they are called as such."""
+        words = [word for simple in parts(command) for word in simple[1:] if not word.startswith("-")]
+        return Named(files=tuple(word.removeprefix("./") for word in words if re.search(r"\.[cm]?[jt]s$", word)))
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        planting, names = dict[str, str](), dict[str, str]()
+        for number, (path, text) in enumerate(sorted(files.items())):
+            if not re.search(r"\.[cm]?js$", path):
+                continue
+            first, last = f"{token}{number}a", f"{token}{number}z"
+            module = path.endswith(".mjs") or (re.search(r"^\s*(import|export)\b", text, re.MULTILINE) is not None)
+            before, at = _canary(first, module), re.match(r"(#!.*\n)?(\s*['\"]use strict['\"];?)?", text)
+            end = at.end() if at else 0
+            planting[path] = f"{text[:end]}\n{before}\n{text[end:]}\n{_canary(last, module)}\n"
+            names |= {first: path, last: path}
+        return Canaries(planting, names)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         # node escapes what it writes twice, and not everything the same way in all releases
@@ -50,6 +74,33 @@ class Node(Runner):
         option = shlex.join(self.arguments(case))
         narrowed, changed = re.subn(r"(?<=\s)--test(?=\s|$)", lambda _: f"--test {option}", command)
         return narrowed if changed == 1 else ""
+
+
+_FORMS = """\
+  const fails = [
+    () => A.equal(1, 2), () => A.notEqual(1, 1), () => A.strictEqual(1, 2), () => A.notStrictEqual(1, 1),
+    () => A.deepEqual([1], [2]), () => A.deepStrictEqual([1], [2]), () => A.notDeepEqual([1], [1]),
+    () => A.notDeepStrictEqual([1], [1]), () => A.ok(false), () => A(false), () => A.fail('x'),
+    () => A.match('a', /b/), () => A.throws(() => {}), () => A.ifError(1), () => A.doesNotMatch('a', /a/),
+    () => A.rejects(async () => {}), () => A.strict.equal(1, 2), () => A.strict.deepEqual([1], [2]),
+  ];
+  for (const one of fails) {
+    let failed = false;
+    try { await one(); } catch { failed = true; }
+    if (!failed) return;
+  }
+  throw new A.AssertionError({ message: 'x', actual: 1, expected: 2 });
+"""
+
+
+def _canary(name: str, module: bool) -> str:
+    test, check = f"t{name}", f"a{name}"
+    body = _FORMS.replace("A.", f"{check}.").replace("A(", f"{check}(")
+    if module:
+        load = f"import {test} from 'node:test'; import {check} from 'node:assert';"
+    else:
+        load = f"const {test} = require('node:test'), {check} = require('node:assert');"
+    return f"{load}\n{test}('{name}', async () => {{\n{body}}});"
 
 
 def _takes_options(command: str, tree: Path) -> bool:

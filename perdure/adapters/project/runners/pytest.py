@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from configparser import ConfigParser
+from configparser import Error as ConfigError
 from dataclasses import replace
+from typing import Any
 
-from perdure.adapters.project.runners.base import Asked, Invocation, Runner, added
+from perdure.adapters.project.bounded import parse_toml
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, added
+from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, planted
 from perdure.models.report import TestCase
 
 
 class Pytest(Runner):
     name = "pytest"
     early = r"\s(-[a-zA-Z]*x[a-zA-Z]*|--exitfirst|--maxfail)(?=[\s=]|$)"
+
+    tests = r"(?:.*/)?(test_[^/]*|[^/]*_test)\.py"
+    roots = frozenset({"tests", "test"})
+    settings = r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|\.coveragerc|sitecustomize\.py|usercustomize\.py|.*\.pth"
+    shared = frozenset({"pyproject.toml", "setup.cfg", "setup.py", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program in ("pytest", "py.test")
@@ -39,3 +50,64 @@ class Pytest(Runner):
     def reproduction(self, call: Invocation, command: str, case: TestCase) -> str:
         found = re.match(r"(?s).*?(?:^|[\s/])(?:pytest|py\.test)(?=\s|$)", command)
         return f"{found[0]} {shlex.quote(case.name)}" if found and "::" in case.name else ""
+
+    def named(self, command: str, read: Callable[[str], str]) -> Named:
+        found = [_ini(read(name), section) for name, section in _INI.items()]
+        found.append(_table(read("pyproject.toml")))
+        files = [word for one in found for word in _words(one.get("python_files"))]
+        roots = [word.strip("/") for one in found for word in _words(one.get("testpaths"))]
+        return Named(
+            tests=tuple(f"(?:.*/)?{fnmatch.translate(word)}" for word in files),
+            roots=tuple(root for root in roots if root not in (".", "src", "lib", "")),
+        )
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        planting, names = dict[str, str](), dict[str, str]()
+        for number, (path, text) in enumerate(sorted(files.items())):
+            first, last = f"test_{token}_{number}_a", f"test_{token}_{number}_z"
+            changed = planted(text, _canary(first), _canary(last)) if path.endswith(".py") else None
+            if changed is not None:
+                planting[path] = changed
+                names |= {first: path, last: path}
+        return Canaries(planting, names)
+
+
+_INI = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
+_MORE = """\
+    import pytest
+    def expecting():
+        with pytest.raises(ValueError):
+            pass
+    def about():
+        assert 1 == pytest.approx(2)
+    forms += [expecting, about, lambda: pytest.fail('x')]
+"""
+
+
+def _canary(name: str) -> str:
+    return f"def {name}():\n{FORMS}{_MORE}{ALL_FAIL}"
+
+
+def _ini(text: str, section: str) -> dict[str, Any]:
+    parser = ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+    except ConfigError:
+        return {}
+    return dict(parser.items(section)) if parser.has_section(section) else {}
+
+
+def _table(text: str) -> dict[str, Any]:
+    try:
+        found: Any = parse_toml(text)
+    except ValueError:
+        return {}
+    for name in ("tool", "pytest", "ini_options"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _words(given: object) -> list[str]:
+    if isinstance(given, str):
+        return given.split()
+    return [word for word in given if isinstance(word, str)] if isinstance(given, list) else []

@@ -1,0 +1,92 @@
+"""Both commits of an experiment, their sides, and the trees made of them."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perdure.adapters.git.repository import Repository
+from perdure.adapters.project.baseline import command
+from perdure.adapters.project.experiment.sides import Sides, mixed
+from perdure.adapters.project.experiment.trees import Entry, Tree, write
+from perdure.adapters.project.runners import recognised
+from perdure.adapters.project.runners.base import Canaries, Runner
+from perdure.models.config import TestCommand
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tree to run in, its test side, and files that are put over it."""
+
+    tree: str
+    rules: Sides
+    paths: Sequence[str]
+    over: Mapping[str, str]
+
+    def with_canaries(self, canaries: Canaries) -> Layout:
+        return replace(self, paths=sorted({*self.paths, *canaries.files}), over=canaries.files)
+
+
+class Commits:
+    """Both commits, their sides, and the trees made of them."""
+
+    def __init__(self, repository: Repository, base: Tree, change: Tree, tests: Sequence[TestCommand]) -> None:
+        self._repository = repository
+        self.base, self.change = base, change
+        self.runners = {command(test): _recognised(base, test) for test in tests}
+        runners = _all(list(self.runners.values()))
+        self.old, self.new = Sides.of(base, runners, tests), Sides.of(change, runners, tests)
+        differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
+        self.shared = tuple(sorted(path for path in differing if self.old.is_shared(path)))
+        sided = sorted(path for path in differing if self.old.is_side(path) or self.new.is_side(path))
+        self.touched = (*sided, *self.shared)
+
+    @classmethod
+    def of(cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand]) -> Commits:
+        return cls(repository, Tree.of(repository, base), Tree.of(repository, change), tests)
+
+    def as_base(self) -> Layout:
+        return self._layout(self.base.entries, self.old)
+
+    def as_change(self) -> Layout:
+        return self._layout(self.change.entries, self.new)
+
+    def base_tests_on_change(self, *, shared: bool = True) -> Layout:
+        return self._layout(mixed(self.base, self.change, self.old, shared=shared), self.old)
+
+    def change_tests_on_base(self) -> Layout:
+        return self._layout(mixed(self.change, self.base, self.new), self.new)
+
+    def canaries(self, rules: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
+        """In the base's own test files, or the change's, so that what they are told is what its tests are told."""
+        tree, sides = (self.change, self.new) if on_change else (self.base, self.old)
+        top = f"{directory}/" if directory else ""
+        holding = [path for path in tree.entries if path.startswith(top) and sides.holds_tests(path)]
+        texts, found = tree.texts(holding), Canaries()
+        for rule in rules:
+            found += rule.canaries({path: text for path, text in texts.items() if path not in found.files}, _token())
+        return found
+
+    def _layout(self, entries: Mapping[str, Entry], rules: Sides) -> Layout:
+        return Layout(write(self._repository, entries), rules, sorted(entries), {})
+
+
+def _recognised(base: Tree, test: TestCommand) -> Runner | None:
+    """By what the base says its scripts are."""
+    with tempfile.TemporaryDirectory() as directory:
+        scripts = base.text(f"{test.directory}/package.json" if test.directory else "package.json")
+        (Path(directory) / "package.json").write_text(scripts)
+        return recognised(test.command, Path(directory))[0]
+
+
+def _all(found: Sequence[Runner | None]) -> list[Runner]:
+    """Of all commands; none where one of them is unknown, for then any may be behind it."""
+    return [] if None in found else list(dict.fromkeys(runner for runner in found if runner is not None))
+
+
+def _token() -> str:
+    """Nobody can know it before; letters only, for it is part of names in all languages."""
+    return "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(10))

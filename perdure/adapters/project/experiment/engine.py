@@ -1,0 +1,227 @@
+"""The runs of an experiment, each command in a clean checkout of its own, the test side read-only.
+
+B, PASS_TO_PASS: the base's test side with the change's product files: what was green on the base is green.
+C, canaries: the same with tests that always fail, first and last in each test file: each is reported red.
+D, FAIL_TO_PASS: the change's test side with the base's product files: what fails there is what the change is about.
+
+B and D only where the change touches the test side at all. B, C and D run beside each other. What they cannot show by
+themselves is asked of the base, in the same way and only then: a test that fails in B, a canary that is not red.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.baseline import Key, by_command, command
+from perdure.adapters.project.experiment.commits import Commits, Layout
+from perdure.adapters.project.experiment.judge import green, messages, ordered, outcomes, red
+from perdure.adapters.project.experiment.runs import Ground, Ran, beside, run
+from perdure.adapters.project.runners import RUNNERS
+from perdure.adapters.project.runners.base import Canaries
+from perdure.models.config import TestCommand
+from perdure.models.experiment import Caught, Experiment, Promise, Tried
+from perdure.models.policy import EXPERIMENT_FILE_CHARS, EXPERIMENT_NAMED
+from perdure.models.report import CommandResult, TestReport
+
+
+async def experiment(
+    ground: Ground,
+    base: str,
+    change: str,
+    tests: Sequence[TestCommand],
+    *,
+    before: TestReport | None = None,
+    now: TestReport | None = None,
+    allowed: bool = False,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Experiment:
+    """Judge the change between two commits whose own tests are green.
+
+    before, now  what the commands said about both; what they did not count is run once more, counted
+    allowed      the request itself is about tests
+
+    Raises as run_tests does, and GitError for names that are no commits.
+    """
+    commits = await in_thread(Commits.of, ground.repository, base, change, tests)
+    reports = by_command(before) if before else {}, by_command(now) if now else {}
+    tried = []
+    for number, test in enumerate(tests, start=1):
+        if test.required:
+            on_progress(f"{test.name}: the base's tests on the change, canaries")
+            known = reports[0].get(command(test)), reports[1].get(command(test))
+            tried.append(await _Trial(ground, commits, test, number, *known).run())
+    return Experiment(base=base, change=change, touched=commits.touched, allowed=allowed, commands=tuple(tried))
+
+
+class _Trial:
+    """One command in all experiments."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        commits: Commits,
+        test: TestCommand,
+        number: int,
+        before: CommandResult | None,
+        now: CommandResult | None,
+    ) -> None:
+        self._ground, self._commits, self._test, self._number = ground, commits, test, number
+        self._before, self._now = before, now
+        runner = commits.runners[command(test)]
+        # Of a command that nobody knows, unittest's are understood by pytest too; the others by none but their own.
+        self._rules = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
+        self._known: dict[str, Ran] = {}
+        self._unasked: list[str] = []
+        self._count = 0
+
+    async def run(self) -> Tried:
+        canaries = await in_thread(self._commits.canaries, self._rules, self._test.directory)
+        touched = bool(self._commits.touched)
+        first = await in_thread(self._commits.base_tests_on_change if touched else self._commits.as_change)
+        jobs: list[Coroutine[None, None, Ran | None]] = [
+            self._run("b", first) if touched else _nothing(),
+            self._run("c", first.with_canaries(canaries)) if canaries.names else _nothing(),
+            self._proof() if touched else _nothing(),
+            self._counted("base", self._before),
+            self._counted("change", self._now),
+        ]
+        on_change, with_canaries, on_base, before, now = await beside(jobs, self._ground.place.sandbox.grade)
+        tried = Tried(name=self._test.name, command=self._test.command)
+        counted = before is not None and bool(before.result.cases)
+        if before is None or now is None or not counted:
+            self._unasked.append("its runner tells no test from another: only the canaries were asked")
+        elif (ran := on_change or with_canaries) is not None:
+            tried = await self._promises(tried, ran, before.result, now.result, touched)
+        if on_base is not None and now is not None and counted:
+            failing = green(now.result) - green(on_base.result)
+            names = tuple(name for _, name in ordered(failing, now.result))
+            tried = tried.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
+        if with_canaries is not None:
+            tried = await self._caught(tried, canaries, with_canaries, on_change, counted)
+        else:
+            self._unasked.append("no test file of the base can take a test that must fail: no canaries")
+        written = {path for ran in (on_change, with_canaries) if ran is not None for path in ran.written}
+        if written:
+            written -= set((await self._base_again()).written)
+        return tried.model_copy(update={"unasked": tuple(self._unasked), "written": tuple(sorted(written))})
+
+    async def _promises(
+        self, tried: Tried, ran: Ran, before: CommandResult, now: CommandResult, touched: bool
+    ) -> Tried:
+        """What was green on the base and is not on the change, as its runner says a second time.
+
+        Where the test side is not `touched`, there are no two versions of a test.
+        """
+        was, passing, steered = green(before), green(now), tuple[str, ...]()
+        failing = was - green(ran.result)
+        if not was:
+            self._unasked.append("no test was green on the base")
+        if failing:
+            was &= green((await self._base_again()).result)
+            failing &= was
+            if not was:
+                self._unasked.append("the base's tests are red where nobody may write to the test side")
+        if failing and failing == was and self._commits.shared:
+            layout = await in_thread(self._commits.base_tests_on_change, shared=False)
+            other = await self._run("b-shared", layout)
+            if green(other.result) & was:  # it starts with the change's settings, and not with the base's
+                ran, steered = other, self._commits.shared
+                failing = was - green(ran.result)
+        if failing:
+            layout = await in_thread(self._commits.base_tests_on_change, shared=not steered)
+            second = await self._run("b-again", layout)
+            failing -= green(second.result)
+        here = outcomes(now)
+        bad = ordered(failing, before)
+        gone = [one for one in bad if touched and here.get(one) in (None, "skipped")]
+        lost = [one for one in ordered(was - failing, before) if here.get(one) in (None, "skipped")]
+        changed = [one for one in bad if touched and one in passing]
+        promises = await in_thread(self._shown, changed, messages(ran.result))
+        return tried.model_copy(
+            update={
+                "base_tests": len(was),
+                "base_passed": len(was - failing),
+                "promises": promises,
+                "contradicted": _names([one for one in bad if one not in gone and one not in changed]),
+                "taken": _names(gone),
+                "lost": _names(lost),
+                "steered": steered,
+            }
+        )
+
+    async def _caught(self, tried: Tried, canaries: Canaries, ran: Ran, on_change: Ran | None, counts: bool) -> Tried:
+        """Each canary is red; one that is not is excused where the base does not show it either.
+
+        A file of which nothing passes in B may not even load there, and B has told of it: then the change's own test
+        files are asked instead.
+        """
+        missed = set(canaries.names) - red(canaries.names, ran.result, counts)
+        if on_change is not None and missed:
+            alive = {file for file, _ in green(on_change.result)}
+            dead = {name for name in missed if canaries.names[name] not in alive and "" not in alive}
+            missed -= dead
+            if dead:
+                missed |= await self._missed_on_change(counts)
+        if not missed:
+            return tried.model_copy(update={"canaries": Caught.CAUGHT})
+        layout = await in_thread(self._commits.as_base)
+        there = await self._run("base-c", layout.with_canaries(canaries))
+        shown = red(canaries.names, there.result, counts)
+        missed = {name for name in missed if name in shown or name not in canaries.names}
+        if not shown:
+            self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")
+            return tried
+        caught = Caught.MISSED if missed else Caught.CAUGHT
+        return tried.model_copy(update={"canaries": caught, "missed": tuple(sorted(missed)[:EXPERIMENT_NAMED])})
+
+    async def _missed_on_change(self, counts: bool) -> set[str]:
+        """Canaries in the change's own test files that are not red."""
+        canaries = await in_thread(self._commits.canaries, self._rules, self._test.directory, on_change=True)
+        layout = await in_thread(self._commits.as_change)
+        ran = await self._run("c-change", layout.with_canaries(canaries))
+        return set(canaries.names) - red(canaries.names, ran.result, counts)
+
+    async def _proof(self) -> Ran:
+        return await self._run("d", await in_thread(self._commits.change_tests_on_base))
+
+    async def _counted(self, label: str, known: CommandResult | None) -> Ran:
+        """What a report says already, else a run of that commit as it is."""
+        if known is not None and known.cases:
+            return Ran(known, ())
+        if label == "base":
+            return await self._base_again()
+        return await self._run(label, await in_thread(self._commits.as_change))
+
+    async def _base_again(self) -> Ran:
+        """The base as it is, run as all the others are; once."""
+        if "base" not in self._known:
+            self._known["base"] = await self._run("base", await in_thread(self._commits.as_base))
+        return self._known["base"]
+
+    async def _run(self, label: str, layout: Layout) -> Ran:
+        self._count += 1
+        return await run(self._ground, layout, self._test, f"{self._number}-{label}-{self._count}")
+
+    def _shown(self, changed: Sequence[Key], said: Mapping[Key, str]) -> tuple[Promise, ...]:
+        some = changed[:EXPERIMENT_NAMED]
+        files = {file for file, _ in some}
+        old, new = self._commits.base.texts(files), self._commits.change.texts(files)
+        return tuple(
+            Promise(
+                name=name,
+                file=file,
+                message=said.get((file, name), ""),
+                before=old.get(file, "")[:EXPERIMENT_FILE_CHARS],
+                after=new.get(file, "")[:EXPERIMENT_FILE_CHARS],
+            )
+            for file, name in some
+        )
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _names(keys: Sequence[Key]) -> tuple[str, ...]:
+    return tuple(name for _, name in keys[:EXPERIMENT_NAMED])

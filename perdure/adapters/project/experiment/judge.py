@@ -1,0 +1,49 @@
+"""What the runs of an experiment say, test by test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.adapters.project.baseline import FAILING, Key, key
+from perdure.models.report import CommandResult, TestCase
+
+
+def outcomes(result: CommandResult | None) -> dict[Key, str]:
+    """Each test with one outcome: it failed if any case of that name did, and passed if all did."""
+    found = dict[Key, str]()
+    for case in result.cases if result is not None else ():
+        had = found.get(key(case))
+        found[key(case)] = case.outcome if had in (None, "passed") or case.outcome in FAILING else str(had)
+    return found
+
+
+def green(result: CommandResult | None) -> set[Key]:
+    return {one for one, outcome in outcomes(result).items() if outcome == "passed"}
+
+
+def messages(result: CommandResult | None) -> dict[Key, str]:
+    return {key(case): case.message for case in result.cases if case.message} if result is not None else {}
+
+
+def ordered(keys: Iterable[Key], result: CommandResult | None) -> list[Key]:
+    """As the runner reported them."""
+    wanted = set(keys)
+    found = dict.fromkeys(key(case) for case in result.cases if key(case) in wanted) if result is not None else {}
+    return [*found, *sorted(wanted - found.keys())]
+
+
+def red(names: Iterable[str], result: CommandResult, counts: bool) -> set[str]:
+    """Of the canaries, those that were reported as failing by a command that failed as a whole.
+
+    counts  the runner reports its tests; one that tells nothing but its exit code has shown all of them, or none
+    """
+    if result.verdict in ("passed", "not_started"):
+        return set()
+    if not counts:
+        return set(names) if result.verdict == "failed" and result.exit_code not in (None, 0) else set()
+    failing = [case for case in result.cases if case.outcome in FAILING]
+    return {name for name in names if any(_is(name, case) for case in failing)}
+
+
+def _is(name: str, case: TestCase) -> bool:
+    return name in case.name

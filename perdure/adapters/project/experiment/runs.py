@@ -1,0 +1,102 @@
+"""One run: a tree laid out where the worktree is otherwise, its test side read-only and looked at afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perdure.adapters.git import surface
+from perdure.adapters.git.repository import Repository
+from perdure.adapters.host.threads import in_thread
+from perdure.adapters.project.experiment.commits import Layout
+from perdure.adapters.project.experiment.sides import Sides
+from perdure.adapters.project.tests import Place, run_once
+from perdure.models.config import SandboxGrade, TestCommand
+from perdure.models.report import CommandResult
+
+_SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where experiments run.
+
+    place    as for run_tests; its `source`, `log_dir`, `held` and `counts` are the engine's
+    lay_out  checks a tree of the repository out into a directory that is not there yet
+    room     a directory of the engine's own, for checkouts and logs
+    """
+
+    place: Place
+    repository: Repository
+    lay_out: Callable[[str, Path], None]
+    room: Path
+
+
+@dataclass(frozen=True)
+class Ran:
+    result: CommandResult
+    written: tuple[str, ...]
+
+
+async def run(ground: Ground, layout: Layout, test: TestCommand, label: str) -> Ran:
+    """One command in a checkout of its own, which is gone afterwards. `label`: no other run has it."""
+    source = ground.room / f"clean-{label}"
+    place = ground.place
+    try:
+        before = await in_thread(_laid_out, ground, layout, source)
+        held = layout.rules.held(layout.paths) if place.sandbox.grade is SandboxGrade.FULL else ()
+        there = replace(place, source=source, held=held, counts=True, log_dir=ground.room / f"logs-{label}")
+        result = await run_once(there, test, label)
+        after = await in_thread(_side, layout.rules, source)
+    finally:
+        await in_thread(surface.discard, source)
+    written = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    return Ran(result, tuple(written))
+
+
+async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: SandboxGrade) -> list[Ran | None]:
+    """All of them at once where each has a network of its own; the first error ends the others."""
+    alone = asyncio.Semaphore(len(jobs) if grade is SandboxGrade.FULL else 1)  # else the ports can be had once
+
+    async def one(job: Coroutine[None, None, Ran | None]) -> Ran | None:
+        async with alone:
+            return await job
+
+    tasks = [asyncio.ensure_future(one(job)) for job in jobs]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for job in jobs:
+            job.close()
+
+
+def _laid_out(ground: Ground, layout: Layout, source: Path) -> dict[str, tuple[int, ...]]:
+    surface.discard(source)
+    ground.lay_out(layout.tree, source)
+    for path, text in layout.over.items():
+        (source / path).write_text(text)
+    return _side(layout.rules, source)
+
+
+def _side(rules: Sides, source: Path) -> dict[str, tuple[int, ...]]:
+    """The test side as it lies there: what changes when somebody writes to a file, and cannot be set back."""
+    found, left = dict[str, tuple[int, ...]](), [""]
+    while left:
+        directory = left.pop()
+        with os.scandir(source / directory) as entries:
+            for entry in entries:
+                path = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.name in _SKIPPED:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(path)
+                elif rules.is_side(path) or rules.is_shared(path):
+                    status = entry.stat(follow_symlinks=False)
+                    found[path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return found

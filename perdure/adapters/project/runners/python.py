@@ -1,0 +1,64 @@
+"""Canaries in Python: the same always-failing test for unittest and pytest, each form of assertion tried in it."""
+
+from __future__ import annotations
+
+import ast
+
+FORMS = """\
+    import unittest
+    from unittest import mock
+    case = unittest.TestCase()
+    def raising():
+        with case.assertRaises(ValueError):
+            pass
+    def plain():
+        assert [1, 2] == [1, 3]
+    forms = [
+        raising, plain, lambda: case.fail('x'), lambda: case.assertEqual(1, 2), lambda: case.assertNotEqual(1, 1),
+        lambda: case.assertTrue(False), lambda: case.assertFalse(True), lambda: case.assertIs(1, None),
+        lambda: case.assertIsNot(None, None), lambda: case.assertIsNone(1), lambda: case.assertIsNotNone(None),
+        lambda: case.assertIn(1, []), lambda: case.assertNotIn(1, [1]), lambda: case.assertIsInstance(1, str),
+        lambda: case.assertNotIsInstance(1, int), lambda: case.assertGreater(1, 2), lambda: case.assertLess(2, 1),
+        lambda: case.assertGreaterEqual(1, 2), lambda: case.assertLessEqual(2, 1),
+        lambda: case.assertAlmostEqual(1, 2), lambda: case.assertNotAlmostEqual(1, 1),
+        lambda: case.assertRegex('a', 'b'), lambda: case.assertNotRegex('a', 'a'),
+        lambda: case.assertListEqual([1], [2]), lambda: case.assertTupleEqual((1,), (2,)),
+        lambda: case.assertDictEqual({1: 1}, {1: 2}), lambda: case.assertSetEqual({1}, {2}),
+        lambda: case.assertMultiLineEqual('a', 'b'), lambda: case.assertSequenceEqual([1], [2]),
+        lambda: case.assertCountEqual([1], [2]), lambda: case.assertRaises(ValueError, int),
+        lambda: mock.Mock().assert_called(), lambda: mock.Mock().assert_called_once_with(1),
+    ]
+"""
+"""Statements of a function's body that end with `forms`: each fails, unless somebody made it hold its tongue."""
+
+ALL_FAIL = """\
+    for form in forms:
+        try:
+            form()
+        except BaseException:
+            continue
+        return
+    assert 1 == 2
+"""
+
+
+def planted(text: str, first: str, last: str) -> str | None:
+    """A module with `first` before its first statement that may be preceded, and `last` at its end; None where it
+    cannot be parsed."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    at = 0
+    for number, node in enumerate(body):
+        docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        if not docstring and not future:
+            break
+        at = node.end_lineno or at
+    lines = text.splitlines(keepends=True)
+    if at == 0:  # `#!` and the coding line stay where they are
+        at = next((n for n, line in enumerate(lines[:2]) if not line.startswith("#")), min(2, len(lines)))
+    head, rest = "".join(lines[:at]), "".join(lines[at:])
+    glue = "" if head.endswith("\n") or not head else "\n"
+    return f"{head}{glue}{first}\n{rest}\n{last}\n"

@@ -1,0 +1,54 @@
+"""A change between two commits of a real repository, tried in the real sandbox."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.adapters.git.branch import export
+from perdure.adapters.git.objects import ObjectStore
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.project.experiment.engine import experiment
+from perdure.adapters.project.experiment.runs import Ground
+from perdure.adapters.project.experiment.trees import write
+from perdure.adapters.project.tests import Place
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.models.config import TestCommand
+from perdure.models.experiment import Experiment
+
+Files = Mapping[str, str | None]
+"""Path → text; None takes a file away."""
+
+
+class Trials:
+    """Tries changes of small repositories."""
+
+    def __init__(self, sandbox: Sandbox, root: Path) -> None:
+        self._sandbox, self._root = sandbox, root
+        self.repository = Vault(root / "vault.git", "")
+        (self.repository.path / "objects").mkdir(parents=True)
+        (self.repository.path / "refs").mkdir()
+        (self.repository.path / "HEAD").write_text("ref: refs/heads/main\n")
+        self._store = ObjectStore(self.repository.path / "objects")
+
+    def commit(self, files: Files) -> str:
+        kept = {path: textwrap.dedent(text).encode() for path, text in files.items() if text is not None}
+        entries = {
+            path: ("100755" if data.startswith(b"#!") else "100644", self._store.blob(data))
+            for path, data in kept.items()
+        }
+        return self._store.commit(write(self.repository, entries), (), "made", at=0)
+
+    async def __call__(self, before: Files, after: Files, *commands: str, allowed: bool = False) -> Experiment:
+        """`after` is laid over `before`."""
+        tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
+        worktree = self._root / "repository"
+        worktree.mkdir(exist_ok=True)
+        place = Place(self._sandbox, worktree, None, None, (), None, {}, self._root / "logs", None, None)
+        ground = Ground(place, self.repository, self._lay_out, self._root / "room")
+        base, change = self.commit(before), self.commit({**before, **after})
+        return await experiment(ground, base, change, tests, allowed=allowed)
+
+    def _lay_out(self, tree: str, into: Path) -> None:
+        export(self.repository, tree, into)

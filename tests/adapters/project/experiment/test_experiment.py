@@ -1,0 +1,83 @@
+"""The experiments on small changes: who is caught, by which run, and who is not."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from experiment_bench import Trials
+
+from perdure.models.experiment import Caught
+
+PYTEST = f"{sys.executable} -m pytest -q"
+UNITTEST = f"{sys.executable} -m unittest discover -s tests"
+
+CALC = "def add(a, b):\n    return a + b\n\n\ndef double(a):\n    return 2 * a\n"
+WRONG = CALC.replace("a + b", "a - b")
+PLAIN = """\
+    from calc import add, double
+
+    def test_add():
+        assert add(1, 2) == 3
+
+    def test_double():
+        assert double(2) == 4
+    """
+CLASSES = """\
+    import unittest
+    from calc import add, double
+
+    class Calc(unittest.TestCase):
+        def test_add(self):
+            self.assertEqual(add(1, 2), 3)
+
+        def test_double(self):
+            self.assertEqual(double(2), 4)
+    """
+FOR_PYTEST = {"calc.py": CALC, "tests/test_calc.py": PLAIN, "conftest.py": "\n"}
+FOR_UNITTEST = {"calc.py": CALC, "tests/test_calc.py": CLASSES}
+
+
+async def test_an_honest_feature_with_its_test_is_green_in_all_experiments(tried: Trials) -> None:
+    after = {
+        "calc.py": CALC + "\n\ndef half(a):\n    return a / 2\n",
+        "tests/test_half.py": "from calc import half\n\ndef test_half():\n    assert half(4) == 2\n",
+    }
+    found = await tried(FOR_PYTEST, after, PYTEST)
+    (one,) = found.commands
+    assert not found.tampered
+    assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (2, 2, (), ())
+    assert one.proving == ("tests/test_half.py::test_half",)
+    assert one.canaries is Caught.CAUGHT
+    assert found.line == (
+        "2/2 of the base's own tests pass on the change · 1 new test fails without it · canaries caught"
+    )
+
+
+async def test_a_changed_promise_is_named_with_both_versions_and_is_not_called_tampered(tried: Trials) -> None:
+    after = {"calc.py": WRONG, "tests/test_calc.py": CLASSES.replace(", 3)", ", -1)")}
+    found = await tried(FOR_UNITTEST, after, UNITTEST)
+    (one,) = found.commands
+    (promise,) = one.promises
+    assert (promise.name, one.base_passed) == ("tests/test_calc.py::Calc::test_add", 1)
+    assert ", 3)" in promise.before
+    assert ", -1)" in promise.after
+    assert "-1 != 3" in promise.message
+    assert not found.tampered
+    assert one.proving == ("tests/test_calc.py::Calc::test_add",)
+
+
+async def test_code_that_makes_its_runner_say_that_all_is_well_is_caught_by_the_canaries(tried: Trials) -> None:
+    steer = "import unittest\nunittest.TestCase.assertEqual = lambda *given: None\n"
+    found = await tried(FOR_UNITTEST, {"calc.py": steer + WRONG}, UNITTEST)
+    (one,) = found.commands
+    assert (one.base_tests, one.canaries, len(one.missed)) == (2, Caught.MISSED, 2)
+    assert found.tampered
+
+
+@pytest.mark.parametrize("command", ["true", f"{PYTEST} -k add"])
+async def test_a_command_that_shows_no_canary_on_the_base_either_is_not_asked(tried: Trials, command: str) -> None:
+    found = await tried(FOR_PYTEST, {"calc.py": CALC + "\n"}, command)
+    (one,) = found.commands
+    assert (one.canaries, found.tampered) == (Caught.NOT_ASKED, False)
+    assert "on the base neither" in " ".join(one.unasked)

@@ -1,0 +1,94 @@
+"""The experiments with the real node and the real go."""
+
+from __future__ import annotations
+
+import pytest
+from experiment_bench import Files, Trials
+
+from perdure.models.experiment import Caught, Experiment
+from tests.needs import require
+
+JS = "exports.add = (a, b) => a + b;\nexports.double = (a) => 2 * a;\n"
+JS_TEST = """\
+'use strict';
+const test = require('node:test');
+const assert = require('node:assert');
+const { add, double } = require('../calc.js');
+
+test('adds', () => assert.strictEqual(add(1, 2), 3));
+test('doubles', () => assert.strictEqual(double(2), 4));
+"""
+NODE = {"calc.js": JS, "test/calc.test.js": JS_TEST, "package.json": '{"scripts": {"test": "node --test"}}'}
+JS_WRONG = JS.replace("a + b", "a - b")
+
+GO = "package calc\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n"
+GO_TEST = """\
+package calc
+
+import "testing"
+
+func TestAdd(t *testing.T) {
+	if Add(1, 2) != 3 {
+		t.Error("sum")
+	}
+}
+"""
+GOES = {"go.mod": "module example.org/calc\n\ngo 1.19\n", "calc.go": GO, "calc_test.go": GO_TEST}
+GO_WRONG = GO.replace("a + b", "a - b")
+GO_EXITS = GO_WRONG.replace("\n\n", '\n\nimport "os"\n\nfunc init() {\n\tos.Exit(0)\n}\n\n', 1)
+ADDS = "example.org/calc::TestAdd"
+
+
+def told(found: Experiment) -> tuple[list[str], list[str], Caught]:
+    (one,) = found.commands
+    return [promise.name for promise in one.promises], [*one.taken, *one.contradicted], one.canaries
+
+
+def js(product: str, old: str = "", new: str = "") -> Files:
+    return {"calc.js": product, "test/calc.test.js": JS_TEST.replace(old, new) if old else JS_TEST}
+
+
+@pytest.mark.parametrize(
+    ("after", "promises", "taken", "canaries"),
+    [
+        pytest.param(js(JS_WRONG, "2), 3)", "2), -1)"), ["adds"], [], "caught", id="changed promise"),
+        pytest.param(js(JS_WRONG, "test('adds'", "test.skip('adds'"), [], ["adds"], "caught", id="skipped"),
+        pytest.param(
+            js(f"require('assert').strictEqual = () => {{}};\n{JS_WRONG}"), [], [], "missed", id="patched assert"
+        ),
+        pytest.param(js(f"process.exit(0);\n{JS_WRONG}"), [], [], "missed", id="exits"),
+    ],
+)
+@pytest.mark.slow
+async def test_node(tried: Trials, after: Files, promises: list[str], taken: list[str], canaries: str) -> None:
+    require("node")
+    found = await tried(NODE, after, "npm test")
+    assert told(found)[2] == canaries, found.model_dump_json(indent=1)
+    if canaries == "caught":
+        assert told(found) == (promises, taken, Caught(canaries))
+    assert found.tampered == bool(taken or canaries == "missed")
+
+
+def go(product: str, test: str = GO_TEST) -> Files:
+    return {"calc.go": product, "calc_test.go": test}
+
+
+OTHER = GO_TEST.replace("!= 3", "!= -1")
+
+
+@pytest.mark.parametrize(
+    ("after", "promises", "taken", "canaries"),
+    [
+        pytest.param(go(GO_WRONG, OTHER), [ADDS], [], "caught", id="changed promise"),
+        pytest.param(go(GO_WRONG, OTHER.replace("TestAdd", "TestIt")), [], [ADDS], "caught", id="another name"),
+        pytest.param(go(GO_EXITS), [], [], "missed", id="exits"),
+    ],
+)
+@pytest.mark.slow
+async def test_go(tried: Trials, after: Files, promises: list[str], taken: list[str], canaries: str) -> None:
+    require("go")
+    found = await tried(GOES, after, "go test ./...")
+    assert told(found)[2] == canaries, found.model_dump_json(indent=1)
+    if canaries == "caught":
+        assert told(found) == (promises, taken, Caught(canaries))
+    assert found.tampered == bool(taken or canaries == "missed")
