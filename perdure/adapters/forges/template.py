@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import takewhile
 
 from markdown_it import MarkdownIt
@@ -126,15 +127,22 @@ def _without_tags(text: str) -> str:
     return re.sub("\0", lambda _: spans.pop(0), text)
 
 
+@cache
+def _blocks() -> MarkdownIt:
+    """Reads paragraphs, headings, lists and code, and leaves what stands in their lines as it is: nothing here looks at
+    it, and reading it takes the square of a line's length."""
+    return MarkdownIt("commonmark").disable("inline")
+
+
 def _code_blocks(text: str) -> list[tuple[int, int]]:
     """Lines [begin, end) of fences and indented code."""
-    tokens = MarkdownIt("commonmark").parse(text)
+    tokens = _blocks().parse(text)
     return [(token.map[0], token.map[1]) for token in tokens if token.type in ("fence", "code_block") and token.map]
 
 
 def _closing_fence(text: str) -> str:
     """What ends a fence that swallows what comes after the text."""
-    last = MarkdownIt("commonmark").parse(f"{text}\n\nx")[-1]
+    last = _blocks().parse(f"{text}\n\nx")[-1]
     return f"\n{last.markup}" if last.type == "fence" else ""
 
 
@@ -189,7 +197,7 @@ def _asked(title: str) -> tuple[str, ...] | None:
 
 
 def _parts(form: str) -> Iterator[_Part]:
-    lines, tokens = form.split("\n"), MarkdownIt("commonmark").parse(form)
+    lines, tokens = form.split("\n"), _blocks().parse(form)
     headings = [
         (token.map[0], token.map[1], int(token.tag[1]), tokens[at + 1].content)
         for at, token in enumerate(tokens)

@@ -179,7 +179,8 @@ def test_activities_are_reported_by_task_token_and_never_by_id() -> None:
     """A stale report by id was seen to kill the living next attempt (holes.md H4)."""
     calls = []
     for file in [*ROOT.glob("*.py"), *(f for top in ("perdure", "activities", "workflows") for f in rglob(top))]:
-        for node in ast.walk(ast.parse(file.read_text())):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)) if "get_async_activity_handle" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "get_async_activity_handle":
                 calls.append((file.name, len(node.args), [keyword.arg for keyword in node.keywords]))
     assert calls == [("inflight.py", 0, ["task_token"])]

@@ -39,17 +39,20 @@ def pages(bench: Bench, what: str, checkpoint: str = "") -> list[Page]:
         offset = then
 
 
-@pytest.mark.parametrize("size", [0, 1, ARTIFACT_PAGE_BYTES, ARTIFACT_PAGE_BYTES + 1, 200_000])
-async def test_an_artifact_of_any_bytes_arrives_as_it_was_in_pages_below_64_kib(bench: Bench, size: int) -> None:
-    data = hashlib.shake_256(b"seed").digest(size)
-    sha256 = vault(bench).put_artifact(DELIVERY, data)
-    read = pages(bench, "artifact64", sha256)
-    assert b"".join(base64.b64decode(page.text) for page in read) == data
-    assert len(read) == max(1, -(-size // ARTIFACT_PAGE_BYTES))
-    assert max(len(page.model_dump_json()) for page in read) < PAYLOAD
+async def test_an_artifact_of_any_bytes_arrives_as_it_was_in_pages_below_64_kib(bench: Bench) -> None:
+    for size in (0, 1, ARTIFACT_PAGE_BYTES, ARTIFACT_PAGE_BYTES + 1, 200_000):
+        data = hashlib.shake_256(b"seed").digest(size)
+        sha256 = vault(bench).put_artifact(DELIVERY, data)
+        read = pages(bench, "artifact64", sha256)
+        assert b"".join(base64.b64decode(page.text) for page in read) == data, size
+        assert len(read) == max(1, -(-size // ARTIFACT_PAGE_BYTES))
+        assert max(len(page.model_dump_json()) for page in read) < PAYLOAD
 
+    text = "ä€" * PAGE_CHARS
+    read = pages(bench, "artifact", vault(bench).put_artifact(DELIVERY, text.encode()))
+    assert "".join(page.text for page in read) == text
+    assert len(read) == 2, "a text is paged by characters"
 
-async def test_an_artifact_that_is_not_there_is_said_to_be_lost(bench: Bench) -> None:
     with pytest.raises(WorkspaceLost, match="is not in the vault"):
         pages(bench, "artifact64", "0" * 64)
     with pytest.raises(BadInput, match="cannot be read"):
@@ -96,11 +99,3 @@ async def test_many_turns_come_in_pages_and_a_long_one_is_cut(bench: Bench) -> N
     assert all(len(turn["said"]) < TURN_SAID_CHARS + 10 for turn in told)
     assert len(read) == -(-20 // (TURNS_PAGE_CHARS // (TURN_SAID_CHARS + 200)))
     assert max(len(page.model_dump_json()) for page in read) < PAYLOAD
-
-
-async def test_a_text_is_paged_by_characters(bench: Bench) -> None:
-    text = "ä€" * PAGE_CHARS
-    sha256 = vault(bench).put_artifact(DELIVERY, text.encode())
-    read = pages(bench, "artifact", sha256)
-    assert "".join(page.text for page in read) == text
-    assert len(read) == 2

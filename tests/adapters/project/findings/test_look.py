@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.models.policy import CHANGE_FILES, CHANGE_LINES, FINDING_BINARY_BYTES, FINDINGS_MOST
 from perdure.models.report import Findings, Rule, Severity
+from tests.untraced import untraced
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
@@ -66,6 +67,7 @@ def test_without_protected_paths_nothing_is_protected(work: Work) -> None:
     assert work.found({".github/x": "y\n", "perdure.toml": "version = 1\n"}, protect=[]) == []
 
 
+@untraced()
 def test_binaries_are_debt_large_ones_block_and_small_pictures_are_skippable(work: Work) -> None:
     found = work.found(
         {
@@ -129,6 +131,7 @@ def test_a_submodule_blocks_and_one_that_moves_is_debt(work: Work) -> None:
     assert (one.severity, "moved" in one.title) == (Severity.TECH_DEBT, True)
 
 
+@untraced()
 def test_a_large_change_is_debt_and_one_far_larger_blocks(work: Work) -> None:
     def severity(files: dict[str, str]) -> list[Severity]:
         return [one.severity for one in of(Rule.SIZE, work.found(dict(files)))]
@@ -139,6 +142,7 @@ def test_a_large_change_is_debt_and_one_far_larger_blocks(work: Work) -> None:
     assert severity({"a.txt": lines}) == [Severity.BLOCKER]
 
 
+@untraced()
 def test_files_that_only_move_do_not_make_a_change_large(tmp_path: Path) -> None:
     text = "".join(f"line {n}\n" for n in range(CHANGE_LINES[1] + 1))
     work = Work(tmp_path / "w", {f"old/{n}.txt": f"{n}\n{text}" for n in range(3)})
@@ -228,7 +232,8 @@ def test_odd_names_and_contents_never_crash_and_a_token_among_them_is_found(
     name = next(iter(files))
     lines = files[name].replace(b"\0", b"") + b"\n" + again.replace(b"\0", b"") + b"\n"
     work.commit({name: lines + f"t = '{token}'\n".encode()})
-    seen = work.look()
+    with untraced():
+        seen = work.look()
     assert seen.secrets == 1
     [one] = of(Rule.SECRET, list(seen.findings.findings))
     assert one.line == lines.count(b"\n") + 1
@@ -237,6 +242,7 @@ def test_odd_names_and_contents_never_crash_and_a_token_among_them_is_found(
     assert token not in seen.findings.model_dump_json()
 
 
+@untraced()
 def test_a_huge_change_is_looked_through_in_bounded_time(work: Work) -> None:
     token = github_token()
     text = "".join(f"{n:x}\n" for n in range(500_000))
