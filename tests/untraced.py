@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """What this thread does meanwhile is not measured; as a decorator: what a test does."""
-    tracer = sys.gettrace()
+    """What this thread, and processes that are started, do meanwhile is not measured. As a decorator: all of a test."""
+    tracer, told = sys.gettrace(), {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+    for name in told:
+        del os.environ[name]
     sys.settrace(None)
     try:
         yield
     finally:
         sys.settrace(tracer)
+        os.environ.update(told)

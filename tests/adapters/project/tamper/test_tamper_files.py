@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tamper_files import CALC, PY, PY_TESTS, PYTHON, edited
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.project.tamper import Files
 from perdure.models.policy import TAMPER_HITS_MOST
+from tests.untraced import untraced
 
 
 def test_what_others_added_to_the_base_meanwhile_is_not_missing_here(repository: Path) -> None:
@@ -54,12 +54,9 @@ def test_sources_made_to_choke_on_are_read_within_seconds(hits: Judge, text: str
 
 
 @pytest.mark.parametrize("text", ["try{" * 50_000, "test('x'," * 50_000, "`${" * 50_000, "@Test " * 50_000])
-def test_braces_that_never_close_take_no_more_than_their_length(
-    hits: Judge, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+@untraced()
+def test_braces_that_never_close_take_no_more_than_their_length(hits: Judge, text: str) -> None:
     """In every language that has them, by the process that reads large files, which has a minute."""
-    for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
-        monkeypatch.delenv(name)  # its time would count
     paths = ["a.test.js", "ATest.java", "a_test.go", "build.gradle", "tests/test_a.sh", "Makefile"]
     found = hits(dict.fromkeys(paths, "x\n"), dict.fromkeys(paths, text.encode()), "make test")
     assert not [hit for hit in found if "cannot be judged" in hit]
