@@ -49,6 +49,7 @@ def check_git() -> list[Finding]:
 
 
 def check_home() -> list[Finding]:
+    import contextlib
     import shutil
 
     from perdure.adapters.host.home import Home
@@ -56,11 +57,12 @@ def check_home() -> list[Finding]:
     from perdure.local import checks
 
     root = Home.find().root
-    fresh = not root.exists()
+    fresh = [path for path in (root, *root.parents) if not path.exists()]
     checks.check_home(root)
     free = shutil.disk_usage(root).free // 1024**3
-    if fresh:
-        root.rmdir()
+    for path in fresh:
+        with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
+            path.rmdir()
     return [Finding("home", OK, f"{tilde(root)}, {free} GiB free"), *_neighbours()]
 
 

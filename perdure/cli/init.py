@@ -31,7 +31,9 @@ def init(
 ) -> None:
     """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
     import asyncio
+    import os
 
+    from perdure.adapters.host.files import write_whole
     from perdure.adapters.project.config import load_repository_config
     from perdure.adapters.project.detect import detect
     from perdure.adapters.project.init import render
@@ -41,7 +43,7 @@ def init(
 
     screen, root = Screen(), _root(repo)
     path = root / NAME
-    if path.exists() and not (force or dry_run):
+    if os.path.lexists(path) and not (force or dry_run):
         raise BadInput(f"{NAME} is there already", where=str(path), fix="--force replaces it, --dry-run only prints")
     detected = detect(root)
     text = render(detected)
@@ -49,7 +51,10 @@ def init(
         print(text, end="")
         return
     _tell(screen, detected)
-    path.write_text(text, encoding="utf-8")
+    try:
+        write_whole(path, text.encode(), mode=0o666)  # in the place of a link: it may lead anywhere
+    except OSError as error:
+        raise BadInput(f"{NAME} cannot be written: {error.strerror}", where=str(path)) from None
     screen.line(f"✓ wrote {path}")
     absent = submodules(root)
     report = asyncio.run(_try(screen, root, load_repository_config(text, NAME)))

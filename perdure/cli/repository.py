@@ -42,9 +42,12 @@ def file_at(place: Path, sha: str, path: str = NAME) -> str | None:
 
 
 def in_working_tree(checkout: Path) -> str | None:
-    """The perdure.toml that lies in a working tree."""
+    """The perdure.toml that lies in a working tree. A link to a device or a pipe is none: reading it could wait."""
+    path = checkout / NAME
     try:
-        with (checkout / NAME).open("rb") as file:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
             return file.read(CONFIG_BYTES + 1).decode(errors="replace")
     except OSError:
         return None

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli import checkups
+from perdure.cli.app import run
 from tests.cli.conftest import Cli
 from tests.lab import git
 
@@ -136,6 +138,12 @@ def test_doctor_reports_a_home_that_cannot_be_used(cli: Cli, tmp_path: Path) -> 
     assert "PERDURE_HOME is not writable" in ran.out
 
 
+def test_doctor_leaves_no_directory_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "a" / "b" / "home"))
+    assert checkups.check_home()[0].mark == checkups.OK
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_config_says_where_each_setting_comes_from(
     cli: Cli, edit_base: Callable[[str, str], None], tmp_path: Path
 ) -> None:
@@ -172,6 +180,22 @@ def test_init_writes_a_file_that_was_tried_and_keeps_nothing_else(cli: Cli) -> N
 
     again = cli("init")
     assert (again.code, "there already" in again.err) == (2, True)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_init_never_writes_through_a_link(
+    force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository, victim = tmp_path / "r", tmp_path / "victim"
+    git(tmp_path, "init", "-q", str(repository))
+    (repository / "perdure.toml").symlink_to(victim)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "a link that a stranger has committed")
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PERDURE_SANDBOX", "off")
+    assert run(["init", "--repo", str(repository), *["--force"][: int(force)]]) == (0 if force else 2)
+    assert not victim.exists()
+    assert (repository / "perdure.toml").is_symlink() is not force
 
 
 def test_init_with_red_tests_says_so(cli: Cli) -> None:

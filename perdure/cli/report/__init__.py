@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +63,7 @@ def target_of(html: str) -> Path | None:
 
     if html in ("", "-"):
         return None
-    target = Path(html).expanduser()
+    target = Path(os.path.expanduser(html))
     if target.is_dir():
         raise BadInput(f"{html} is a directory", where="--html", fix=f"name a file: --html {target / 'report.html'}")
     if not target.parent.is_dir():
@@ -72,15 +73,16 @@ def target_of(html: str) -> Path | None:
 
 def write_page(target: Path, page: bytes) -> None:
     """Whole or not at all; readable for others as any new file is. A symbolic link stays one."""
-    import os
-
     from perdure.adapters.host.files import write_whole
     from perdure.models.errors import BadInput
 
     umask = os.umask(0)
     os.umask(umask)
     try:
-        write_whole(target.resolve(), page, mode=0o666 & ~umask)
+        if target.exists() and not target.is_file():
+            target.write_bytes(page)  # a device or a pipe is written to, never replaced
+        else:
+            write_whole(target.resolve(), page, mode=0o666 & ~umask)
     except OSError as error:
         raise BadInput(
             f"the page cannot be written: {error.strerror}", where=str(target), fix="name another file"

@@ -147,3 +147,17 @@ def test_a_place_where_no_page_can_be_is_refused_before_anything_is_read(tmp_pat
         target_of(str(tmp_path))
     with pytest.raises(BadInput, match="cannot be written"):
         write_page(tmp_path / ("x" * 300), b"")
+
+
+def test_a_pipe_or_a_device_is_written_to_and_never_replaced(tmp_path: Any) -> None:
+    import os
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_page(pipe, b"page")
+        assert os.read(reading, 10) == b"page"
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
