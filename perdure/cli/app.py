@@ -32,6 +32,7 @@ from perdure.cli import run as run_one
 from perdure.cli.commands import ADVANCED_PAGE, Commands
 from perdure.cli.failures import BROKEN_PIPE, report
 from perdure.cli.plain import PLAIN
+from perdure.models.errors import BadInput
 
 app = Commands(
     name="perdure",
@@ -97,6 +98,7 @@ def run(arguments: list[str]) -> int:
     try:
         # Here rather than in the commands: on Windows their imports (flock) would fail first.
         _check_platform()
+        _check_text(arguments)
         code = app.needed(arguments)(arguments, prog_name="perdure", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as end:
@@ -110,6 +112,7 @@ def run(arguments: list[str]) -> int:
 
 def main() -> NoReturn:
     """Entry point. Ends the process at once: the Temporal SDK was seen to crash in an ordinary exit."""
+    _open_streams()
     secrets.take()  # commands import what they need, GitPython among it, which starts a process
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -120,7 +123,29 @@ def main() -> NoReturn:
         sys.stderr.flush()
     except BrokenPipeError:
         code = BROKEN_PIPE
+    except OSError:  # a full disk: it has been told where that was possible
+        code = code or 1
     os._exit(code)
+
+
+def _open_streams() -> None:
+    """A standard stream that was closed (`<&-`, `>&-`) is empty, or swallows what is said: otherwise the next file that
+    is opened would get its number, and children would write into that."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
+def _check_text(arguments: list[str]) -> None:
+    """Everything that is typed may go into a request, a record or a message: all of those are UTF-8."""
+    for one in arguments:
+        try:
+            one.encode()
+        except UnicodeEncodeError:
+            shown = ascii(one.encode(errors="surrogateescape"))[1:101]
+            raise BadInput(f"an argument is not UTF-8 text: {shown}", where="perdure", fix="type it as UTF-8") from None
 
 
 def _check_platform() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import sys
 import traceback
@@ -11,7 +11,10 @@ from typing import TextIO
 
 import typer
 
+from perdure.cli import plain
 from perdure.models.errors import BadInput, PerdureError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -27,7 +30,7 @@ def report(error: BaseException, *, as_json: bool, stream: TextIO | None = None)
     stream = stream or sys.stderr
     if as_json:
         body = {"error": known.what, "where": known.where, "fix": known.fix, "exit_code": known.exit_code}
-        print(json.dumps(body, ensure_ascii=False), file=stream)
+        print(plain.as_json(body, stream), file=stream)
     else:
         print("\n".join(lines(known)), file=stream)
     if os.environ.get("PERDURE_DEBUG") == "1":
@@ -73,20 +76,33 @@ def _unexpected(error: BaseException) -> PerdureError:
         return TemporalUnreachable(
             "Temporal does not answer", where=str(error), fix="perdure doctor looks for the cause"
         )
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = str(error.filename or "standard output, or a file")
+        return PerdureError(f"it cannot be written: {error.strerror}", where=where, fix="free some space")
+    if isinstance(error, FileNotFoundError) and _nowhere():
+        return BadInput("the directory you are in is not there any more", fix="cd to one that is")
     log = _log(error)
     fix = f"the whole story is in {log}" if log else "PERDURE_DEBUG=1 shows the whole story"
     return PerdureError(f"this should not have happened: {what}", fix=fix)
+
+
+def _nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _log(error: BaseException) -> Path | None:
     """Append the traceback to the home's log; None where that cannot be done."""
     from perdure.adapters.host.home import Home
 
-    path = Home.find().logs / "cli.log"
     try:
+        path = Home.find().logs / "cli.log"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(" ".join(sys.argv[1:3]) + "\n" + "".join(traceback.format_exception(error)) + "\n")
-    except OSError:
+    except (OSError, PerdureError):
         return None
     return path

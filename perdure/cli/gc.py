@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def gc(
-    days: Annotated[int, typer.Option("--days", min=0, help="Since a delivery ended.")] = 90,
+    days: Annotated[int, typer.Option("--days", min=0, max=timedelta.max.days, help="Since a delivery ended.")] = 90,
     unmerged: Annotated[bool, typer.Option("--unmerged", help="Also those whose commits are not merged.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -23,7 +24,6 @@ def gc(
     and is not merged, stays. Exit code 1 when something could not be removed."""
     import asyncio
     from dataclasses import asdict
-    from datetime import timedelta
 
     from perdure.adapters.host.home import Home
     from perdure.cli.screen import Screen

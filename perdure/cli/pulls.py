@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,7 +86,7 @@ def _forge(repo: str, page: str) -> LocalForge:
     from perdure.adapters.git.source import resolve
     from perdure.models.errors import BadInput
 
-    forges, path = Forges.from_environment(secrets.environment()), Path(repo).expanduser()
+    forges, path = Forges.from_environment(secrets.environment()), Path(os.path.expanduser(repo))
     named = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
     known = [_origin(path) or ""] if path.exists() else [repo, named]
     forge: Forge | None = next((f for f in map(forges.forge, known) if isinstance(f, GitHub)), None)

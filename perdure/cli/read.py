@@ -42,7 +42,9 @@ def watch(
     try:
         raise typer.Exit(with_delivery(screen, id, work))
     except KeyboardInterrupt:
-        raise detached(screen, found[0] if found else id) from None
+        if not found:
+            raise
+        raise detached(screen, found[0]) from None
 
 
 def show(id: DeliveryId = "@last", json: Json = False) -> None:

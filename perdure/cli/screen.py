@@ -67,9 +67,9 @@ class Screen:
 
     def data(self, value: Any) -> None:
         """A JSON document on standard output. Strings are taken as JSON already."""
-        import json
+        from perdure.cli.plain import as_json
 
-        print(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2), flush=True)
+        print(as_json(value, sys.stdout, 2), flush=True)
 
     def diff(self, text: str) -> None:
         """A patch, coloured on a terminal."""

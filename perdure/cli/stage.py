@@ -170,7 +170,7 @@ async def _end(process: Process) -> None:
 
 
 def _kept(path: Path) -> Path:
-    path = path.expanduser().absolute()
+    path = Path(os.path.expanduser(path)).absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
         taken = any(path.iterdir())

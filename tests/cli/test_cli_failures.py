@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ import pytest
 from perdure.cli.app import run
 from perdure.cli.failures import BROKEN_PIPE, INTERRUPTED, lines, report
 from perdure.cli.ids import choose
+from perdure.cli.plain import PLAIN, as_json
 from perdure.cli.table import ago, columns
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError, TemporalUnreachable
+from tests.cli.conftest import ROOT
 
 IDS = ["calc-add-sub-1a2b", "calc-add-mul-3c4d", "durations-parse-3f9c"]
 
@@ -103,3 +107,71 @@ def test_columns_are_as_wide_as_they_need_to_be() -> None:
 
 def test_ages_are_round() -> None:
     assert [ago(seconds) for seconds in (5, 90, 7300, 200_000)] == ["just now", "1 min ago", "2 h ago", "2 d ago"]
+
+
+def test_what_is_no_text_is_refused_and_can_be_logged(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    assert run(["deliver", "caf\udce9"]) == 2
+    assert r"an argument is not UTF-8 text: 'caf\xe9'" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["perdure", "show", "\udcff"])
+    assert report(RuntimeError("x"), as_json=False, stream=io.StringIO()) == 1
+    assert r"show \udcff" in (tmp_path / "logs" / "cli.log").read_text()
+
+
+@pytest.mark.parametrize("command", [["pulls", "--repo"], ["report", "--html"], ["demo", "--yes", "--keep"]])
+def test_a_user_whom_nobody_knows_is_part_of_a_name(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "~no body").mkdir()
+    (tmp_path / "~no body" / "x").mkdir()
+    (tmp_path / "~no body" / "x" / "y").touch()
+    assert run([*command, "~no body/x"]) == 2, capsys.readouterr().err
+
+
+def test_a_home_of_a_user_whom_nobody_knows_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", "~nobody here/x")
+    assert run(["show"]) == 2
+    assert "where: PERDURE_HOME ~nobody here/x" in capsys.readouterr().err
+
+
+def test_a_full_disk_and_a_directory_that_is_gone_are_no_surprise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = io.StringIO()
+    with pytest.raises(OSError, match="No space") as full, open("/dev/full", "w") as file:
+        print("x", file=file, flush=True)
+    assert report(full.value, as_json=False, stream=said) == 1
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError) as nowhere:
+        Path.cwd()
+    assert report(nowhere.value, as_json=False, stream=said) == 2
+    assert "should not have happened" not in said.getvalue()
+
+
+def test_days_beyond_all_time_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gc", "--days", "1000000000"]) == 2
+    assert "--days" in capsys.readouterr().err
+
+
+def test_json_stays_json_on_a_stream_that_knows_no_such_quotation_marks() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", errors=PLAIN, write_through=True)
+    report(BadInput("say “hi” – now"), as_json=True, stream=stream)
+    stream.seek(0)
+    assert json.load(stream)["error"] == "say “hi” – now"
+    assert json.loads(as_json('{"a": "“"}', stream)) == {"a": "“"}
+
+
+@pytest.mark.parametrize(("closed", "code"), [("<&-", 2), (">&-", 0), ("2>&-", 2)])
+def test_a_closed_stream_is_empty_or_swallows_what_is_said(closed: str, code: int, tmp_path: Path) -> None:
+    command = "--version" if closed == ">&-" else "say x -"
+    script = f'"{sys.executable}" -m perdure.cli {command} {closed}'
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (ran.returncode, "Traceback" in ran.stderr + ran.stdout) == (code, False), ran

@@ -76,7 +76,7 @@ def locate(repository: str, cwd: Path, keys: Keyring = NO_KEYS) -> Target:
     _check_form(repository)
     if _is_url(repository, cwd):
         return _reach(repository, None, keys)
-    path = Path(cwd, repository).expanduser()
+    path = Path(cwd, os.path.expanduser(repository))
     if _OWNER_NAME.fullmatch(repository) and not path.exists():
         return _reach(f"{keys.home_server()}/{repository.removesuffix('.git')}", None, keys, named=repository)
     url, checkout = _origin(path, repository)
@@ -177,7 +177,7 @@ def _is_url(repository: str, cwd: Path) -> bool:
         if rest.startswith("-") or "@-" in rest.partition("/")[0]:
             raise BadInput(f"the host in {redact(repository)!r} starts with a dash", where="--repo")
         return True
-    if Path(cwd, repository).expanduser().exists() or not _SCP_LIKE.fullmatch(repository):
+    if Path(cwd, os.path.expanduser(repository)).exists() or not _SCP_LIKE.fullmatch(repository):
         return False
     if repository.partition(":")[0].rpartition("@")[2].startswith("-"):
         raise BadInput(f"the host in {repository!r} starts with a dash", where="--repo")
@@ -202,7 +202,7 @@ def _origin(path: Path, named: str) -> tuple[str, Path | None]:
         url = git.text("remote", "get-url", "origin")  # with the person's url.<base>.insteadOf
         _check_form(url)
         if not _is_url(url, root):
-            url = os.path.normpath(root / Path(url).expanduser())
+            url = os.path.normpath(root / os.path.expanduser(url))
     else:
         url = str(root)
     return url, None if bare else root

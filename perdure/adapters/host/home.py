@@ -30,7 +30,11 @@ class Home:
     def find(cls) -> Home:
         """PERDURE_HOME, else the platform's data directory."""
         configured = os.environ.get("PERDURE_HOME")
-        return cls((Path(configured) if configured else user_data_path("perdure")).expanduser().absolute())
+        try:
+            return cls((Path(configured) if configured else user_data_path("perdure")).expanduser().absolute())
+        except RuntimeError:  # of expanduser
+            fix = "set PERDURE_HOME to an absolute path"
+            raise BadInput("there is no such user", where=f"PERDURE_HOME {configured}", fix=fix) from None
 
     def make_private(self) -> None:
         """Make sure that the home exists and only its owner can look into it. OSError when that is not possible.

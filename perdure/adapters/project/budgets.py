@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def named_file(env: Mapping[str, str]) -> dict[str, Any]:
     if not (name := env.get(VARIABLE, "").strip()):
         return {}
     try:
-        text = read_text(Path(name).expanduser(), CONFIG_BYTES)
+        text = read_text(Path(os.path.expanduser(name)), CONFIG_BYTES)
     except (OSError, ValueError) as error:
         raise BadInput("the file of budgets cannot be read", where=f"{VARIABLE}={name}", fix=str(error)) from None
     parse(text, name, BudgetFile)

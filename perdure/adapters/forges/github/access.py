@@ -6,6 +6,7 @@ No model output comes near this: server and account are the environment's, owner
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -137,7 +138,7 @@ def _key(path: str) -> str:
     where = f"environment variable {APP_KEY}"
     fix = "set it to the path of the .pem file that GitHub gave you for the App"
     try:
-        text = Path(path).expanduser().read_text(encoding="ascii")
+        text = Path(os.path.expanduser(path)).read_text(encoding="ascii")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise BadInput(f"the App's private key cannot be read: {reason}", where=where, fix=fix) from None
