@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 import tempfile
 
 import hypothesis
@@ -16,6 +17,10 @@ KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
 for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
     if name not in KEPT:
         del os.environ[name]
+
+# The interpreter itself, where `python3` is a script that looks for one: thousands of commands of tests start it.
+if (own := f"{sys.base_prefix}/bin") not in os.environ["PATH"].split(os.pathsep):
+    os.environ["PATH"] = f"{own}{os.pathsep}{os.environ['PATH']}"
 
 hypothesis.settings.register_profile("busy", deadline=None)  # nothing depends on speed
 hypothesis.settings.load_profile("busy")

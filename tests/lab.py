@@ -170,8 +170,7 @@ class Lab:
         return process
 
     def environment(self, env: dict[str, str] | None = None) -> dict[str, str]:
-        path = f"{sys.base_prefix}/bin{os.pathsep}{os.environ['PATH']}"  # python3 itself, no script that looks for one
-        return worker_environment(self.home, {**os.environ, "PATH": path, **self.env, **(env or {})})
+        return worker_environment(self.home, {**os.environ, **self.env, **(env or {})})
 
     def end_workers(self) -> None:
         """As a deploy would: SIGTERM, and SIGKILL for what does not drain (a test that failed in the middle)."""

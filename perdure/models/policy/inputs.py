@@ -25,7 +25,7 @@ INTEGER_BITS = 64
 """Of a number, as TOML promises: a longer one cannot even be shown in a message."""
 
 PLACE_CHARS_TRIED = 1024 * 1024
-"""Read again to find the line of a key for an error message, a quarter of a second; then the nearest known one is named."""
+"""Read again to find a key's line for an error message, a quarter of a second; else the nearest known one is named."""
 
 SETTING_CHARS = 8 * 1024
 """Of one text in a settings file: a command line, the longest of them, has a few hundred."""

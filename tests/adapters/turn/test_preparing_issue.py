@@ -15,7 +15,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.adapters.host.host import Host
 from perdure.models.contract import Contract
-from perdure.models.errors import BadInput, ForgeUnavailable, InvalidRequest, SetupFailed
+from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
 from perdure.models.request import parse_request
 from perdure.models.work import Asking, Prepared, PrepareInput
 from perdure.rehearsal.github import GitHubTwin
@@ -134,7 +134,7 @@ async def test_before_the_settings_are_read_the_request_says_who_is_asked(
 ) -> None:
     github.down = True
     for questions in (None, False):
-        with pytest.raises(BadInput):
+        with pytest.raises(ForgeUnavailable, match="502"):
             await prepare(request="Add sub", questions=questions)
         assert prepare.host.journal("calc-issue-1").asking() == Asking(asks=questions is not False)
 
