@@ -38,7 +38,7 @@ class Story:
 STORIES = (
     Story("happy", HAPPY, {"calc.py": _ADD + "\n\ndef sub(a, b):\n    return a - b\n"}, ("implement",)),
     Story("fixes", FIXES, {"calc.py": _DOCUMENTED}, ("implement", "fix_tests", "fix_review")),
-    Story("github", HAPPY, {"calc.py": _ADD + "\n\ndef sub(a, b):\n    return a - b\n"}, ("implement",), github=True),
+    Story("github", FIXES, {"calc.py": _DOCUMENTED}, ("implement", "fix_tests", "fix_review"), github=True),
 )
 
 

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from perdure.adapters.host.files import try_lock
 from perdure.adapters.host.spend import SpendLog
 from perdure.models.decisions import Asked
-from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, sandboxes, until
+from tests.lab import BUILT, BUILT_CALLS, HAPPY, Lab, check_shipped, finished, make_target, sandboxes, until
 
 CENT = 0.01
 
@@ -91,12 +91,12 @@ async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_
 ) -> None:
     """The tool sleeps for ever, until a time when nobody has ended it any more: then it does what it was for."""
     origin = make_target(tmp_path / "calc.git")
-    config = (tmp_path / "calc.git-work" / "perdure.toml").read_text() + '[limits]\ntime = "10s"\n'
+    asked_for = {**BUILT, "config": BUILT["config"] + '[limits]\ntime = "10s"\n'}
     until_then = f"{{ test $(date +%s) -ge {int(time.time()) + 18} || sleep 100; }}"
     assert "sleep 0.5" in HAPPY
     async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", until_then), ports=ports, measured=True) as lab:
         lab.worker()
-        submitted = await lab.submit(origin, config=config)
+        submitted = await lab.submit(origin, **asked_for)
         asked = await until(lambda: _asked(lab))
         assert asked.words == "the time limit of 0:00:10 is over"
         await until(lambda: not sandboxes(lab), timeout=10)
@@ -106,5 +106,5 @@ async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_
         await lab.handle().execute_update("add_budget", {"of": asked.of, "time": "1h"})
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, {})
-        assert lab.model_calls() == 8, "the reply that asked for the tool was paid for once"
+        assert lab.model_calls() == BUILT_CALLS, "the reply that asked for the tool was paid for once"
         assert result.receipt.worker_deaths == 0

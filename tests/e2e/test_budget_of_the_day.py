@@ -12,7 +12,7 @@ import pytest
 from perdure.models.ledger import Spend
 from perdure.models.treasury import SpentInput
 from tests.cli.conftest import Cli
-from tests.lab import HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
 
 BUDGET = '[[treasury]]\nlabel = "team-a"\nusd_per_day = 0.000001\n'
 
@@ -24,7 +24,7 @@ async def test_a_delivery_over_the_days_budget_waits_through_a_dead_worker_until
     env = {"PERDURE_TREASURY": str(tmp_path / "budgets.toml")}
     async with Lab.open(tmp_path / "lab", HAPPY, env=env, measured=True) as lab:
         lab.worker()
-        submitted = await lab.submit(origin, labels=["team-a"])
+        submitted = await lab.submit(origin, labels=["team-a"], **BUILT)
         words = await until(lambda: waiting(lab))
         assert words.startswith("the day's budget of label team-a is spent: $0."), words
         assert words.endswith("or perdure budget --shared label:team-a --add 5")

@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToJson
 
 from perdure.models.result import Status
 from tests.github_lab import ID, TOKEN, github_lab
-from tests.lab import FIXES, finished
+from tests.lab import HAPPY, finished
 from tests.secret_watch import SecretWatch, hits, recording
 
 
@@ -19,7 +19,7 @@ from tests.secret_watch import SecretWatch, hits, recording
 async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pull_request(
     tmp_path: Path, ports: int
 ) -> None:
-    async with github_lab(tmp_path, FIXES, ports=ports) as world:
+    async with github_lab(tmp_path, HAPPY, ports=ports) as world:
         seen = tmp_path / "seen"
         shims = recording(seen, ("git", "env"))  # of each that is started, whenever that is
         worker = world.lab.program(PATH=f"{shims}:{os.environ['PATH']}")

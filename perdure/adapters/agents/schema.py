@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -11,6 +13,12 @@ _UNSUPPORTED = ("title", "default", "minLength", "maxLength", "minimum", "maximu
 
 def closed(model: type[BaseModel]) -> dict[str, Any]:
     """The schema of a model, without importing the Anthropic library (1.3 s) for its `transform_schema`."""
+    return deepcopy(_made(model))
+
+
+@cache
+def _made(model: type[BaseModel]) -> dict[str, Any]:
+    """Once a model: every turn asks for those of all its tools."""
     return _clean(model.model_json_schema())
 
 
