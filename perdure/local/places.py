@@ -16,6 +16,7 @@ class Places:
     ui_lock          flock held by what stands before the Web UI, until the server has ended
     supervisor_lock  flock held by the supervisor; supervisor_record says who that is
     worker_lock      flock held by the supervisor and every worker it starts
+    down_lock        flock held by `perdure down` until worker and server are gone: nothing is started meanwhile
     """
 
     def __init__(self, home: Home) -> None:
@@ -31,6 +32,7 @@ class Places:
         self.supervisor_lock = root / "supervisor.lock"
         self.supervisor_record = root / "supervisor.json"
         self.worker_lock = root / "worker.lock"
+        self.down_lock = root / "down.lock"
         self.worker_log = home.logs / "worker.log"
 
     def parts_of_database(self) -> list[Path]:

@@ -36,9 +36,9 @@ class SupervisorRecord(BaseModel):
     worker_pid None until it is there
     restarts   of the worker since the supervisor started
     idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
+    ending     it was asked to end: the worker finishes its turns, and nothing new shall be left to it
     access     fingerprint of the model key and address that the worker has; its salt is `started_at`
-    forge_access  likewise, of who it is to a forge
-    notify_access likewise, of whom it tells
+    forge_access, notify_access  likewise, of who it is to a forge, and of whom it tells
     """
 
     pid: int
@@ -46,6 +46,7 @@ class SupervisorRecord(BaseModel):
     restarts: int
     started_at: datetime
     idle_exit: float | None = None
+    ending: bool = False
     access: str = ""
     forge_access: str = ""
     notify_access: str = ""
@@ -66,7 +67,7 @@ def read_supervisor(home: Home) -> SupervisorRecord | None:
 def _read(places: Places) -> SupervisorRecord | None:
     try:
         return SupervisorRecord.model_validate_json(places.supervisor_record.read_bytes())
-    except (FileNotFoundError, ValidationError):
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
 
 
@@ -122,6 +123,7 @@ class Supervisor:
     def stop(self) -> None:
         """Let the worker finish its turns and end; asked again, end it at once."""
         (self._hurry if self._stopping.is_set() else self._stopping).set()
+        self._record()
 
     def stay(self) -> None:
         """No longer end when idle: somebody asked for a worker that stays."""
@@ -261,6 +263,7 @@ class Supervisor:
             restarts=self._restarts,
             started_at=self._started_at,
             idle_exit=self._idle_exit,
+            ending=self._stopping.is_set(),
             access=fingerprint(known, self._started_at.isoformat()),
             forge_access=fingerprint(known, self._started_at.isoformat(), forge_names()),
             notify_access=fingerprint(known, self._started_at.isoformat(), notify_names()),
@@ -283,11 +286,8 @@ def main(arguments: Sequence[str]) -> int:
     def say(line: str) -> None:
         print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} supervisor {os.getpid()}: {line}", flush=True)
 
-    async def supervise() -> None:
-        await Supervisor(Home.find(), chosen.command, idle_exit=chosen.idle_exit, say=say).run()
-
     try:
-        asyncio.run(supervise())
+        asyncio.run(Supervisor(Home.find(), chosen.command, idle_exit=chosen.idle_exit, say=say).run())
     except PerdureError as error:
         say(str(error))
         return error.exit_code

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from perdure import secrets
+from perdure.adapters.host.files import try_lock
 from perdure.adapters.host.home import Home
 from perdure.local import Say
 from perdure.local.access import check_same, check_same_forge
@@ -32,6 +34,7 @@ async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | Non
     What runs already is left alone and said. With TEMPORAL_* configured the server is that one, and only the worker
     is ours. `command` is the worker's, by default this installation's worker.py.
     """
+    await _all_ended(home, say)
     await _server_told(home, say)
     running = read_supervisor(home)
     if running is not None:
@@ -43,23 +46,37 @@ async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | Non
     else:
         say("Ctrl-C ends worker and server")
         await Supervisor(home, command, idle_exit=None, say=say).run()
-        if await stop_server(home):
-            say("Temporal ended")
+        with _nothing_starts(Places(home)):
+            if await stop_server(home):
+                say("Temporal ended")
 
 
 async def down(home: Home, say: Say) -> None:
     """End worker and server of a home and wait until they are gone. A worker may finish its turns first."""
     places = Places(home)
-    record = await _supervisor_record(home) if held(places.supervisor_lock) else None
-    if record is not None and signal_holder(record.pid, places.supervisor_lock, signal.SIGTERM):
-        say(f"ending the worker{record.pid_told}: it finishes its turns first")
-        if not await released(places.supervisor_lock, policy.WORKER_DRAIN_S + policy.SERVER_STOP_S):
-            raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
-    stopped = await stop_server(home)
+    with _nothing_starts(places):
+        record = await _supervisor_record(home) if held(places.supervisor_lock) else None
+        if record is not None and signal_holder(record.pid, places.supervisor_lock, signal.SIGTERM):
+            say(f"ending the worker{record.pid_told}: it finishes its turns first")
+            if not await released(places.supervisor_lock, policy.WORKER_DRAIN_S + policy.SERVER_STOP_S):
+                raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
+        stopped = await stop_server(home)
     if record is not None or stopped:
         say("worker and server are down; deliveries go on with the next perdure up")
     else:
         say("nothing was running")
+
+
+@contextlib.contextmanager
+def _nothing_starts(places: Places) -> Iterator[None]:
+    """Others wait (`_all_ended`) with what they want to start; of several who end all of it, one is waited for."""
+    there = held(places.supervisor_lock) or held(places.server_lock)
+    lock = try_lock(places.down_lock) if there else None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
 
 async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None = None, hosted: bool = False) -> None:
@@ -71,6 +88,7 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
     """
     if configured() is not None:
         return
+    await _all_ended(home, say)
     await ensure_server(home, say=say)
     if held(Places(home).supervisor_lock):
         if running := read_supervisor(home):
@@ -81,6 +99,19 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
         idle = policy.WORKER_IDLE_EXIT.total_seconds()
         started = await _start_supervisor(home, idle, command)
         say(f"worker started{started.pid_told}; it ends after {idle / 60:.0f} idle minutes")
+
+
+async def _all_ended(home: Home, say: Say) -> None:
+    """Wait for what is ending: a worker that finishes its turns takes no other, and `down` ends the server after it."""
+    places, told = Places(home), False
+    deadline = asyncio.get_running_loop().time() + policy.WORKER_DRAIN_S + policy.SERVER_STOP_S
+    while held(places.down_lock) or ((running := read_supervisor(home)) is not None and running.ending):
+        if not told:
+            say("waiting for what is ending: the worker finishes its turns first")
+            told = True
+        if asyncio.get_running_loop().time() > deadline:
+            raise PerdureError("the worker does not end", where=str(places.worker_log), fix="perdure down, twice")
+        await asyncio.sleep(_POLL_S)
 
 
 async def _server_told(home: Home, say: Say) -> None:

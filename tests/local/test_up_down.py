@@ -39,6 +39,34 @@ async def test_up_is_idempotent_and_down_ends_all_of_it(home: Home) -> None:
     assert said[-1] == "nothing was running"
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+async def test_what_is_ending_is_waited_for_and_then_started_anew(
+    interrupted: bool, home: Home, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    go = tmp_path / "go"
+    body = f"import os, signal, time\nsignal.pthread_sigmask(0, [15])\nopen({str(tmp_path / 'ready')!r}, 'w')\n"
+    body += f"signal.sigwait([15])\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+    await up(home, True, said.append, command=[sys.executable, "-c", body])
+    await until((tmp_path / "ready").exists, 30)
+    ending = asyncio.create_task(down(home, said.append))
+    await until(lambda: any("ending the worker" in line for line in said), 10)
+    before = read_supervisor(home)
+    assert before is not None
+    if interrupted:
+        await until(lambda: (now := read_supervisor(home)) is not None and now.ending, 10)
+        ending.cancel()
+    again = asyncio.create_task(up(home, True, said.append, command=WORKER))
+    await until(lambda: any("waiting for what is ending" in line for line in said), 10)
+    go.touch()
+    await asyncio.gather(ending, again, return_exceptions=interrupted)
+    now = read_supervisor(home)
+    assert now is not None
+    assert now.pid != before.pid
+    assert await find_server(home) is not None
+    await down(home, said.append)
+
+
 async def test_deliver_starts_what_is_missing_says_so_and_up_makes_it_stay(home: Home) -> None:
     said: list[str] = []
     await asyncio.gather(*(ensure_running(home, said.append, command=WORKER) for _ in range(2)))
