@@ -61,8 +61,8 @@ BUILT: dict[str, Any] = {
 }
 """For `submit`: built and shipped alone, a third of the work, where a test is not about plans, tests or reviews."""
 
-TESTED: dict[str, Any] = {"phases": ["build", "test", "ship"]}
-"""Likewise with the repository's tests, where a verdict is all that the test is about."""
+TESTED: dict[str, Any] = {"phases": ["build", "test", "review", "ship"]}
+"""Likewise where a verdict is all that the test is about: nobody has to plan for that."""
 
 BUILT_CALLS = 4
 """Of the model, with HAPPY."""

@@ -117,14 +117,14 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
 @pytest.mark.timeout(150)
 async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    points = "after-push:4,after-pull-request:3"
+    points = "after-push:2,after-pull-request:2"
     async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": points}) as lab:
         lab.kept()
         result = await finished(await lab.submit(origin, **BUILT), lab, timeout=120)
         check_shipped(origin, lab, result, SHIPPED)
         assert result.pull_request is not None
         assert result.pull_request.number == 1
-        assert result.receipt.worker_deaths == 7
+        assert result.receipt.worker_deaths == 4, "more than a turn may have"
 
 
 REPORT = """

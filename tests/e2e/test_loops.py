@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from perdure.models.errors import InvalidRequest
-from tests.lab import CALC, FIXES, HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
+from tests.lab import CALC, FIXES, HAPPY, TESTED, Lab, check_shipped, finished, git, heads, make_target, pulls
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,11 +24,6 @@ step = "implement"
 turn = 3
 contains = ["[venv]"]
 use = [{ tool = "bash", input = { command = ".venv/bin/python -m unittest -q" } }]
-[[line]]
-step = "fix_tests"
-turn = 1
-contains = ["[stubborn]"]
-use = [{ tool = "bash", input = { command = "echo tried >> notes.txt" } }]
 [[line]]
 """
 
@@ -96,17 +91,6 @@ async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything
     assert result.pull_request.title == "feat: add sub"
 
 
-async def test_tests_that_stay_red_end_without_a_pull_request_and_keep_the_work(tmp_path: Path, fixes: Lab) -> None:
-    origin = make_target(tmp_path / "calc.git")
-    config = (origin.with_name("calc.git-work") / "perdure.toml").read_text() + "[limits]\ntest_fixes = 1\n"
-    result = await finished(await fixes.submit(origin, "Add sub [stubborn]", id="stays-red", config=config), fixes)
-    assert (result.status, result.reason) == ("not_delivered", "tests_red")
-    assert heads(origin).keys() == {"main"}
-    assert pulls(origin) == []
-    assert result.head_sha
-    assert fixes.home.tree("stays-red").exists(), "the worktree is kept for a person to look at"
-
-
 async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_the_owners_choice(
     tmp_path: Path, fixes: Lab
 ) -> None:
@@ -152,7 +136,7 @@ async def test_an_untested_delivery_is_a_draft_that_says_so(tmp_path: Path, happ
 
 async def test_a_delivery_that_changes_nothing_says_so(tmp_path: Path, happy: Lab) -> None:
     origin = make_target(tmp_path / "calc.git")
-    result = await finished(await happy.submit(origin, "Add sub [idle]", id="idle"), happy)
+    result = await finished(await happy.submit(origin, "Add sub [idle]", id="idle", **TESTED), happy)
     assert result.status == "no_changes"
     assert pulls(origin) == []
 
@@ -183,7 +167,7 @@ async def test_files_setup_copies_are_there_for_tests_and_in_no_commit(tmp_path:
         'command = "grep -q ANSWER=42 .env.test && grep -q made made.txt && ! grep changed calc.py"\n'
     )
     result = await finished(
-        await happy.submit(origin, "Add sub, copies", id="copies", config=config, source=str(checkout)), happy
+        await happy.submit(origin, "Add sub, copies", id="copies", config=config, source=str(checkout), **TESTED), happy
     )
     assert result.status == "delivered", result.message
     changed = git(origin, "diff", "--name-only", "main", "perdure/copies").splitlines()
@@ -201,7 +185,7 @@ async def test_a_virtual_environment_that_setup_makes_serves_agent_and_tests_and
         '[[test]]\nname = "unit"\ncommand = ".venv/bin/python -m unittest -q"\n',
     }
     origin = make_target(tmp_path / "calc.git", files)
-    result = await finished(await happy.submit(origin, "Add sub [venv]", id="venv"), happy)
+    result = await finished(await happy.submit(origin, "Add sub [venv]", id="venv", **TESTED), happy)
     assert result.status == "delivered", result.message
     assert git(origin, "diff", "--name-only", "main", "perdure/venv").splitlines() == ["calc.py"]
     log = happy.perdure.delivery("venv")

@@ -10,6 +10,7 @@ from temporalio.client import WorkflowUpdateFailedError
 
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace
+from tests.lab import BUILT as ALONE
 from tests.lab import HAPPY, Lab, check_shipped, finished, git, make_target, until
 
 PLANNED = """[[line]]
@@ -47,7 +48,7 @@ async def test_an_answer_and_words_sent_while_no_worker_runs_reach_the_next_turn
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY.replace(BUILT, ASKS), ports=ports, measured=True) as lab:
         lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **ALONE)
         asked = await until(lambda: _asked(lab))
         assert (asked["gate"], asked["question"]["kind"], asked["options"]) == ("question", "yes_no", ["answer"])
         with pytest.raises(WorkflowUpdateFailedError) as refused:
@@ -77,7 +78,7 @@ async def test_without_questions_an_agent_decides_and_the_pull_request_lists_wha
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, HAPPY.replace(PLANNED, ASSUMES), ports=ports, measured=True) as lab:
         lab.worker()
-        submitted = await lab.submit(origin, questions=False)
+        submitted = await lab.submit(origin, questions=False, **{**ALONE, "phases": ["plan", "build", "ship"]})
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, {})
         told = git(origin, "show", "refs/pull/1/record:body.md")

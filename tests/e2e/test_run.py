@@ -50,7 +50,7 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
     began = push_commit(origin, "topic", "Break add")
     main = heads(origin)["main"]
     async with Lab.open(tmp_path, FIXES, ports=ports, measured=True) as lab:
-        lab.supervised(PERDURE_CRASH_AT="after-push")
+        lab.kept(PERDURE_CRASH_AT="after-push")
         red = await ended(lab, origin, "red", branch="topic", phases=["test"], fix=False)
         assert (red.status, red.reason, red.message) == (
             "not_delivered",

@@ -14,7 +14,7 @@ import pytest_asyncio
 from perdure.client import Submitted
 from perdure.models.report import TestReport
 from perdure.models.result import DeliveryResult
-from tests.lab import CALC, FIXES, HAPPY, Lab, check_shipped, finished, git, make_target, pulls, until
+from tests.lab import CALC, FIXES, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target, pulls, until
 
 HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 """With this environment's pytest in sight."""
@@ -120,7 +120,7 @@ async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for
     name, again = f"red-{len(files)}", f"red-{len(files)}-again"
     origin = make_target(tmp_path / "calc.git", files)
     before = happy.model_calls()
-    result = await finished(await happy.submit(origin, f"Add sub: {name}", id=name), happy, timeout=100)
+    result = await finished(await happy.submit(origin, f"Add sub: {name}", id=name, **TESTED), happy, timeout=100)
     check_shipped(origin, happy, result, {})
     assert "fix_tests" not in steps_of(result)
     tests = result.tests
@@ -130,7 +130,7 @@ async def test_a_repository_that_was_red_before_is_delivered_and_nobody_pays_for
     assert result.steps[0].summary == f"already red on main: {words_before(words)}"
     calls = happy.model_calls() - before
 
-    second = await finished(await happy.submit(origin, f"Add sub: {again}", id=again), happy, timeout=100)
+    second = await finished(await happy.submit(origin, f"Add sub: {again}", id=again, **TESTED), happy, timeout=100)
     assert second.status == "delivered", second.message
     assert happy.model_calls() - before == 2 * calls
     assert second.steps[0].summary.endswith("(known)")
@@ -152,7 +152,7 @@ async def test_a_new_failure_beside_old_ones_is_mended_and_the_fix_is_told_which
     origin = make_target(tmp_path / "calc.git", RED_BEFORE)
     async with Lab.open(tmp_path, screenplay, ports=ports, env=HERE) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
+        result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         assert steps_of(result).count("fix_tests") == 1
         red = next(record for record in result.steps if record.step == "run_tests")
@@ -165,7 +165,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
 ) -> None:
     origin = make_target(tmp_path / "calc.git", EXIT_CODE_ONLY)
     result = await finished(
-        await happy.submit(origin, "Add sub: draft", id="draft", questions=False), happy, timeout=100
+        await happy.submit(origin, "Add sub: draft", id="draft", questions=False, **TESTED), happy, timeout=100
     )
     assert (result.status, result.tests.status) == ("draft", "red")
     assert "fix_tests" not in steps_of(result)
@@ -175,7 +175,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
     )
     assert (result.tests.new_failures, result.tests.known_failures) == (None, 0)
 
-    asked = await happy.submit(origin, "Add sub: asked", id="calc-asked")
+    asked = await happy.submit(origin, "Add sub: asked", id="calc-asked", **TESTED)
     of = await until(lambda: asked_for(asked), timeout=100)
     assert (await asked.delivery.approve(of, by="Ada", note="the old one")).read
     taken = await finished(asked, happy, timeout=100)
@@ -195,7 +195,7 @@ async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_pat
     order = "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(1)\n\n\n"
     order += "def test_depends():\n    assert not (SEEN and hasattr(calc, 'sub')), 'something ran before'\n"
     origin = make_target(tmp_path / "calc.git", {**RED_BEFORE, "tests/test_old.py": order})
-    result = await finished(await happy.submit(origin, "Add sub: flaky", id="flaky"), happy, timeout=100)
+    result = await finished(await happy.submit(origin, "Add sub: flaky", id="flaky", **TESTED), happy, timeout=100)
     check_shipped(origin, happy, result, {})
     assert "fix_tests" not in steps_of(result)
     assert (result.tests.flaky, result.tests.new_failures, result.tests.passed) == (1, 0, 2)
@@ -234,7 +234,7 @@ say = "Tried"
     origin = make_target(tmp_path / "calc.git", RED_BEFORE)
     async with Lab.open(tmp_path, STUCK + vain, ports=ports, env=HERE) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
+        result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
         assert (result.status, result.reason) == ("not_delivered", "tests_red")
         assert words in result.message
         assert steps_of(result).count("fix_tests") == 2
@@ -245,7 +245,7 @@ say = "Tried"
 async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(tmp_path: Path, happy: Lab) -> None:
     lint = '[[test]]\nname = "lint"\ncommand = "! grep -n sub calc.py"\nrequired = false\n'
     origin = make_target(tmp_path / "calc.git", {**CALC, "perdure.toml": CALC["perdure.toml"] + lint})
-    result = await finished(await happy.submit(origin, "Add sub: lint", id="lint"), happy, timeout=100)
+    result = await finished(await happy.submit(origin, "Add sub: lint", id="lint", **TESTED), happy, timeout=100)
     check_shipped(origin, happy, result, {})
     assert "fix_tests" not in steps_of(result)
     linted, unit = report_of(happy, result).commands  # failed first
