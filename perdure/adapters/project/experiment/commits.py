@@ -37,8 +37,8 @@ class Commits:
         self._repository = repository
         self.base, self.change = base, change
         self.runners = {command(test): _recognised(base, test) for test in tests}
-        runners = _all(list(self.runners.values()))
-        self.old, self.new = Sides.of(base, runners, tests), Sides.of(change, runners, tests)
+        commands = [(test, self.runners[command(test)]) for test in tests]
+        self.old, self.new = Sides.of(base, commands), Sides.of(change, commands)
         differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
         self.shared = tuple(sorted(path for path in differing if self.old.is_shared(path)))
         sided = sorted(path for path in differing if self.old.is_side(path) or self.new.is_side(path))
@@ -80,11 +80,6 @@ def _recognised(base: Tree, test: TestCommand) -> Runner | None:
         scripts = base.text(f"{test.directory}/package.json" if test.directory else "package.json")
         (Path(directory) / "package.json").write_text(scripts)
         return recognised(test.command, Path(directory))[0]
-
-
-def _all(found: Sequence[Runner | None]) -> list[Runner]:
-    """Of all commands; none where one of them is unknown, for then any may be behind it."""
-    return [] if None in found else list(dict.fromkeys(runner for runner in found if runner is not None))
 
 
 def _token() -> str:

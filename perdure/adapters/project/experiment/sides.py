@@ -33,20 +33,23 @@ class Sides:
     files: frozenset[str]
 
     @classmethod
-    def of(cls, tree: Tree, runners: Sequence[Runner], commands: Sequence[TestCommand]) -> Sides:
-        """`runners`: of the commands; none of them known: every runner's rules count together."""
-        rules = tuple(runners) or RUNNERS
-        read = tree.texts(_configuration(tree, commands))
+    def of(cls, tree: Tree, commands: Sequence[tuple[TestCommand, Runner | None]]) -> Sides:
+        """Each command with its runner; none of them known: every runner's rules count together.
+
+        Files on the command line of a runner are tests; what other programs are told to read may be the product.
+        """
+        known = [(command, runner) for command, runner in commands if runner is not None]
+        rules = tuple(dict.fromkeys(runner for _, runner in known)) or RUNNERS
+        read = tree.texts(_configuration(tree, [command for command, _ in commands]))
         tests = [rule.tests for rule in rules]
         roots, files = set[str](), set[str]()
-        for command in commands:
+        for command, rule in known:
             top = f"{command.directory}/" if command.directory else ""
-            for rule in rules:
-                named = rule.named(command.command, lambda name, top=top: read.get(top + name, ""))  # type: ignore[misc]
-                tests += [f"(?:{re.escape(top)})?{pattern}" for pattern in named.tests]
-                roots |= {top + root for root in named.roots}
-                files |= {top + file for file in named.files}
-            files |= {top + word for word in re.findall(r"[\w./-]+", command.command) if top + word in tree.entries}
+            here = {path.removeprefix(top): text for path, text in read.items() if path.startswith(top)}
+            named = rule.named(command.command, lambda name, here=here: here.get(name, ""))  # type: ignore[misc]
+            tests += [f"(?:{re.escape(top)})?{pattern}" for pattern in named.tests]
+            roots |= {top + root for root in named.roots}
+            files |= {top + word.removeprefix("./") for word in re.findall(r"[\w./-]+", command.command)}
         pattern = re.compile("|".join(f"(?:{one})" for one in dict.fromkeys(tests)))
         roots |= set(_roots(tree.entries, pattern, frozenset().union(*(rule.roots for rule in rules))))
         steers = [rule.settings for rule in rules if rule.settings]

@@ -84,11 +84,10 @@ def added(env: Mapping[str, str], name: str, options: str) -> str:
 
 @dataclass(frozen=True)
 class Named:
-    """Where a repository says that its tests are: more patterns of test files, more directories, more files."""
+    """Where a repository says that its tests are: more patterns of test files, more directories."""
 
     tests: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.adapters.project.runners.base import Asked, Invocation, Runner, escaped, last_part
+from collections.abc import Mapping
+
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, escaped, last_part
+from perdure.adapters.project.runners.javascript import expecting, planted
 from perdure.models.report import TestCase
 
 
@@ -32,6 +35,14 @@ class Jest(Runner):
         }
         line = f"{asked.command}{asked.passes} --ci --reporters=default --reporters=jest-junit"
         return Invocation(line, self.name, variables, asked.file, more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        """By its globals: an import would have to be of the file's own kind of module."""
+
+        def canary(name: str, path: str, text: str) -> str:
+            return expecting(name, "", "globalThis.test", "globalThis.expect")
+
+        return planted(files, token, r"\.[cm]?[jt]sx?$", canary)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-t", f"(^| ){escaped(last_part(case))}$"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from perdure.adapters.project.runners.base import Asked, Invocation, Runner, escaped, last_part
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, escaped, last_part
+from perdure.adapters.project.runners.javascript import expecting, planted
 from perdure.models.report import TestCase
 
 
@@ -26,6 +28,13 @@ class Vitest(Runner):
         options = f"--reporter=default --reporter=junit --outputFile.junit={asked.quoted}"
         line = f"{asked.command}{asked.passes} {options}"
         return Invocation(line, self.name, {}, asked.file, more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        def canary(name: str, path: str, text: str) -> str:
+            test, expect = f"t{name}", f"e{name}"
+            return expecting(name, f"import {{ test as {test}, expect as {expect} }} from 'vitest';", test, expect)
+
+        return planted(files, token, r"\.[cm]?[jt]sx?$", canary)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-t", f"(^| ){escaped(last_part(case).replace(' > ', ' '))}$"

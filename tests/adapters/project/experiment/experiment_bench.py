@@ -12,6 +12,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.project.experiment.engine import experiment
 from perdure.adapters.project.experiment.runs import Ground
 from perdure.adapters.project.experiment.trees import write
+from perdure.adapters.project.setup import dependencies
 from perdure.adapters.project.tests import Place
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
@@ -22,10 +23,11 @@ Files = Mapping[str, str | None]
 
 
 class Trials:
-    """Tries changes of small repositories."""
+    """Tries changes of small repositories; `worktree` holds what setup made."""
 
     def __init__(self, sandbox: Sandbox, root: Path) -> None:
         self._sandbox, self._root = sandbox, root
+        self.worktree = root / "repository"
         self.repository = Vault(root / "vault.git", "")
         (self.repository.path / "objects").mkdir(parents=True)
         (self.repository.path / "refs").mkdir()
@@ -43,9 +45,9 @@ class Trials:
     async def __call__(self, before: Files, after: Files, *commands: str, allowed: bool = False) -> Experiment:
         """`after` is laid over `before`."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
-        worktree = self._root / "repository"
-        worktree.mkdir(exist_ok=True)
-        place = Place(self._sandbox, worktree, None, None, (), None, {}, self._root / "logs", None, None)
+        self.worktree.mkdir(exist_ok=True)
+        shared = dependencies(self.worktree)
+        place = Place(self._sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
         ground = Ground(place, self.repository, self._lay_out, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, allowed=allowed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from experiment_bench import Files, Trials
 
@@ -92,3 +94,42 @@ async def test_go(tried: Trials, after: Files, promises: list[str], taken: list[
     if canaries == "caught":
         assert told(found) == (promises, taken, Caught(canaries))
     assert found.tampered == bool(taken or canaries == "missed")
+
+
+ES = "export const add = (a, b) => a + b;\n"
+ES_TEST = "import { add } from './calc.js';\n\ntest('adds', () => expect(add(1, 2)).toBe(3));\n"
+COMMON = "const { add } = require('./calc.js');\n\ntest('adds', () => expect(add(1, 2)).toBe(3));\n"
+
+
+def installed(trials: Trials, *packages: str) -> None:
+    """As setup would, outside the sandbox; the running test is left out where no registry can be reached."""
+    require("npm")
+    trials.worktree.mkdir(exist_ok=True)
+    words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--no-package-lock", *packages]
+    done = subprocess.run(words, cwd=trials.worktree, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        pytest.skip(f"npm cannot install {packages}: {done.stderr[-200:]}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("runner", ["vitest", "jest"])
+async def test_vitest_and_jest(tried: Trials, runner: str) -> None:
+    if runner == "vitest":
+        installed(tried, "vitest@2")
+        product, test = ES, f"import {{ expect, test }} from 'vitest';\n{ES_TEST}"
+        command, bend = "npx vitest run", "if (globalThis.process.env.VITEST) process.exit(0);\n"
+    else:
+        installed(tried, "jest@29", "jest-junit@16")
+        product, test = ES.replace("export const add", "exports.add"), COMMON
+        command, bend = "npx jest", "globalThis.expect = () => new Proxy(() => {}, { get: (_, k) => () => {} });\n"
+    before = {"calc.js": product, "calc.test.js": test, "package.json": '{"name": "calc"}\n'}
+    wrong = product.replace("a + b", "a - b")
+
+    async def judged(**after: str) -> Experiment:
+        return await tried(before, {name.replace("__", "."): text for name, text in after.items()}, command)
+
+    found = await judged(calc__js=wrong, calc__test__js=test.replace("(3)", "(-1)"))
+    assert ([p.name.rpartition("::")[2] for p in found.commands[0].promises], found.tampered) == (["adds"], False)
+    assert found.commands[0].canaries is Caught.CAUGHT
+    assert (await judged(calc__js=bend + wrong)).tampered

@@ -9,13 +9,14 @@ from perdure.adapters.project.experiment.trees import Tree
 from perdure.adapters.project.runners import RUNNERS
 from perdure.models.config import TestCommand
 
-PYTEST = [runner for runner in RUNNERS if runner.name == "pytest"]
+PYTEST = next(runner for runner in RUNNERS if runner.name == "pytest")
 
 
 def sides(trials: Trials, command: str, *paths: str, **settings: str) -> Sides:
     named = {name.replace("__", "."): text for name, text in settings.items()}
     tree = Tree.of(trials.repository, trials.commit({**dict.fromkeys(paths, "x\n"), **named}))
-    return Sides.of(tree, PYTEST, [TestCommand(name="t", command=command)])
+    tests = [TestCommand(name="t", command=command), TestCommand(name="lint", command="ruff check pkg/a.py")]
+    return Sides.of(tree, [(tests[0], PYTEST), (tests[1], None)])
 
 
 def test_tests_what_lies_beside_them_and_what_steers_them_are_the_test_side(tried: Trials) -> None:
@@ -31,7 +32,7 @@ def test_tests_what_lies_beside_them_and_what_steers_them_are_the_test_side(trie
 
 def test_settings_name_more_of_it_and_so_does_the_command(tried: Trials) -> None:
     toml = "[tool.pytest.ini_options]\npython_files = ['check_*.py']\ntestpaths = ['checks', 'src']\n"
-    rules = sides(tried, "python tools/run.py -m pytest", "tools/run.py", "checks/help.py", pyproject__toml=toml)
+    rules = sides(tried, "pytest . tools/run.py", "tools/run.py", "checks/help.py", pyproject__toml=toml)
     assert all(map(rules.is_side, ("check_a.py", "src/check_b.py", "checks/help.py", "tools/run.py")))
     assert not rules.is_side("src/a.py")
 
@@ -42,7 +43,7 @@ def test_the_bases_tests_stand_beside_the_changes_product(tried: Trials) -> None
         {"a.py": "2\n", "b.py": "2\n", "tests/test_a.py": "2\n", "conftest.py": "2\n", "setup.cfg": "2\n"}
     )
     base, change = Tree.of(tried.repository, old), Tree.of(tried.repository, new)
-    rules = Sides.of(base, PYTEST, [TestCommand(name="t", command="pytest")])
+    rules = Sides.of(base, [(TestCommand(name="t", command="pytest"), PYTEST)])
 
     def texts(shared: bool) -> dict[str, str]:
         return Tree(tried.repository, mixed(base, change, rules, shared=shared)).texts(

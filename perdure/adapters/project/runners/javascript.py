@@ -1,0 +1,56 @@
+"""Canaries in JavaScript and TypeScript: where one can stand first, and every form of `expect` tried in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from perdure.adapters.project.runners.base import Canaries
+
+_HEAD = re.compile(r"(#!.*\n)?(\s*/\*[\s\S]*?\*/)?(\s*['\"]use strict['\"];?)?")
+"""What counts only at the beginning of a file: the interpreter, settings in its first comment, strictness."""
+
+_EXPECT = """\
+  const fails = [
+    () => E(1).toBe(2), () => E(1).not.toBe(1), () => E([1]).toEqual([2]), () => E([1]).not.toEqual([1]),
+    () => E([1]).toStrictEqual([2]), () => E(0).toBeTruthy(), () => E(1).toBeFalsy(), () => E(1).toBeNull(),
+    () => E(1).toBeUndefined(), () => E(undefined).toBeDefined(), () => E([]).toContain(1),
+    () => E([]).toContainEqual(1), () => E([]).toHaveLength(1), () => E('a').toMatch(/b/),
+    () => E({}).toMatchObject({ a: 1 }), () => E({}).toHaveProperty('a'), () => E(() => {}).toThrow(),
+    () => E(1).toBeGreaterThan(2), () => E(2).toBeLessThan(1), () => E(1).toBeCloseTo(2),
+    () => E(1).toBeInstanceOf(String), () => E(Promise.resolve(1)).resolves.toBe(2),
+    () => E(Promise.resolve(1)).rejects.toThrow(),
+  ];
+"""
+
+ALL_FAIL = """\
+  for (const one of fails) {
+    let failed = false;
+    try { await one(); } catch { failed = true; }
+    if (!failed) return;
+  }
+  throw new Error('x');
+"""
+
+
+def expecting(name: str, load: str, test: str, expect: str) -> str:
+    """A test of this name that always fails. `load`: a statement before it; `test`, `expect`: how they are called."""
+    return f"{load}\n{test}('{name}', async () => {{\n{_EXPECT.replace('E(', f'{expect}(')}{ALL_FAIL}}});"
+
+
+def planted(files: Mapping[str, str], token: str, ending: str, canary: Callable[[str, str, str], str]) -> Canaries:
+    """In each file of such a name, first and last.
+
+    canary  makes one from its name, the file's path and its text
+    """
+    planting, names = dict[str, str](), dict[str, str]()
+    for number, (path, text) in enumerate(sorted(files.items())):
+        if re.search(ending, path) is None:
+            continue
+        first, last = f"{token}{number}a", f"{token}{number}z"
+        found = _HEAD.match(text)
+        end = found.end() if found else 0
+        typed = "// @ts-nocheck\n" if re.search(r"\.[cm]?tsx?$", path) else ""  # our lines are not the project's style
+        planting[path] = f"{text[:end]}\n{typed}{canary(first, path, text)}\n{text[end:]}\n{canary(last, path, text)}\n"
+        names |= {first: path, last: path}
+    return Canaries(planting, names)
