@@ -12,7 +12,7 @@ import pytest
 
 from perdure.models.decisions import Asked
 from tests.cli.conftest import Cli
-from tests.lab import HAPPY, Lab, check_shipped, finished, git, make_target, pulls, until
+from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, git, make_target, pulls, until
 from tests.processes import alive, children_of, name_of
 
 TYPED = """
@@ -122,7 +122,7 @@ async def test_a_hold_stops_between_two_turns_and_cancel_now_ends_a_running_tool
     async with Lab.open(tmp_path, screenplay, ports=ports, measured=True) as lab:
         worker = lab.worker()
         person = Person(lab, tmp_path)
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **BUILT)
         tree = lab.home.tree("calc-sub")
         await until((tree / "started").exists)
         await person("hold", "calc-sub", "--note", "let me look")

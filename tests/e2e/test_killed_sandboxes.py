@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, until
+from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, make_target, until
 from tests.processes import children_of, name_of
 
 TESTS = "sleep 2; python3 -m unittest -q"
@@ -20,7 +20,7 @@ async def test_a_killed_sandbox_is_a_death_of_the_attempt_and_the_delivery_goes_
     origin = make_target(tmp_path / "calc.git", CALC | {"perdure.toml": config})
     async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", "sleep 2.5"), ports=ports) as lab:
         worker = lab.worker()
-        submitted = await lab.submit(origin)
+        submitted = await lab.submit(origin, **TESTED)
 
         def kill(words: str) -> bool:
             """The sandbox in which a command with these words runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.test_verdicts import HERE, PYTEST, report_of, steps_of
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, git, make_target, pulls
+from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target, pulls
 
 TESTS = """\
 from calc import add
@@ -55,7 +55,7 @@ async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_deliver
     origin = make_target(tmp_path / "calc.git", FILES)
     async with Lab.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE, measured=True) as lab:
         lab.worker()
-        result = await finished(await lab.submit(origin), lab, timeout=100)
+        result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         told = [record.summary for record in result.steps if record.step == "run_tests"]
         assert told[0].startswith("tampered: test_words is gone")
@@ -73,14 +73,14 @@ async def test_a_test_that_stays_away_ends_the_delivery_as_tampered(tmp_path: Pa
     async with Lab.open(tmp_path, TAKES_AWAY + vain, ports=ports, env=HERE, measured=True) as lab:
         lab.worker()
         limits = PYTEST + "[limits]\ntest_fixes = 1\n"
-        result = await finished(await lab.submit(origin, config=limits), lab, timeout=100)
+        result = await finished(await lab.submit(origin, config=limits, **TESTED), lab, timeout=100)
         assert (result.status, result.reason) == ("not_delivered", "tampered")
         assert result.tests.tampered == 1
         assert pulls(origin) == []
         (hit,) = report_of(lab, result).tampering
         assert (hit.rule, hit.title, hit.file) == ("gone", "test_words is gone", "tests/test_calc.py")
 
-        asked = await lab.submit(origin, id="asked", allow_test_changes=True)
+        asked = await lab.submit(origin, id="asked", allow_test_changes=True, **TESTED)
         allowed = await finished(asked, lab, timeout=100)
         assert (allowed.status, allowed.tests.tampered) == ("delivered", 0)
         assert report_of(lab, allowed).allowed
