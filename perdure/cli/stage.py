@@ -7,6 +7,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import stat
 import sys
 import tempfile
@@ -18,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git.door import Git
+from perdure.adapters.host.files import try_lock
 from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.probe import probe, probe_landlock
 from perdure.local.application import examples, worker_environment
 from perdure.local.connect import embedded_environment
+from perdure.local.identity import read_record
 from perdure.local.places import Places
 from perdure.local.ports import is_free
-from perdure.local.processes import dying_with_us, held, last_lines
+from perdure.local.processes import dying_with_us, held, last_lines, signal_holder
 from perdure.local.supervisor import read_supervisor
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput, PerdureError
@@ -33,7 +36,7 @@ from perdure.rehearsal.server import KEY
 from perdure.secrets import is_secret
 
 PACKAGE = "durations"
-_PREFIX, _OVER = "perdure-demo-", "over"
+_PREFIX, _OVER, _PLAYING = "perdure-demo-", "over", "playing"
 _PAIRS = 5
 _PATIENCE_S = 2.0
 _POLL_S = 0.05
@@ -76,21 +79,30 @@ def stage(keep: Path | None) -> Iterator[Stage]:
         _clear_away()
     root = _kept(keep) if keep is not None else Path(tempfile.mkdtemp(prefix=_PREFIX))
     built = Stage(root.resolve())
+    playing = try_lock(root / _PLAYING) if keep is None else None  # until this process ends, however it ends
     try:
         _build(built)
         yield built
     finally:
         if keep is None and not built.over.exists():
             _remove(root)
+        if playing is not None:
+            os.close(playing)
 
 
 def _clear_away() -> None:
-    """Remove what demos of ours before this one have left to be looked at, unless somebody looks at it."""
+    """Remove what demos of ours before this one have left to be looked at, unless somebody looks at it; and what one
+    that was killed has left, its server first: nothing of that is kept for anybody."""
     for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            places = Places(Stage(root).home)
-            ours = root.lstat().st_uid == os.getuid() and not root.is_symlink() and Stage(root).over.exists()
-            if ours and not held(places.server_lock) and not held(places.supervisor_lock):
+            places, playing = Places(Stage(root).home), root / _PLAYING
+            if root.lstat().st_uid != os.getuid() or root.is_symlink() or held(places.supervisor_lock):
+                continue
+            over = Stage(root).over.exists()
+            killed = not over and playing.exists() and not held(playing)
+            if killed and (server := read_record(places)) is not None:
+                signal_holder(server.pid, places.server_lock, signal.SIGKILL)
+            if killed or (over and not held(places.server_lock)):
                 _remove(root)
 
 

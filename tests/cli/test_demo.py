@@ -8,14 +8,17 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
 from perdure.cli.stage import Stage, environment, stage
+from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
 from tests.cli.shows import ELSEWHERE, ROOT, Show, show, visitor
@@ -118,6 +121,43 @@ def test_a_demo_removes_what_the_one_before_it_left_unless_somebody_looks_at_it(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    playing = (
+        "import time, perdure.cli.stage as s\nwith s.stage(None) as it: print(it.root, flush=True); time.sleep(600)"
+    )
+    with ExitStack() as ended:
+        demo = _started(ended, playing, TMPDIR=str(tmp_path))
+        killed = Stage(Path(_first_line(demo)))
+        serving = "import fcntl, sys, time\nfcntl.flock(file := open(sys.argv[1], 'w'), 2)\nprint(flush=True)\n"
+        server = _started(ended, serving + "time.sleep(600)", str(Places(killed.home).server_lock))
+        _first_line(server)
+        record = ServerRecord(pid=server.pid, address="a:1", ui="http://a:2", temporal="", home_id="")
+        Places(killed.home).server_record.write_text(record.model_dump_json())
+        with stage(None):
+            assert server.poll() is None, "it is played just now"
+        demo.kill()
+        demo.wait(10)
+        with stage(None):
+            assert not killed.root.exists()
+            assert server.wait(10) == -signal.SIGKILL
+
+
+def _started(ended: ExitStack, script: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+    ended.enter_context(process)
+    ended.callback(process.kill)
+    return process
+
+
+def _first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
 def test_a_visitor_presses_k_and_gets_one_pull_request_anyway(show: Show, visitor: int) -> None:
     show.start("--fast", "--no-kill", terminal=visitor)
     pid = show.until(r"Worker (\d+)\. Kill me whenever you like: press K, or `kill -9 (\d+)`")[1]
