@@ -64,7 +64,7 @@ async def test_with_twelve_parallel_calls_the_top_level_breakpoint_alone_looks_b
     assert await play(ask, await rehearsal(loop(12)), marked=0) < 0.2
 
 
-@pytest.mark.parametrize("parallel", [1, 8, 12])
+@pytest.mark.parametrize("parallel", [1, 12])
 async def test_the_recipe_reads_nine_tenths_from_the_cache(rehearsal, ask, parallel):
     """Top level, system, and the previous two user messages."""
     twin = await rehearsal(loop(parallel))
