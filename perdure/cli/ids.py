@@ -53,11 +53,14 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
         return newest[0]
     if not text or text.startswith("-"):
         raise BadInput(f"{text!r} is no delivery id", fix="see perdure list")
-    if "'" not in text:
-        exact = await perdure.list(limit=1, query=f"WorkflowId = '{text}'")
-        if exact:
-            return text
+    if (query := exactly(text)) and await perdure.list(limit=1, query=query):
+        return text
     return choose(text, [found.delivery_id for found in await perdure.list(limit=_CANDIDATES)])
+
+
+def exactly(text: str) -> str:
+    """A query for this very id; empty for what would end or continue the string it stands in."""
+    return "" if {"'", "\\"} & set(text) else f"WorkflowId = '{text}'"
 
 
 def only(found: list[Listed], decision: str = "") -> str:

@@ -42,7 +42,9 @@ def choose(grpc: int | None, ui: int | None, last: Pair | None) -> Pair:
 
 
 def refuse_taken(grpc: int | None, ui: int | None) -> None:
-    """Raises BadInput when a port that was asked for is taken, naming by whom."""
+    """Raises BadInput when a port that was asked for is taken, naming by whom, or was asked for twice."""
+    if grpc is not None and grpc == ui:
+        raise BadInput(f"port {grpc} was given to both", where="--port and --ui-port", fix="leave one of them out")
     for flag, port in (("--port", grpc), ("--ui-port", ui)):
         if port is not None and not is_free(port):
             owner = owner_of(port)

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.cli.app import run
 from perdure.cli.failures import BROKEN_PIPE, INTERRUPTED, lines, report
-from perdure.cli.ids import choose
+from perdure.cli.ids import choose, exactly
 from perdure.cli.plain import PLAIN, as_json
 from perdure.cli.table import ago, columns
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError, TemporalUnreachable
@@ -86,6 +86,11 @@ def test_a_unique_beginning_names_a_delivery() -> None:
     assert choose("calc-add-s", IDS) == "calc-add-sub-1a2b"
     assert choose("calc-add-sub-1a2b", [*IDS, "calc-add-sub-1a2b-2"]) == "calc-add-sub-1a2b"
     assert choose("dur", [*IDS, *IDS]) == "durations-parse-3f9c"
+
+
+def test_no_id_can_break_the_query_it_is_looked_up_with() -> None:
+    assert exactly("calc-add") == "WorkflowId = 'calc-add'"
+    assert [exactly(text) for text in ("a'", "a\\")] == ["", ""]
 
 
 def test_an_ambiguous_beginning_names_the_candidates() -> None:

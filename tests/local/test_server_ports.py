@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.local.ports import DEFAULT, Pair, any_free, choose, is_free, owner_of
+from perdure.local.ports import DEFAULT, Pair, any_free, choose, is_free, owner_of, refuse_taken
 from perdure.models.errors import BadInput
 
 
@@ -56,3 +56,8 @@ def test_a_port_that_was_asked_for_is_never_replaced(taken: int, flag: str) -> N
         choose(taken if flag == "--port" else None, taken if flag == "--ui-port" else None, None)
     assert error.value.where == flag
     assert choose(port := any_free().grpc, None, None).grpc == port
+
+
+def test_one_port_for_both_is_refused() -> None:
+    with pytest.raises(BadInput, match="given to both"):
+        refuse_taken(15000, 15000)
