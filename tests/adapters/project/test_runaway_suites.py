@@ -224,15 +224,16 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("what", WRITERS)
-async def test_a_report_nobody_could_read_is_a_failure_that_says_why(bench: Bench, files: Files, what: str) -> None:
-    script, why = WRITERS[what]
+async def test_a_report_nobody_could_read_is_a_failure_that_says_why(bench: Bench, files: Files) -> None:
+    commands = [TestCommand(name=what, command=script, report="junit") for what, (script, _) in WRITERS.items()]
     with within_memory():
-        result = await bench.one(files({}), TestCommand(name="t0", command=script, report="junit"))
-    assert result.verdict == "contradicted"
-    assert result.reason.startswith("exit code 0, but ")
-    assert why in result.reason
-    assert result.cases == ()
+        report = await bench.run(files({}), *commands)
+    assert {result.name for result in report.commands} == set(WRITERS)
+    for result in report.commands:
+        assert result.verdict == "contradicted", result.name
+        assert result.reason.startswith("exit code 0, but "), result.name
+        assert WRITERS[result.name][1] in result.reason, result.name
+        assert result.cases == (), result.name
 
 
 @pytest.mark.parametrize(("cases", "failed"), [(4_000, 3), pytest.param(100_000, 68, marks=pytest.mark.slow)])

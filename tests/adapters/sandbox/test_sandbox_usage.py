@@ -18,7 +18,7 @@ from perdure.models.amounts import size
 from perdure.models.config import CommandLimits, HostConfig
 
 MB = 1024**2
-ROOMY = {"memory": 400 * MB, "processes": 200, "disk": 1000 * MB}
+ROOMY = {"memory": 200 * MB, "processes": 80, "disk": 1000 * MB}
 HOLD = "x = bytearray({mb} << 20)\nimport time; time.sleep({s})"
 
 
@@ -35,16 +35,16 @@ def capped(request, home, binds):
 
 
 async def test_memory_of_many_processes_together_is_limited_and_the_peak_is_told(capped, run, left, sleeper):
-    one = HOLD.format(mb=100, s=60)
+    one = HOLD.format(mb=50, s=60)
     script = f"({sleeper} &) ; for n in 1 2 3 4 5 6; do python3 -c '{one}' & done; wait"
     finished, _ = await run(capped(), script)
-    assert finished.over.startswith("over its memory limit of 0.4 GB, peak 0.")
+    assert finished.over.startswith("over its memory limit of 0.2 GB, peak 0.")
     assert (finished.exit_code, finished.failure, finished.timed_out) == (137, "", False)
-    assert 400 * MB <= finished.peak < 700 * MB
+    assert 200 * MB <= finished.peak < 400 * MB
     assert left(sleeper) == 0
-    finished, said = await run(capped(), f"python3 -c '{HOLD.format(mb=100, s=0.5)}'; echo fine")
+    finished, said = await run(capped(), f"python3 -c '{HOLD.format(mb=50, s=0.5)}'; echo fine")
     assert (finished.exit_code, finished.over, said) == (0, "", "fine\n")
-    assert 100 * MB < finished.peak < 400 * MB
+    assert 50 * MB < finished.peak < 200 * MB
 
 
 async def test_a_worktree_that_takes_long_to_measure_does_not_hold_up_the_look_at_memory(
@@ -59,35 +59,35 @@ async def test_a_worktree_that_takes_long_to_measure_does_not_hold_up_the_look_a
 
     monkeypatch.setattr(os, "scandir", slow)
     try:
-        finished, _ = await run(capped(), f"python3 -c '{HOLD.format(mb=500, s=60)}'", timeout_s=30)
+        finished, _ = await run(capped(), f"python3 -c '{HOLD.format(mb=250, s=60)}'", timeout_s=30)
     finally:
         go_on.set()
-    assert finished.over.startswith("over its memory limit of 0.4 GB")
+    assert finished.over.startswith("over its memory limit of 0.2 GB")
 
 
 async def test_pages_that_children_share_with_their_parent_count_once(capped, run):
-    script = "x = bytearray(150 << 20)\nimport os, time\nfor n in range(5): os.fork() or (time.sleep(0.6), os._exit(0))"
+    script = "x = bytearray(75 << 20)\nimport os, time\nfor n in range(5): os.fork() or (time.sleep(0.6), os._exit(0))"
     finished, _ = await run(capped(), f"python3 -c '{script}; time.sleep(0.6)'")
     assert (finished.exit_code, finished.over) == (0, "")
 
 
 async def test_files_in_private_memory_count_as_memory(full, home, binds, run):
     caps = Caps(**ROOMY)
-    finished, _ = await run(Bubblewrap(home, binds, caps=caps), "head -c 500M /dev/zero > /tmp/big; sleep 60")
-    assert finished.over.startswith("over its memory limit of 0.4 GB")
+    finished, _ = await run(Bubblewrap(home, binds, caps=caps), "head -c 250M /dev/zero > /tmp/big; sleep 60")
+    assert finished.over.startswith("over its memory limit of 0.2 GB")
 
 
 async def test_a_fork_bomb_ends_for_root_as_well(capped, run, left, sleeper):
     bomb = f"bomb() {{ {sleeper} & bomb; }}; bomb"
     finished, _ = await run(capped(), bomb)
-    assert finished.over == "over its limit of 200 processes and threads"
+    assert finished.over == "over its limit of 80 processes and threads"
     assert left(sleeper) == 0
 
 
 async def test_threads_count_as_processes_do(capped, run):
-    script = "import threading, time\nfor n in range(300): threading.Thread(target=time.sleep, args=(60,)).start()"
+    script = "import threading, time\nfor n in range(120): threading.Thread(target=time.sleep, args=(60,)).start()"
     finished, _ = await run(capped(), f"python3 -c '{script}'")
-    assert finished.over == "over its limit of 200 processes and threads"
+    assert finished.over == "over its limit of 80 processes and threads"
 
 
 async def test_processor_time_of_ended_children_counts_too(capped, run):
