@@ -98,7 +98,10 @@ async def test_an_app_in_node_is_taken_at_a_port_and_an_address_of_its_own_howev
     (bench.tree / "server.js").write_text(NODE)
     me = psutil.Process()
     before = me.memory_info().rss
-    start, ready = "(yes 'a line of the flood' &) ; exec node server.js", "http://localhost:$FRONTEND_PORT/ready"
+    start, ready = (
+        "(timeout 2 yes 'a line of the flood' &) ; exec node server.js",
+        "http://localhost:$FRONTEND_PORT/ready",
+    )
     shown = await bench.take("here", "http://127.0.0.1:${FRONTEND_PORT}/", start=start, ready=ready)
     assert [page.note for page in shown.pages] == ["", ""]
     assert shown.summary == "2 pages"

@@ -110,23 +110,22 @@ async def test_without_an_issue_the_forge_is_known_all_the_same(prepare: Prepari
     assert prepared.branch == "work/-add-sub"
 
 
-@pytest.mark.parametrize(
-    ("config", "request_", "asking"),
-    [
+async def test_who_is_asked_if_it_dies_is_written_down_before_anything_runs_that_could_kill_it(
+    tmp_path: Path, github: GitHubTwin
+) -> None:
+    rows: list[tuple[str, dict[str, bool], Asking]] = [
         ("", {}, Asking(asks=True)),
         ('[gates]\nexpire = "48h"\n', {}, Asking(asks=True, expiry_s=2 * 86400.0)),
         ("[delivery]\nquestions = false\n", {}, Asking(asks=False)),
         ("[delivery]\nquestions = false\n", {"questions": True}, Asking(asks=True)),
         ("", {"questions": False}, Asking(asks=False)),
-    ],
-)
-async def test_who_is_asked_if_it_dies_is_written_down_before_anything_runs_that_could_kill_it(
-    prepare: Preparing, config: str, request_: dict[str, bool], asking: Asking
-) -> None:
-    config = CONFIG.replace("[]", '["exit 7"]') + config
-    with pytest.raises(SetupFailed):
-        await prepare(request="Add sub", config=config, **request_)
-    assert prepare.host.journal("calc-issue-1").asking() == asking
+    ]
+    for number, (more, request, asking) in enumerate(rows):
+        prepare = Preparing(tmp_path / f"{number}", github)
+        with pytest.raises(SetupFailed):
+            await prepare(request="Add sub", config=CONFIG.replace("[]", '["exit 7"]') + more, **request)
+        assert prepare.host.journal("calc-issue-1").asking() == asking, (more, request)
+        await prepare.host.close()
 
 
 async def test_before_the_settings_are_read_the_request_says_who_is_asked(
