@@ -26,7 +26,7 @@ class Trials:
     """Tries changes of small repositories; `worktree` holds what setup made."""
 
     def __init__(self, sandbox: Sandbox, root: Path) -> None:
-        self._sandbox, self._root = sandbox, root
+        self.sandbox, self._root = sandbox, root
         self.worktree = root / "repository"
         self.repository = Vault(root / "vault.git", "")
         (self.repository.path / "objects").mkdir(parents=True)
@@ -47,7 +47,7 @@ class Trials:
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
         self.worktree.mkdir(exist_ok=True)
         shared = dependencies(self.worktree)
-        place = Place(self._sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
+        place = Place(self.sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
         ground = Ground(place, self.repository, self._lay_out, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, allowed=allowed)

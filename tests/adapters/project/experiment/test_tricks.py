@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from experiment_bench import Trials
 
+from perdure.models.config import SandboxGrade
 from perdure.models.experiment import Experiment
 
 HERE = Path(__file__).parent
@@ -81,6 +82,7 @@ async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Tr
     command, before = BEGINS[trick["with"]]
     found = await tried(before, {"calc.py": WRONG, **trick["files"]}, command)
     assert trick["by"] in caught(found), found.model_dump_json(indent=1)
+    assert not found.commands[0].written or tried.sandbox.grade is not SandboxGrade.FULL  # it could not be written to
 
 
 @pytest.mark.slow
