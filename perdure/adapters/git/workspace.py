@@ -241,11 +241,9 @@ class Workspace:
     def _git_problems(self, record: WorkspaceRecord) -> list[str]:
         admin = Path(record.admin)
         try:
-            points_back = Path((admin / "gitdir").read_text().strip()) == self.path / ".git"
-            head = (admin / "HEAD").read_text().strip()
-            if not is_full(head):
-                head = self.git(admin).text("rev-parse", "--verify", "HEAD")
-            if not points_back or not self.vault.has(head):
+            points_back, head = ((admin / name).read_text(errors="replace").strip() for name in ("gitdir", "HEAD"))
+            head = head if is_full(head) else self.git(admin).text("rev-parse", "--verify", "HEAD")
+            if Path(points_back) != self.path / ".git" or not self.vault.has(head):
                 return ["git does not know this worktree"]
         except (OSError, GitError) as error:
             return [f"git does not know this worktree: {error}"]

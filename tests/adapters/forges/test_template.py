@@ -258,15 +258,10 @@ MARKS = [
     "```",
     "~~~",
     "\\",
-    "===",
-    "---",
-    "\t",
-    "\r",
-    "\n",
-    "  ",
-    "    ",
+    *("===", "---", "\t", "\r", "\n", "  ", "    "),
 ]
 WORDS = ["## What\n", "# Why", "### Testing\n\n", "- [ ] x\n", "> ", "- ", "text", "<https://x.org>", "<x"]
+RED = WORK.model_copy(update={"draft_reason": "red"})
 PIECES = st.sampled_from([*HIDING, *MARKS, *WORDS])
 
 
@@ -289,12 +284,12 @@ def check_unhidden(text: str) -> None:
 @pytest.mark.parametrize("template", [*HIDING, "# a\n" * 8000, "`" * 30_000, "<" * 30_000, "[" * 9000, "#1" * 15_000])
 def test_no_template_hides_what_is_ours(template: str) -> None:
     with untraced():
-        check_unhidden(filled(template, WORK.model_copy(update={"draft_reason": "red"})))
+        check_unhidden(filled(template, RED))
 
 
 @given(st.lists(PIECES, max_size=10).map("".join))
 def test_no_mixture_of_them_does_either(template: str) -> None:
-    check_unhidden(filled(template, WORK.model_copy(update={"draft_reason": "red"})))
+    check_unhidden(filled(template, RED))
 
 
 def test_html_is_taken_out_and_what_only_looks_like_it_stays() -> None:
