@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """What this thread, and processes that are started, do meanwhile is not measured. As a decorator: all of a test."""
+    """Leave out of coverage this thread and processes that are started meanwhile. As a decorator: all of a test."""
     tracer, told = sys.gettrace(), {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
     for name in told:
         del os.environ[name]

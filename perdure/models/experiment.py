@@ -63,7 +63,7 @@ class Tried(Published):
 
 
 class Experiment(Published):
-    """What running showed about the change from `base` to `change`, beside its own green tests.
+    """The findings of running the change from `base` to `change`, beside its own green tests.
 
     touched  paths of the test side that differ
     allowed  the request itself is about tests: tests of the base may be taken away

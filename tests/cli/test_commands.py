@@ -1,4 +1,4 @@
-"""What Typer is made to look at before a command begins."""
+"""Typer looks at one command before it begins, not at all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a repository here: a checkout may hold anything."""
+"""A checkout may hold anything."""
 
 from __future__ import annotations
 

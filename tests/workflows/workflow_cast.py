@@ -148,7 +148,7 @@ def cast() -> Cast:
 
 @pytest.fixture
 async def client(server: str) -> AsyncIterator[Client]:
-    """What runs at the end of the test is ended: the next one's worker would be handed its activities."""
+    """Workflows that still run after the test are ended: the next one's worker would be handed their activities."""
     client = await Client.connect(server, plugins=[perdure_plugin()])
     yield client
     async for left in client.list_workflows("ExecutionStatus = 'Running'"):

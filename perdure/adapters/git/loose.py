@@ -23,7 +23,7 @@ _MODE_MODULE = "160000"
 
 
 def is_full(name: str) -> bool:
-    """Whether this is an object's name written out."""
+    """True for an object's name written out."""
     return _SHA.fullmatch(name) is not None
 
 
@@ -65,10 +65,10 @@ class Loose:
         if not unpacking.eof or hashlib.sha1(stored, usedforsecurity=False).hexdigest() != sha:
             return None
         head, _, data = stored.partition(b"\0")
-        return head.partition(b" ")[0].decode(), data
+        return head.partition(b" ")[0].decode(errors="replace"), data
 
     def content(self, kind: str, sha: str) -> bytes | None:
-        """What an object of this kind holds."""
+        """The content of an object of this kind."""
         found = self.read(sha)
         return found[1] if found is not None and found[0] == kind else None
 
@@ -79,7 +79,8 @@ class Loose:
             return None
         if found[0] == "tree":
             return name
-        return found[1][5:45].decode() if found[0] == "commit" else None
+        tree = found[1][5:45].decode(errors="replace") if found[0] == "commit" else ""
+        return tree if is_full(tree) else None
 
     def parents(self, commit: str) -> list[str] | None:
         data = self.content("commit", commit)
@@ -101,13 +102,18 @@ class Loose:
 
     def entries(self, tree: str) -> dict[str, tuple[str, str]] | None:
         """Names in a tree, in git's order, with the mode and name of what they stand for."""
-        data, at, found = self.content("tree", tree), 0, {}
+        data, at = self.content("tree", tree), 0
+        found: dict[str, tuple[str, str]] = {}
         if data is None:
             return None
-        while at < len(data):
-            space, end = data.index(b" ", at), data.index(b"\0", at)
-            found[os.fsdecode(data[space + 1 : end])] = (data[at:space].decode(), data[end + 1 : end + 21].hex())
-            at = end + 21
+        try:
+            while at < len(data):
+                space, end = data.index(b" ", at), data.index(b"\0", at)
+                entry = (data[at:space].decode(), data[end + 1 : end + 21].hex())
+                found.setdefault(os.fsdecode(data[space + 1 : end]), entry)  # of two with one name git takes the first
+                at = end + 21
+        except ValueError:  # a stranger's, malformed: git says what is wrong with it
+            return None
         return found
 
     def named(self, name: str) -> str | None:

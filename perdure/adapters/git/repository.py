@@ -153,7 +153,7 @@ class Repository:
         return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
 
     def merge_base(self, base: str, head: str) -> str:
-        """Where `head` left `base`: what a pull request compares with. `base` itself where they share nothing."""
+        """The commit at which `head` left `base`, as pull requests compare. `base` itself where they share nothing."""
         if self.loose.contains(head, base):
             return base
         found = self.git.run("merge-base", "--end-of-options", base, head, ok=(0, 1))

@@ -35,7 +35,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Place:
-    """Where commands run: arguments of run_tests, which see.
+    """The place commands run in: arguments of run_tests, which see.
 
     held    paths of `source` that commands may not write to
     counts  a runner without a report of its own is given one of ours

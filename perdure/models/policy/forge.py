@@ -12,7 +12,7 @@ FORGE_PATIENCE = timedelta(days=7)
 """How long a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
-"""How long the first look at a remote waits for a host's name to be known: as long as a network is away after a laptop
+"""The time the first look at a remote waits for a host's name to be known: as long as a network is away after a laptop
 was opened. A misspelt one is no outage, and nothing is done or paid for yet."""
 
 FORGE_ATTEMPT = timedelta(minutes=15)

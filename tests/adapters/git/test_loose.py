@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,3 +113,19 @@ def test_a_large_object_is_left_to_git_before_it_is_unpacked(bare: Path, tmp_pat
     blob = git(bare, "hash-object", "-w", str(large))
     assert (bare / "objects" / blob[:2] / blob[2:]).stat().st_size < 100_000
     assert (Loose(bare).read(blob), Loose(bare).size(blob)) == (None, LOOSE_OBJECT_BYTES + 1)
+
+
+def test_objects_that_a_stranger_wrote_by_hand_are_left_to_git_or_read_as_git_does(bare: Path) -> None:
+    def written(kind: str, data: bytes) -> str:
+        command = ["git", "hash-object", "-t", kind, "-w", "--stdin", "--literally"]
+        return subprocess.run(command, cwd=bare, input=data, capture_output=True, check=True).stdout.decode().strip()
+
+    loose, first = Loose(bare), git(bare, "rev-parse", "main:a.txt")
+    other = git(bare, "rev-parse", "main:deep.txt")
+    twice = written("tree", b"".join(b"100644 a\0" + bytes.fromhex(sha) for sha in (first, other)))
+    assert loose.named(f"{twice}:a") == git(bare, "rev-parse", f"{twice}:a") == first
+    for torn in (b"100644 a", b"no space", b"\xff\xfe 1\0" + bytes(20)):
+        tree = written("tree", torn)
+        assert (loose.entries(tree), loose.named(f"{tree}:a")) == (None, None)
+    for commit in (b"tree " + b"\xff" * 40 + b"\n\n", b"", b"tree 12\n\n"):
+        assert loose.tree_of(written("commit", commit)) is None

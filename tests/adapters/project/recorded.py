@@ -1,4 +1,4 @@
-"""What pytest 9 wrote and how it ended, recorded: a shell script does it again, without a pytest that runs."""
+"""Reports and exit codes of pytest 9, recorded: a shell script does it again, without a pytest that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `go test -json` wrote, as cases."""
+"""Events of `go test -json` are read as cases."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ async def test_a_file_that_could_not_be_loaded_at_first_makes_the_whole_command_
 
 
 Says = list[tuple[str | None, CommandResult | None]]
-"""What is run again, by the name of the test (None: all of it), and what comes of it."""
+"""The runs that are done again, by the name of the test (None: all of it), and their results."""
 
 
 def result(code: int = 1, verdict: str = "failed", **outcomes: str) -> CommandResult:

@@ -1,4 +1,4 @@
-"""Whether tests were bent, found by running instead of reading (DESIGN §7).
+"""Bent tests, found by running instead of reading (DESIGN §7).
 
 trees    what a commit holds, and trees made of the files of two
 sides    which paths are tests and what steers them, and which are the product

@@ -109,7 +109,7 @@ class _Trial:
     async def _promises(
         self, tried: Tried, ran: Ran, before: CommandResult, now: CommandResult, touched: bool
     ) -> Tried:
-        """What was green on the base and is not on the change, as its runner says a second time.
+        """Tests that were green on the base and are not on the change, as its runner says a second time.
 
         Where the test side is not `touched`, there are no two versions of a test.
         """
@@ -186,7 +186,7 @@ class _Trial:
         return await self._run("d", await in_thread(self._commits.change_tests_on_base))
 
     async def _counted(self, label: str, known: CommandResult | None) -> Ran:
-        """What a report says already, else a run of that commit as it is."""
+        """The report that is there already, else a run of that commit as it is."""
         if known is not None and known.cases:
             return Ran(known, ())
         if label == "base":

@@ -1,4 +1,4 @@
-"""What the runs of an experiment say, test by test."""
+"""Reading the runs of an experiment, test by test."""
 
 from __future__ import annotations
 

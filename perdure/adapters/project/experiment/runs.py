@@ -22,7 +22,7 @@ _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
 
 @dataclass(frozen=True)
 class Ground:
-    """Where experiments run.
+    """The place experiments run in.
 
     place    as for run_tests; its `source`, `log_dir`, `held` and `counts` are the engine's
     lay_out  checks a tree of the repository out into a directory that is not there yet

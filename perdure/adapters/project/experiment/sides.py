@@ -1,4 +1,4 @@
-"""Which paths are tests and what steers them, and which are the product: by the runners' own rules and settings."""
+"""Tells tests and what steers them from the product: by the runners' own rules and settings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Sides:
         return path.rpartition("/")[2] in self.shared and not self.below_root(path)
 
     def is_side(self, path: str) -> bool:
-        """Whether a path is of the test side; shared settings are not."""
+        """True for a path of the test side; shared settings are not."""
         name = path.rpartition("/")[2]
         if path in self.files or self.tests.fullmatch(path) is not None or self.below_root(path):
             return True
@@ -83,7 +83,7 @@ class Sides:
         return False
 
     def held(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """What is shown read-only: each root as a whole, other files one by one, as many as a sandbox takes."""
+        """The paths shown read-only: each root as a whole, other files one by one, as many as a sandbox takes."""
         found = set[str]()
         for path in paths:
             if not (self.is_side(path) or self.is_shared(path)):

@@ -66,7 +66,7 @@ def alone(call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
 
 
 def reproduction(call: Invocation, command: str, case: TestCase) -> str:
-    """What a person types in the worktree to run one test; empty where the runner cannot select it."""
+    """The command a person types in the worktree to run one test; empty where the runner cannot select it."""
     runner = _BY_NAME.get(call.runner)
     return runner.reproduction(call, command, case) if runner else ""
 

@@ -15,7 +15,7 @@ from perdure.models.report import TestCase
 
 @dataclass(frozen=True)
 class Invocation:
-    """What really runs.
+    """A command as it really runs.
 
     script   the command, with arguments appended where a runner takes no variable
     env      variables that ask for a report, on top of the caller's
@@ -84,7 +84,7 @@ def added(env: Mapping[str, str], name: str, options: str) -> str:
 
 @dataclass(frozen=True)
 class Named:
-    """Where a repository says that its tests are: more patterns of test files, more directories."""
+    """The places of its tests that a repository names: more patterns of test files, more directories."""
 
     tests: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Canaries:
 
 
 class Runner(ABC):
-    """What is particular to one test runner; adding one is a file with such a class, and a line in RUNNERS.
+    """One test runner; adding one is a file with such a class, and a line in RUNNERS.
 
     early     options, as a regular expression, that end a run at its first failure; empty where the report goes on
     reports   whether it is asked for a report: one that is not counts only where no other runner is on the line
@@ -123,7 +123,7 @@ class Runner(ABC):
 
     @abstractmethod
     def runs(self, program: str, rest: list[str]) -> bool:
-        """Whether this simple command, wrappers removed, starts it."""
+        """True when this simple command, wrappers removed, starts it."""
 
     def reporting(self, asked: Asked) -> Invocation | None:
         """The command, made to write its report. None where asking could change what runs, or it asks for its own."""
@@ -134,7 +134,7 @@ class Runner(ABC):
         return self.reporting(asked)
 
     def named(self, command: str, read: Callable[[str], str]) -> Named:
-        """What a command and the settings in its directory say about where the tests are.
+        """The places of tests that a command and the settings in its directory name.
 
         `read`: the text of a file by its path there, empty when there is none
         """
@@ -148,7 +148,7 @@ class Runner(ABC):
         return Canaries()
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
-        """What narrows a run to one test when it is appended; nothing where a test has no name of its own."""
+        """Arguments that narrow a run to one test; none where a test has no name of its own."""
         return ()
 
     def alone(self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
@@ -171,7 +171,7 @@ def group_and_method(case: TestCase) -> tuple[str, str]:
 
 
 def last_part(case: TestCase) -> str:
-    """What stands behind its file or class."""
+    """The rest of its name, behind its file or class."""
     return case.name.rpartition("::")[2]
 
 

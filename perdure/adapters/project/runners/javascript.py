@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from perdure.adapters.project.runners.base import Canaries
 
 _HEAD = re.compile(r"(#!.*\n)?(\s*/\*[\s\S]*?\*/)?(\s*['\"]use strict['\"];?)?")
-"""What counts only at the beginning of a file: the interpreter, settings in its first comment, strictness."""
+"""The parts of a file that count only at its beginning: the interpreter, settings in its first comment, strictness."""
 
 _EXPECT = """\
   const fails = [

@@ -88,7 +88,7 @@ def _canary(name: str, module: bool) -> str:
 
 
 def _takes_options(command: str, tree: Path) -> bool:
-    """Whether arguments that npm and the like append reach node as options: behind a file's name they would not."""
+    """True when arguments that npm and the like append reach node as options: behind a file's name they would not."""
     words = unwrapped(parts(command)[-1])
     named = script(Path(words[0]).name, words[1:]) if words else ""
     inner = parts(package_scripts(tree).get(named, ""))

@@ -10,7 +10,7 @@ _RETURN = re.compile(r"[^\w.$]return\s*?(;|\n|$|\})")
 _REGEX_AFTER = re.compile(r"(?:^|[(,=:\[!&|?{};+\n]|=>|\breturn|\btypeof|\bcase)\s*$")
 
 _BEGINS, _VISIBLE = re.compile("[\"'`/]"), re.compile(r"[^\n]")
-"""What a string, a comment or a regular expression can begin with; what is blanked in one."""
+"""The characters a string, comment or regular expression can begin with; those that are blanked in one."""
 
 
 @dataclass(frozen=True)

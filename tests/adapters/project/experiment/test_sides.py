@@ -1,4 +1,4 @@
-"""Which paths are the test side, by the runners' own rules and settings; and trees made of two commits."""
+"""The test side is told from the product by the runners' own rules and settings; and trees made of two commits."""
 
 from __future__ import annotations
 
