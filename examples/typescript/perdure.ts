@@ -254,6 +254,10 @@ export interface TestsResult {
   tampered: number;
   /** a person's word that red tests were red before, where nothing else can tell; else empty */
   accepted: string;
+  /** `455/455 of the base's own tests pass on the change · 3 new tests fail without it · canaries caught`; empty: not tried */
+  experiment: string;
+  /** tests of the base that fail on the change, where it has changed them: each was justified by the request, or is a blocker */
+  promises: number;
   report: string | null;
 }
 
@@ -461,7 +465,12 @@ export interface TestReport {
   /** the request itself is about tests (allow_test_changes) */
   allowed: boolean;
   commands: CommandResult[];
+  /** the base's tests on the change, tests that must fail, the change's tests on the base; null where the change's own tests were not green, or there is no base */
+  experiment: Experiment | null;
 }
+
+/** Of canaries, tests that always fail: each was reported red; one was not; nobody could be asked. */
+export type Caught = "caught" | "missed" | "not_asked";
 
 /** One test command. */
 export interface CommandResult {
@@ -485,6 +494,19 @@ export interface CommandResult {
   cases: TestCase[];
 }
 
+/** The findings of running the change from `base` to `change`, beside its own green tests. */
+export interface Experiment {
+  base: string;
+  change: string;
+  /** paths of the test side that differ */
+  touched: string[];
+  /** the request itself is about tests: tests of the base may be taken away */
+  allowed: boolean;
+  /** the request asks for something to be removed: tests of the base that went with it are changed promises, for the reviewer to justify with its words */
+  removes: boolean;
+  commands: Tried[];
+}
+
 /** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper). */
 export interface Hit {
   /** gone: a test of the base that is not there any more, nor a moved twin of it; skipped: it is skipped or expected to fail; hollow: it checks nothing any more; configuration: what is collected, or how, has changed (conftest.py, runner settings); command: what the test command runs cannot fail any more; report: something writes, or holds, a report of its own */
@@ -495,6 +517,17 @@ export interface Hit {
   line: number | null;
   /** a few lines: what it was and what it is */
   evidence: string;
+}
+
+/** A test of the base that fails on the change, where a test of its name passes with the change's own tests. */
+export interface Promise {
+  name: string;
+  file: string;
+  message: string;
+  /** the file of the test on the base and on the change, cut; equal ones: only what it uses has changed */
+  before: string;
+  /** the file of the test on the base and on the change, cut; equal ones: only what it uses has changed */
+  after: string;
 }
 
 /** Of a command that did not pass: what the base commit says about it. */
@@ -520,10 +553,42 @@ export interface TestCase {
   flaky: boolean;
 }
 
-/** What the review step answers. Only blockers block. */
+/** One test command in all experiments. */
+export interface Tried {
+  name: string;
+  command: string;
+  /** tests that were green on the base, and of these green on the change (PASS_TO_PASS); null: not asked, the change leaves the test side alone, or the runner knows only exit codes */
+  base_tests: number | null;
+  /** tests that were green on the base, and of these green on the change (PASS_TO_PASS); null: not asked, the change leaves the test side alone, or the runner knows only exit codes */
+  base_passed: number | null;
+  /** tests of the base that fail on the change, and passed there as the change has them */
+  promises: Promise[];
+  /** tests of the base that fail on the change, and are gone from it or skipped in it */
+  taken: string[];
+  /** tests of the base that would pass on the change, and are gone from it or skipped in it */
+  lost: string[];
+  /** tests of the base that fail on the change, in versions that the change has not made green either: they were while somebody could write to the test side */
+  contradicted: string[];
+  /** see Caught */
+  canaries: Caught;
+  /** those that were not reported red, though on the base they were */
+  missed: string[];
+  /** tests of the change that pass on it and not on the base (FAIL_TO_PASS); null: not asked */
+  proving: string[] | null;
+  /** files of the test side that this command wrote on the change and not on the base */
+  written: string[];
+  /** shared settings of the change without which the base's tests do not even start on it */
+  steered: string[];
+  /** for people: what could not be asked, and why */
+  unasked: string[];
+}
+
+/** The answer of the review step. Only blockers block. */
 export interface Review {
   summary: string;
   issues: Issue[];
+  /** one for each changed promise that was shown */
+  promises?: Justification[];
 }
 
 export interface Issue {
@@ -537,6 +602,16 @@ export interface Issue {
   suggestion: string;
   /** pages whose screenshots show it, by their address; empty if none */
   screenshots?: string[];
+}
+
+/** The reviewer's answer about one changed promise: a test of the base that fails on the change. */
+export interface Justification {
+  /** the name of the test, as it was given */
+  test: string;
+  /** words of the request, exactly as they stand there, that ask for it; empty if none */
+  quote: string;
+  /** one sentence */
+  reason: string;
 }
 
 export type Severity = "blocker" | "tech_debt" | "skippable";

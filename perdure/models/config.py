@@ -56,7 +56,7 @@ class SetupSettings(Settings):
 
 class TestCommand(Settings):
     """`directory`: relative to the repository's top, where the command runs; empty: there. `name` is made of both
-    unless one is given."""
+    unless one is given. `writes`: paths of the test side, relative to the top, that it may write to."""
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
@@ -66,6 +66,7 @@ class TestCommand(Settings):
     report: Literal["junit", "exit"] | None = None
     timeout: Duration = "10m"
     required: bool = True
+    writes: tuple[str, ...] = ()
 
     @field_validator("directory")
     @classmethod
@@ -83,6 +84,19 @@ class TestCommand(Settings):
         where = str(given.get("directory") or "")
         words = " ".join(f"{where}: {given['command']}".removeprefix(": ").split())
         return {**given, "name": words if len(words) <= TEST_NAME_CHARS else f"{words[: TEST_NAME_CHARS - 1]}…"}
+
+
+class TestsSettings(Settings):
+    """How a change's tests are judged (docs/testing.md).
+
+    side      patterns of more paths that are tests, or steer them, relative to the top of the repository
+    unproved  severity of the finding that the new tests of a bug fix or a feature pass without it
+    """
+
+    __test__ = False
+
+    side: tuple[str, ...] = ()
+    unproved: Literal["tech_debt", "blocker"] = "tech_debt"
 
 
 class Limits(Settings):
@@ -174,6 +188,7 @@ class RepositoryConfig(Settings):
     delivery: DeliverySettings = DeliverySettings()
     setup: SetupSettings = SetupSettings()
     test: tuple[TestCommand, ...] | None = None
+    tests: TestsSettings = TestsSettings()
     limits: Limits = Limits()
     gates: Gates = Gates()
     steps: StepsSettings = StepsSettings()

@@ -67,19 +67,30 @@ class Experiment(Published):
 
     touched  paths of the test side that differ
     allowed  the request itself is about tests: tests of the base may be taken away
+    removes  the request asks for something to be removed: tests of the base that went with it are changed promises,
+             for the reviewer to justify with its words
     """
 
     base: str
     change: str
     touched: tuple[str, ...] = ()
     allowed: bool = False
+    removes: bool = False
     commands: tuple[Tried, ...] = ()
 
     @property
     def tampered(self) -> bool:
         """True where the tests pass without the product being right in the way the base's tests demand."""
         bent = any(one.missed or one.written or one.contradicted for one in self.commands)
-        return bent or (not self.allowed and any(one.taken for one in self.commands))
+        return bent or (not (self.allowed or self.removes) and any(one.taken for one in self.commands))
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """All changed promises, those that went with a thing the request wanted removed among them."""
+        kept = [promise for one in self.commands for promise in one.promises]
+        if self.removes and not self.allowed:
+            kept += [Promise(name=name) for one in self.commands for name in one.taken]
+        return tuple(kept)
 
     @property
     def line(self) -> str:

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pydantic import Field, field_validator
 
 from perdure.models.base import Published, Written
+from perdure.models.experiment import Experiment
 from perdure.models.phases import Kind
 
 
@@ -115,6 +116,8 @@ class TestReport(Published):
     fixed      names of tests, and of commands without a report, that failed on the base and passed now
     tampering  where the change makes the tests say less than on the base: each makes the verdict red, unless `allowed`
     allowed    the request itself is about tests (allow_test_changes)
+    experiment the base's tests on the change, tests that must fail, the change's tests on the base; None where the
+               change's own tests were not green, or there is no base
     """
 
     __test__ = False
@@ -127,6 +130,7 @@ class TestReport(Published):
     tampering: tuple[Hit, ...] = ()
     allowed: bool = False
     commands: tuple[CommandResult, ...] = ()
+    experiment: Experiment | None = None
 
 
 class Classification(Written):
@@ -217,11 +221,23 @@ class Issue(Written):
     )
 
 
+class Justification(Written):
+    """The reviewer's answer about one changed promise: a test of the base that fails on the change."""
+
+    test: str = Field(description="the name of the test, as it was given")
+    quote: str = Field(description="words of the request, exactly as they stand there, that ask for it; empty if none")
+    reason: str = Field(description="one sentence")
+
+
 class Review(Written):
-    """What the review step answers. Only blockers block."""
+    """The answer of the review step. Only blockers block.
+
+    promises  one answer for each changed promise that the reviewer was shown
+    """
 
     summary: str
     issues: list[Issue]
+    promises: list[Justification] = Field(default=[], description="one for each changed promise that was shown")
 
 
 class Rule(StrEnum):

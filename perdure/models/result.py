@@ -58,6 +58,10 @@ class TestsResult(Published):
     flaky           failed, and passed when they were run once more, alone
     tampered        places where the change makes the tests say less than they did on the base
     accepted        a person's word that red tests were red before, where nothing else can tell; else empty
+    experiment      `455/455 of the base's own tests pass on the change · 3 new tests fail without it · canaries
+                    caught`; empty: not tried
+    promises        tests of the base that fail on the change, where it has changed them: each was justified by the
+                    request, or is a blocker
     """
 
     status: TestsStatus = TestsStatus.SKIPPED
@@ -70,6 +74,8 @@ class TestsResult(Published):
     flaky: int = 0
     tampered: int = 0
     accepted: str = ""
+    experiment: str = ""
+    promises: int = 0
     report: str | None = None
 
 

@@ -92,6 +92,8 @@ def tests_of(state: DeliveryState) -> TestsResult:
         flaky=verdict.flaky,
         tampered=verdict.tampered,
         accepted=accepted(state),
+        experiment=verdict.experiment,
+        promises=verdict.promises,
         report=_link(verdict.report),
     )
 

@@ -172,6 +172,8 @@ class TestVerdict(Recorded):
     undecidable     red only in commands that were red on the base too and have nothing but an exit code
     tampered        places where the change makes the tests say less than on the base; 0 where that was asked for
     fingerprint     equal for two red verdicts with the same failures
+    experiment      one line: the base's own tests on the change, its tests without it, canaries; empty: not tried
+    promises        tests of the base that fail on the change and were changed with it: each needs a reason
     """
 
     __test__ = False
@@ -190,6 +192,8 @@ class TestVerdict(Recorded):
     undecidable: bool = False
     tampered: int = 0
     fingerprint: str = ""
+    experiment: str = ""
+    promises: int = 0
 
     def same_as(self, other: TestVerdict) -> bool:
         """True where it is red with the same failures of the same tree; never for one of a release without
