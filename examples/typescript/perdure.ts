@@ -498,6 +498,8 @@ export interface CommandResult {
 export interface Experiment {
   base: string;
   change: string;
+  /** the name of the base, for people */
+  branch: string;
   /** paths of the test side that differ */
   touched: string[];
   /** the request itself is about tests: tests of the base may be taken away */

@@ -89,14 +89,14 @@ class TestCommand(Settings):
 class TestsSettings(Settings):
     """How a change's tests are judged (docs/testing.md).
 
-    side      patterns of more paths that are tests, or steer them, relative to the top of the repository
-    unproved  severity of the finding that the new tests of a bug fix or a feature pass without it
+    side                        patterns of more paths that are tests, or steer them, relative to the repository's top
+    new_tests_must_fail_before  severity of the finding that no new test of a bug fix or a feature fails without it
     """
 
     __test__ = False
 
     side: tuple[str, ...] = ()
-    unproved: Literal["tech_debt", "blocker"] = "tech_debt"
+    new_tests_must_fail_before: Literal["blocker", "tech_debt", "off"] = "tech_debt"
 
 
 class Limits(Settings):

@@ -65,6 +65,7 @@ class Tried(Published):
 class Experiment(Published):
     """The findings of running the change from `base` to `change`, beside its own green tests.
 
+    branch   the name of the base, for people
     touched  paths of the test side that differ
     allowed  the request itself is about tests: tests of the base may be taken away
     removes  the request asks for something to be removed: tests of the base that went with it are changed promises,
@@ -73,6 +74,7 @@ class Experiment(Published):
 
     base: str
     change: str
+    branch: str = ""
     touched: tuple[str, ...] = ()
     allowed: bool = False
     removes: bool = False
@@ -99,7 +101,7 @@ class Experiment(Published):
         parts = []
         if asked:
             green, of = sum(one.base_passed or 0 for one in asked), sum(one.base_tests or 0 for one in asked)
-            parts.append(f"{green}/{of} of the base's own tests pass on the change")
+            parts.append(f"{green}/{of} of {self.branch or 'the base'}'s own tests pass on the change")
         proving = [one.proving for one in self.commands if one.proving is not None]
         if proving:
             number = sum(map(len, proving))
