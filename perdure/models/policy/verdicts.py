@@ -152,6 +152,10 @@ REPORT_CASES_CHARS = 40_000
 TEST_SCRIPT_BYTES = 100_000
 """Of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be longer."""
 
+EXPERIMENT_PATIENCE = 3
+"""Times the time-out of a command, for its runs in an experiment: three are beside each other where it had been alone,
+and one that is cut off would look as if the change had broken it."""
+
 EXPERIMENT_HELD = 500
 """Paths of the test side that are mounted read-only, each a directory with all that is in it where it can be: a mount
 takes some 0.1 ms. What is beyond is only looked at afterwards."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.baseline import Key, by_command, command
 from perdure.adapters.project.experiment.commits import Commits, Layout
-from perdure.adapters.project.experiment.judge import green, messages, ordered, outcomes, red
+from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes, red
 from perdure.adapters.project.experiment.runs import Ground, Ran, beside, run
 from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
@@ -93,7 +93,9 @@ class _Trial:
             self._unasked.append("its runner tells no test from another: only the canaries were asked")
         elif (ran := on_change or with_canaries) is not None:
             tried = await self._promises(tried, ran, before.result, now.result, touched)
-        if on_base is not None and now is not None and counted:
+        if on_base is not None and not ended(on_base.result):
+            self._unasked.append(f"the change's tests on the base: {on_base.result.reason}")
+        elif on_base is not None and now is not None and counted:
             failing = green(now.result) - green(on_base.result)
             names = tuple(name for _, name in ordered(failing, now.result))
             tried = tried.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})

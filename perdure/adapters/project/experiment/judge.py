@@ -21,6 +21,11 @@ def green(result: CommandResult | None) -> set[Key]:
     return {one for one, outcome in outcomes(result).items() if outcome == "passed"}
 
 
+def ended(result: CommandResult) -> bool:
+    """True where it came to an end of its own: what was killed says nothing about the tests it did not reach."""
+    return result.verdict != "timed_out" and result.exit_code is not None and 0 <= result.exit_code <= 128
+
+
 def messages(result: CommandResult | None) -> dict[Key, str]:
     return {key(case): case.message for case in result.cases if case.message} if result is not None else {}
 

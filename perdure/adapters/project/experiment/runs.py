@@ -14,7 +14,9 @@ from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.experiment.commits import Layout
 from perdure.adapters.project.experiment.sides import Sides
 from perdure.adapters.project.tests import Place, run_once
+from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
+from perdure.models.policy import EXPERIMENT_PATIENCE
 from perdure.models.report import CommandResult
 
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
@@ -49,7 +51,8 @@ async def run(ground: Ground, layout: Layout, test: TestCommand, label: str) -> 
         before = await in_thread(_laid_out, ground, layout, source)
         held = layout.rules.held(layout.paths) if place.sandbox.grade is SandboxGrade.FULL else ()
         there = replace(place, source=source, held=held, counts=True, log_dir=ground.room / f"logs-{label}")
-        result = await run_once(there, test, label)
+        patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
+        result = await run_once(there, patient, label)
         after = await in_thread(_side, layout.rules, source)
     finally:
         await in_thread(surface.discard, source)
