@@ -12,7 +12,7 @@ from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.text import one_line, plain
 from perdure.models.phases import Step
 from perdure.models.policy import PLAN_SHOWN_BYTES
-from perdure.models.report import Classification, Issue, Plan, Review, Severity
+from perdure.models.report import Classification, Issue, Justification, Plan, Review, Severity
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
 
 ANSWERS: dict[Step, type[BaseModel]] = {Step.CLASSIFY: Classification, Step.PLAN: Plan, Step.REVIEW: Review}
@@ -22,10 +22,19 @@ TITLE_CHARS = 60
 _PROBLEM_CHARS = 2000
 
 
-def schema_for(step: Step) -> dict[str, Any] | None:
-    """The JSON schema of the step's answer; None for steps that answer in free text."""
+def schema_for(step: Step, *, promised: bool = False) -> dict[str, Any] | None:
+    """The JSON schema of the step's answer; None for steps that answer in free text.
+
+    promised  a review is shown changed promises, and has to answer each; else it is not asked about any
+    """
     model = ANSWERS.get(step)
-    return None if model is None else closed(model)
+    if model is None:
+        return None
+    schema = closed(model)
+    if step is Step.REVIEW and not promised:
+        del schema["properties"]["promises"], schema["$defs"][Justification.__name__]
+        schema["required"].remove("promises")
+    return schema
 
 
 def read_answer(
