@@ -27,6 +27,7 @@ from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.budgets import shared_by
 from perdure.adapters.project.config import Effective, with_detected
 from perdure.adapters.project.detect import detect
+from perdure.adapters.project.experiment.survey import survey
 from perdure.adapters.project.notes import read_notes
 from perdure.adapters.project.terms import title_of, tokens_of
 from perdure.adapters.turn.adopt import turn_of
@@ -61,6 +62,7 @@ class Preparation:
         expiry_s = seconds(expiry) if expiry else 0.0
         journal.asks(Asking(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies))
         contract = await self._placed(vault, contract, settings)
+        looks_wrong = await in_thread(_surveyed, vault, contract)
         own = () if contract.existing else (contract.branch, *contract.branches.values())
         await in_thread(note_branches, self._host.home, contract.delivery, own)
         policy = await in_thread(self._host.keep_contract, vault, contract)
@@ -74,7 +76,9 @@ class Preparation:
             await in_thread(desk.restore, first)
             title = await in_thread(title_of, vault, contract)
             done = await in_thread(read_set_up, desk.directory)
-        return self._prepared(work.request, contract, policy, artifact, first, base, title, done)
+        prepared = self._prepared(work.request, contract, policy, artifact, first, base, title, done)
+        told = " · ".join(part for part in (prepared.summary, looks_wrong) if part)
+        return prepared.model_copy(update={"summary": told})
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
@@ -221,6 +225,15 @@ def _complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
     settings = with_detected(settings, detect(tree))
     notes = read_notes(tree, settings.config.delivery.notes)
     return contract.model_copy(update={"config": settings.config, "origins": settings.origins, "notes": notes})
+
+
+def _surveyed(vault: Vault, contract: Contract) -> str:
+    """A line about a test side that looks wrong; empty where nothing does."""
+    config = contract.config
+    if not config.test or contract.base_sha == FIRST_COMMIT:
+        return ""
+    where = contract.origins.get("tests.side", "").partition(" [")[0] or CONFIG_FILE
+    return survey(vault, contract.head, config.test, config.tests.side, where)
 
 
 def _first_checkpoint(desk: Desk) -> str:

@@ -15,6 +15,8 @@ from perdure.models.policy import (
     SANDBOX_DISK,
     SANDBOX_PROCESSES,
     SETTING_CHARS,
+    SIDE_PATTERN_CHARS,
+    SIDE_PATTERNS,
     TEST_NAME_CHARS,
 )
 from perdure.models.treasury import Budgets
@@ -95,8 +97,19 @@ class TestsSettings(Settings):
 
     __test__ = False
 
-    side: tuple[str, ...] = ()
+    side: tuple[str, ...] = Field(default=(), max_length=SIDE_PATTERNS)
     new_tests_must_fail_before: Literal["blocker", "tech_debt", "off"] = "tech_debt"
+
+    @field_validator("side")
+    @classmethod
+    def _patterns(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in given:
+            body = pattern.removeprefix("!")
+            if not body.strip("/ ") or body.startswith("#") or ".." in body.split("/") or not pattern.isprintable():
+                raise ValueError(f'"{pattern[:80]}" names no path of the repository: write a pattern as in .gitignore')
+            if len(pattern) > SIDE_PATTERN_CHARS:
+                raise ValueError(f'"{pattern[:80]}…" has more than {SIDE_PATTERN_CHARS} characters')
+        return given
 
 
 class Limits(Settings):

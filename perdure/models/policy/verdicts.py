@@ -165,3 +165,13 @@ EXPERIMENT_FILE_CHARS = 4_000
 
 EXPERIMENT_NAMED = 50
 """Promises, and names in each list of an experiment: a person decides long before the fiftieth."""
+
+GLOB_ALTERNATIVES = 64
+"""Patterns that braces and groups of one may stand for: `**/*.{test,spec}.[cm]?[jt]s?(x)` stands for four."""
+
+SIDE_PATTERNS, SIDE_PATTERN_CHARS = 100, 300
+"""Patterns of tests that are read of a repository's settings, and characters of each: every path is held against all of
+them, and what people write is a tenth of it."""
+
+SIDE_READ_FILES = 200
+"""Files that are read for what they name as tests: settings, `conftest.py`, scripts that a command runs."""

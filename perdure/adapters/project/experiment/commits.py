@@ -33,20 +33,24 @@ class Layout:
 class Commits:
     """Both commits, their sides, and the trees made of them."""
 
-    def __init__(self, repository: Repository, base: Tree, change: Tree, tests: Sequence[TestCommand]) -> None:
+    def __init__(
+        self, repository: Repository, base: Tree, change: Tree, tests: Sequence[TestCommand], side: Sequence[str] = ()
+    ) -> None:
         self._repository = repository
         self.base, self.change = base, change
-        self.runners = {command(test): _recognised(base, test) for test in tests}
+        self.runners = {command(test): recognised_in(base, test) for test in tests}
         commands = [(test, self.runners[command(test)]) for test in tests]
-        self.old, self.new = Sides.of(base, commands), Sides.of(change, commands)
+        self.old, self.new = Sides.of(base, commands, side), Sides.of(change, commands, side)
         differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
         self.shared = tuple(sorted(path for path in differing if self.old.is_shared(path)))
         sided = sorted(path for path in differing if self.old.is_side(path) or self.new.is_side(path))
         self.touched = (*sided, *self.shared)
 
     @classmethod
-    def of(cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand]) -> Commits:
-        return cls(repository, Tree.of(repository, base), Tree.of(repository, change), tests)
+    def of(
+        cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand], side: Sequence[str]
+    ) -> Commits:
+        return cls(repository, Tree.of(repository, base), Tree.of(repository, change), tests, side)
 
     def as_base(self) -> Layout:
         return self._layout(self.base.entries, self.old)
@@ -74,7 +78,7 @@ class Commits:
         return Layout(write(self._repository, entries), rules, sorted(entries), {})
 
 
-def _recognised(base: Tree, test: TestCommand) -> Runner | None:
+def recognised_in(base: Tree, test: TestCommand) -> Runner | None:
     """By what the base says its scripts are."""
     with tempfile.TemporaryDirectory() as directory:
         scripts = base.text(f"{test.directory}/package.json" if test.directory else "package.json")

@@ -34,16 +34,18 @@ async def experiment(
     before: TestReport | None = None,
     now: TestReport | None = None,
     allowed: bool = False,
+    side: Sequence[str] = (),
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Experiment:
     """Judge the change between two commits whose own tests are green.
 
     before, now  what the commands said about both; what they did not count is run once more, counted
     allowed      the request itself is about tests
+    side         patterns of `[tests] side`
 
     Raises as run_tests does, and GitError for names that are no commits.
     """
-    commits = await in_thread(Commits.of, ground.repository, base, change, tests)
+    commits = await in_thread(Commits.of, ground.repository, base, change, tests, side)
     reports = by_command(before) if before else {}, by_command(now) if now else {}
     tried = []
     for number, test in enumerate(tests, start=1):
@@ -72,7 +74,7 @@ class _Trial:
         # Of a command that nobody knows, unittest's are understood by pytest too; the others by none but their own.
         self._rules = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
         self._known: dict[str, Ran] = {}
-        self._unasked: list[str] = []
+        self._unasked = [_UNREAD.format(", ".join(unread[:3]))] if (unread := commits.old.unread) else list[str]()
         self._count = 0
 
     async def run(self) -> Tried:
@@ -219,6 +221,9 @@ class _Trial:
             )
             for file, name in some
         )
+
+
+_UNREAD = "patterns of tests that are not read ({}): name the files in [tests] side"
 
 
 async def _nothing() -> None:

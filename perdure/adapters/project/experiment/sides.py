@@ -5,14 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from perdure.adapters.project.experiment.trees import Entry, Tree
+from perdure.adapters.project.findings.globs import last_of
 from perdure.adapters.project.runners import RUNNERS
-from perdure.adapters.project.runners.base import Runner
+from perdure.adapters.project.runners.base import Named, Runner
+from perdure.adapters.project.runners.leads import leads
 from perdure.models.config import TestCommand
-from perdure.models.policy import EXPERIMENT_HELD
+from perdure.models.policy import EXPERIMENT_HELD, SIDE_READ_FILES
 
-_SETTINGS = ("pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", "package.json")
+
+class _Below:
+    """The directory of a command, of which no more than a number of files is read."""
+
+    def __init__(self, tree: Tree, top: str) -> None:
+        self._tree, self._top, self._read = tree, top, dict[str, str]()
+        self.paths = frozenset(path.removeprefix(top) for path in tree.entries if path.startswith(top))
+
+    def text(self, path: str) -> str:
+        if path not in self._read:
+            if path not in self.paths or len(self._read) >= SIDE_READ_FILES:
+                return ""
+            self._read[path] = self._tree.text(self._top + path)
+        return self._read[path]
 
 
 @dataclass(frozen=True)
@@ -24,6 +40,8 @@ class Sides:
     shared   names of files that steer them and the product as well
     roots    directories whose whole content is the test side
     files    more paths of it
+    side     patterns of people (`[tests] side`), which decide before all others
+    unread   patterns of settings that are beyond reading
     """
 
     tests: re.Pattern[str]
@@ -31,48 +49,68 @@ class Sides:
     shared: frozenset[str]
     roots: frozenset[str]
     files: frozenset[str]
+    side: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tree: Tree, commands: Sequence[tuple[TestCommand, Runner | None]]) -> Sides:
+    def of(cls, tree: Tree, commands: Sequence[tuple[TestCommand, Runner | None]], side: Sequence[str] = ()) -> Sides:
         """Each command with its runner; none of them known: every runner's rules count together.
 
-        Files on the command line of a runner are tests; what other programs are told to read may be the product.
+        Files on the command line of a runner are tests, and so are those that a command runs by itself or through
+        recipes and package scripts; what other programs are told to read may be the product.
         """
-        known = [(command, runner) for command, runner in commands if runner is not None]
-        rules = tuple(dict.fromkeys(runner for _, runner in known)) or RUNNERS
-        read = tree.texts(_configuration(tree, [command for command, _ in commands]))
-        tests = [rule.tests for rule in rules]
-        roots, files = set[str](), set[str]()
-        for command, rule in known:
+        rules, tests, found, files = list[Runner](), list[str](), Named(), set[str]()
+        for command, rule in commands:
             top = f"{command.directory}/" if command.directory else ""
-            here = {path.removeprefix(top): text for path, text in read.items() if path.startswith(top)}
-            named = rule.named(command.command, lambda name, here=here: here.get(name, ""))  # type: ignore[misc]
-            tests += [f"(?:{re.escape(top)})?{pattern}" for pattern in named.tests]
-            roots |= {top + root for root in named.roots}
-            files |= {top + word.removeprefix("./") for word in re.findall(r"[\w./-]+", command.command)}
-        pattern = re.compile("|".join(f"(?:{one})" for one in dict.fromkeys(tests)))
-        roots |= set(_roots(tree.entries, pattern, frozenset().union(*(rule.roots for rule in rules))))
+            there = _Below(tree, top)
+            led = leads(command.command, there)
+            files |= {top + file for file in led.files}
+            for one in (rule,) if rule is not None else RUNNERS:
+                simple = [words for words in led.simple if one.runs(PurePosixPath(words[0]).name, words[1:])]
+                if rule is None and not simple:
+                    continue
+                rules.append(one)
+                named = one.named(simple, there)
+                tests += [f"(?:{re.escape(top)}(?:{pattern}))" for pattern in named.tests]
+                found += Named(roots=tuple(top + root for root in named.roots), unread=named.unread)
+                files |= {top + file for file in named.files}
+                files |= {top + word.removeprefix("./") for words in simple for word in words[1:]}
+        rules = rules or list(RUNNERS)
+        tests += [rule.tests for rule in rules]
+        pattern = re.compile("|".join(f"(?:{one})" for one in dict.fromkeys(tests)), re.DOTALL)
+        roots = _roots(tree.entries, pattern, frozenset().union(*(rule.roots for rule in rules)))
         steers = [rule.settings for rule in rules if rule.settings]
         return cls(
             pattern,
-            re.compile("|".join(f"(?:{one})" for one in dict.fromkeys(steers)) or r"(?!)"),
+            re.compile("|".join(f"(?:{one})" for one in dict.fromkeys(steers)) or r"(?!)", re.DOTALL),
             frozenset().union(*(rule.shared for rule in rules)),
-            frozenset(roots),
+            frozenset({*found.roots, *roots}),
             frozenset(file for file in files if file in tree.entries),
+            tuple(side),
+            tuple(dict.fromkeys(found.unread)),
         )
 
+    def said(self, path: str) -> bool | None:
+        """What people say of it; None where they say nothing."""
+        last = last_of(path, self.side) if self.side else None
+        return None if last is None else not last.startswith("!")
+
     def is_shared(self, path: str) -> bool:
+        if self.said(path) is not None:
+            return False
         return path.rpartition("/")[2] in self.shared and not self.below_root(path)
 
     def is_side(self, path: str) -> bool:
         """True for a path of the test side; shared settings are not."""
+        if (said := self.said(path)) is not None:
+            return said
         name = path.rpartition("/")[2]
         if path in self.files or self.tests.fullmatch(path) is not None or self.below_root(path):
             return True
         return name not in self.shared and self.steers.fullmatch(name) is not None
 
     def holds_tests(self, path: str) -> bool:
-        return path in self.files or self.tests.fullmatch(path) is not None
+        return self.said(path) is not False and (path in self.files or self.tests.fullmatch(path) is not None)
 
     def below_root(self, path: str) -> bool:
         at = path.rfind("/")
@@ -84,12 +122,11 @@ class Sides:
 
     def held(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The paths shown read-only: each root as a whole, other files one by one, as many as a sandbox takes."""
-        found = set[str]()
+        side, product = list[str](), list[str]()
         for path in paths:
-            if not (self.is_side(path) or self.is_shared(path)):
-                continue
-            top = next((part for part in _above(path) if part in self.roots), path)
-            found.add(top)
+            (side if self.is_side(path) or self.is_shared(path) else product).append(path)
+        mixed_up = {part for path in product for part in _above(path) if part in self.roots}
+        found = {next((part for part in _above(path) if part in self.roots - mixed_up), path) for path in side}
         return tuple(sorted(found)[:EXPERIMENT_HELD])
 
 
@@ -104,11 +141,6 @@ def mixed(side: Tree, product: Tree, rules: Sides, *, shared: bool = True) -> di
         if is_side(path):
             found[path] = entry
     return found
-
-
-def _configuration(tree: Tree, commands: Sequence[TestCommand]) -> list[str]:
-    tops = {f"{command.directory}/" if command.directory else "" for command in commands}
-    return [path for top in tops for name in _SETTINGS if (path := top + name) in tree.entries]
 
 
 def _roots(entries: Mapping[str, Entry], tests: re.Pattern[str], names: frozenset[str]) -> list[str]:

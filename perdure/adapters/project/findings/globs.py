@@ -1,10 +1,15 @@
-"""Patterns of `[protect] paths`: as in .gitignore."""
+"""Patterns of paths, matched in time that is bounded by their length times the path's: no star is tried twice.
+
+As in .gitignore for `[protect] paths` and `[tests] side`; as a test runner means them in what its settings name.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
+
+from perdure.models.policy import GLOB_ALTERNATIVES
 
 
 def covering(path: str, patterns: Sequence[str]) -> str | None:
@@ -13,15 +18,23 @@ def covering(path: str, patterns: Sequence[str]) -> str | None:
     A pattern with a slash at its beginning or in its middle starts at the root, any other one matches at any depth; one
     that names a directory covers what is in it; `**` stands for any directories, `!` takes back.
     """
-    found = None
-    for pattern in patterns:
-        compiled = _compiled(pattern)
-        if compiled is not None and compiled.fullmatch(path):
-            found = None if pattern.startswith("!") else pattern
-    return found
+    last = last_of(path, patterns)
+    return None if last is None or last.startswith("!") else last
 
 
-@cache
+def last_of(path: str, patterns: Sequence[str]) -> str | None:
+    """The last pattern that matches a path; one that begins with `!` says that it is not covered."""
+    found = (pattern for pattern in reversed(patterns) if matches(path, pattern))
+    return next(found, None)
+
+
+def matches(path: str, pattern: str) -> bool:
+    """True when this one, by itself, says something about the path."""
+    compiled = _compiled(pattern)
+    return compiled is not None and compiled.fullmatch(path) is not None
+
+
+@lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
     """None for what matches nothing: blanks, comments, `/`."""
     body = pattern.removeprefix("!").rstrip(" ")
@@ -30,25 +43,69 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
     inside_only = body.endswith("/")
     body = body.rstrip("/")
     rooted = "/" in body
-    start = "" if rooted else "(?:.*/)?"
-    end = "/.+" if inside_only else "(?:/.*)?"
-    return re.compile(start + _regex(body.removeprefix("/")) + end, re.DOTALL)
+    more = "/." if inside_only else r"(?:/|\Z)"
+    return re.compile(_path(body.removeprefix("/") if rooted else f"**/{body}", more) + "(?:/.*)?", re.DOTALL)
 
 
-def _regex(body: str) -> str:
-    parts = body.split("/")
-    out = []
-    for number, part in enumerate(parts, 1):
-        last = number == len(parts)
-        if part == "**" and len(parts) > 1:
-            out.append(".+" if last else "(?:.*/)?")
+def exactly(pattern: str) -> str:
+    """As a regular expression, one that has to match the whole path: `src/**/*.spec.js`."""
+    return _path(pattern.removeprefix("./"), r"\Z")
+
+
+def by_name(pattern: str) -> str:
+    """As Python's fnmatch means it, a pattern without a slash for the name alone; in others a star crosses slashes."""
+    body = pattern.removeprefix("./")
+    if "/" not in body:
+        return f"(?s:(?:.*/)?{_name(body)})"
+    return f"(?s:{_name(body, '.')}|{_name(f'*/{body}', '.')})"
+
+
+def alternatives(pattern: str) -> tuple[str, ...]:
+    """Without braces and the groups of `?(a|b)`: one pattern for each choice; more than once counts as once.
+
+    None of them where the pattern is beyond this: `!(a)`, braces without an end, or too many choices.
+    """
+    done, left = list[str](), [pattern]
+    while left:
+        one = left.pop()
+        if len(done) + len(left) >= GLOB_ALTERNATIVES or "!(" in one:
+            return ()
+        found = re.search(r"\{([^{}]*)\}|([?@+*])\(([^()]*)\)", one)
+        if found is None:
+            if re.search(r"[{}()]", one):
+                return ()
+            done.append(one)
+            continue
+        kind, braces = found[2] or "", found[1] is not None
+        choices = found[1].split(",") if braces else found[3].split("|")
+        choices += [""] if kind in ("?", "*") and kind else []
+        left += [one[: found.start()] + choice + one[found.end() :] for choice in reversed(choices)]
+    return tuple(dict.fromkeys(done))
+
+
+def _path(body: str, more: str) -> str:
+    """`more`: what follows, looked at only. What stands between two `**` is looked for once, at its first place: names
+    have a number of their own, so that a later place can do no better."""
+    groups, names = [list[str]()], body.split("/")
+    for name in names:
+        if name == "**":
+            groups += [[]] if groups[-1] or len(groups) == 1 else []
         else:
-            out.append(_name(part) + ("" if last else "/"))
-    return "".join(out)
+            groups[-1].append(_name(name))
+    first, *others = ["/".join(group) for group in groups]
+    if not others:
+        return f"{first}(?={more})"
+    start = f"(?>{first}/)" if first else ""
+    *middle, end = others
+    looked = "".join(f"(?>(?:[^/]+/)*?{group}/)" for group in middle)
+    return f"{start}{looked}(?>(?:[^/]+/)*?{end or '[^/]+'}(?={more}))"
 
 
-def _name(part: str) -> str:
-    """One name: what stands between two stars is looked for once, at its first place, so that time stays linear."""
+def _name(part: str, other: str = "[^/]") -> str:
+    """One name: what stands between two stars is looked for once, at its first place, so that time stays linear.
+
+    `other`: what a star stands for
+    """
     pieces = [""]
     at = 0
     while at < len(part):
@@ -56,7 +113,7 @@ def _name(part: str) -> str:
             pieces += [""] if pieces[-1] or len(pieces) == 1 else []
             at += 1
         elif part[at] == "?":
-            pieces[-1] += "[^/]"
+            pieces[-1] += other
             at += 1
         elif part[at] == "[" and (found := re.match(r"\[([!^]?)(\]?[^]]*)\]", part[at:])) is not None:
             inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", found[2])
@@ -70,4 +127,4 @@ def _name(part: str) -> str:
     if not others:
         return first
     *middle, end = others
-    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle) + "[^/]*" + end
+    return first + "".join(f"(?>{other}*?{piece})" for piece in middle) + f"{other}*{end}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+from perdure.adapters.project.runners.leads import There
+from perdure.models.policy import SIDE_PATTERN_CHARS, SIDE_PATTERNS
 from perdure.models.report import TestCase
 
 
@@ -84,10 +86,34 @@ def added(env: Mapping[str, str], name: str, options: str) -> str:
 
 @dataclass(frozen=True)
 class Named:
-    """The places of its tests that a repository names: more patterns of test files, more directories."""
+    """The places of its tests that a repository names.
+
+    tests   more patterns of test files, as regular expressions that are matched in bounded time
+    roots   more directories
+    files   more files: settings, plugins, set-up
+    unread  patterns that are beyond reading
+    """
 
     tests: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    def __add__(self, other: Named) -> Named:
+        return Named(
+            self.tests + other.tests, self.roots + other.roots, self.files + other.files, self.unread + other.unread
+        )
+
+
+def bounded(patterns: Iterable[str], translate: Callable[[str], Sequence[str]]) -> Named:
+    """Patterns of a repository's settings. `translate`: the regular expressions of one; none: it is beyond reading."""
+    tests, unread = list[str](), list[str]()
+    for number, pattern in enumerate(patterns):
+        found = translate(pattern) if len(pattern) <= SIDE_PATTERN_CHARS and number < SIDE_PATTERNS else ()
+        tests += found
+        if not found:
+            unread.append(pattern[:SIDE_PATTERN_CHARS])
+    return Named(tests=tuple(tests), unread=tuple(unread[:SIDE_PATTERNS]))
 
 
 @dataclass(frozen=True)
@@ -133,10 +159,10 @@ class Runner(ABC):
         """As `reporting`; a runner without a report of its own is given one of ours."""
         return self.reporting(asked)
 
-    def named(self, command: str, read: Callable[[str], str]) -> Named:
-        """The places of tests that a command and the settings in its directory name.
+    def named(self, simple: Sequence[list[str]], there: There) -> Named:
+        """The places of tests that commands and the settings in their directory name.
 
-        `read`: the text of a file by its path there, empty when there is none
+        `simple`: the words of each simple command that is run in the end
         """
         return Named()
 

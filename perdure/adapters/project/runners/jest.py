@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, escaped, last_part
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, escaped, last_part
 from perdure.adapters.project.runners.javascript import expecting, planted
+from perdure.adapters.project.runners.javascript_settings import jest
+from perdure.adapters.project.runners.leads import There
 from perdure.models.report import TestCase
 
 
@@ -35,6 +37,9 @@ class Jest(Runner):
         }
         line = f"{asked.command}{asked.passes} --ci --reporters=default --reporters=jest-junit"
         return Invocation(line, self.name, variables, asked.file, more=asked.passes, extended=True)
+
+    def named(self, simple: Sequence[list[str]], there: There) -> Named:
+        return jest(there)
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """By its globals: an import would have to be of the file's own kind of module."""

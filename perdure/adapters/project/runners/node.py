@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, last_part
+from perdure.adapters.project.findings.globs import alternatives, exactly
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, bounded, last_part
 from perdure.adapters.project.runners.javascript import ALL_FAIL, planted
+from perdure.adapters.project.runners.leads import There
 from perdure.adapters.project.runners.words import around, package_scripts, parts, script, unwrapped
 from perdure.models.report import TestCase
 
@@ -36,6 +38,21 @@ class Node(Runner):
         )
         more = asked.passes if _takes_options(asked.command, asked.tree) else None
         return Invocation(asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more)
+
+    def named(self, simple: Sequence[list[str]], there: There) -> Named:
+        """Patterns behind `--test`, and what `--import` and `--require` load first."""
+        words = [word for words in simple if self.runs(words[0], words[1:]) for word in words[1:]]
+        loaded = [
+            word.partition("=")[2] or behind
+            for word, behind in zip(words, [*words[1:], ""], strict=True)
+            if re.match(r"(-r|--import|--require|--loader|--experimental-loader|--env-file)(=|$)", word)
+        ]
+        plain = [word.removeprefix("./") for word in loaded]
+        found = bounded(
+            [word for word in words if "*" in word and word[0] != "-"],
+            lambda word: [exactly(one) for one in alternatives(word)],
+        )
+        return found + Named(files=tuple(word for word in plain if word in there.paths))
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         def canary(name: str, path: str, text: str) -> str:

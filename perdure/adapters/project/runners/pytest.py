@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from configparser import ConfigParser
-from configparser import Error as ConfigError
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from perdure.adapters.project.bounded import parse_toml
 from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, added
+from perdure.adapters.project.runners.leads import There
+from perdure.adapters.project.runners.pytest_settings import named
 from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, planted
 from perdure.models.report import TestCase
 
@@ -51,15 +48,8 @@ class Pytest(Runner):
         found = re.match(r"(?s).*?(?:^|[\s/])(?:pytest|py\.test)(?=\s|$)", command)
         return f"{found[0]} {shlex.quote(case.name)}" if found and "::" in case.name else ""
 
-    def named(self, command: str, read: Callable[[str], str]) -> Named:
-        found = [_ini(read(name), section) for name, section in _INI.items()]
-        found.append(_table(read("pyproject.toml")))
-        files = [word for one in found for word in _words(one.get("python_files"))]
-        roots = [word.strip("/") for one in found for word in _words(one.get("testpaths"))]
-        return Named(
-            tests=tuple(f"(?:.*/)?{fnmatch.translate(word)}" for word in files),
-            roots=tuple(root for root in roots if root not in (".", "src", "lib", "")),
-        )
+    def named(self, simple: Sequence[list[str]], there: There) -> Named:
+        return named(simple, there)
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         planting, names = dict[str, str](), dict[str, str]()
@@ -72,7 +62,6 @@ class Pytest(Runner):
         return Canaries(planting, names)
 
 
-_INI = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 _MORE = """\
     import pytest
     def expecting():
@@ -86,28 +75,3 @@ _MORE = """\
 
 def _canary(name: str) -> str:
     return f"def {name}():\n{FORMS}{_MORE}{ALL_FAIL}"
-
-
-def _ini(text: str, section: str) -> dict[str, Any]:
-    parser = ConfigParser(interpolation=None, strict=False)
-    try:
-        parser.read_string(text)
-    except ConfigError:
-        return {}
-    return dict(parser.items(section)) if parser.has_section(section) else {}
-
-
-def _table(text: str) -> dict[str, Any]:
-    try:
-        found: Any = parse_toml(text)
-    except ValueError:
-        return {}
-    for name in ("tool", "pytest", "ini_options"):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _words(given: object) -> list[str]:
-    if isinstance(given, str):
-        return given.split()
-    return [word for word in given if isinstance(word, str)] if isinstance(given, list) else []

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner
+from perdure.adapters.project.findings.globs import by_name
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, bounded
+from perdure.adapters.project.runners.leads import There
+from perdure.adapters.project.runners.pytest_settings import modules_of
 from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, planted
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
@@ -32,6 +35,31 @@ class Unittest(Runner):
             return None
         return Invocation(line, self.name, {}, asked.file, files={reporter: _REPORTER.read_text()})
 
+    def named(self, simple: Sequence[list[str]], there: There) -> Named:
+        """`discover -s checks -p "check_*.py"`, by options or by their places; modules by name."""
+        found = Named()
+        for _, *words in (words for words in simple if self.runs(words[0], words[1:])):
+            plain, given = list[str](), dict[str, str]()
+            for before, word in zip(["", *words], words, strict=False):
+                option = re.match(
+                    r"(-[spt]|--start-directory|--pattern|--top-level-directory)(?:=|(?<=-[spt]))(.+)", word
+                )
+                if option is not None:
+                    given[option[1].lstrip("-")[0]] = option[2]
+                elif before in ("-s", "-p", "-t", "--start-directory", "--pattern", "--top-level-directory"):
+                    given[before.lstrip("-")[0]] = word
+                elif not word.startswith("-") and before != "-k":
+                    plain.append(word)
+            if plain[:1] != ["discover"]:
+                found += Named(files=tuple(modules_of((_module(word) for word in plain), there.paths)))
+                continue
+            start, pattern, *_ = [*plain[1:3], "", ""]
+            root = (given.get("s") or start).strip("/").removeprefix("./")
+            pattern = given.get("p") or pattern
+            found += bounded([pattern] if pattern else [], lambda word: [by_name(word)])
+            found += Named(roots=(root,) if root not in (".", "src", "lib", "") else ())
+        return found
+
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """unittest takes classes by name: capitals and digits come first."""
         planting, names = dict[str, str](), dict[str, str]()
@@ -42,6 +70,11 @@ class Unittest(Runner):
                 planting[path] = changed
                 names |= {first: path, last: path}
         return Canaries(planting, names)
+
+
+def _module(word: str) -> str:
+    """`tests.test_a.Case.test_it` and `tests/test_a.py` as the module."""
+    return re.sub(r"\.[A-Z].*", "", word.removesuffix(".py").replace("/", "."))
 
 
 def _canary(name: str) -> str:

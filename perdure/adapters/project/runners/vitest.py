@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, escaped, last_part
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, escaped, last_part
 from perdure.adapters.project.runners.javascript import expecting, planted
+from perdure.adapters.project.runners.javascript_settings import vitest
+from perdure.adapters.project.runners.leads import There
 from perdure.models.report import TestCase
 
 
@@ -28,6 +30,9 @@ class Vitest(Runner):
         options = f"--reporter=default --reporter=junit --outputFile.junit={asked.quoted}"
         line = f"{asked.command}{asked.passes} {options}"
         return Invocation(line, self.name, {}, asked.file, more=asked.passes, extended=True)
+
+    def named(self, simple: Sequence[list[str]], there: There) -> Named:
+        return vitest(there)
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         def canary(name: str, path: str, text: str) -> str:

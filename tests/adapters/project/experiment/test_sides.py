@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
+import pytest
 from experiment_bench import Trials
 
 from perdure.adapters.project.experiment.sides import Sides, mixed
 from perdure.adapters.project.experiment.trees import Tree
-from perdure.adapters.project.runners import RUNNERS
+from perdure.adapters.project.runners import RUNNERS, recognised
 from perdure.models.config import TestCommand
 
 PYTEST = next(runner for runner in RUNNERS if runner.name == "pytest")
@@ -53,3 +57,125 @@ def test_the_bases_tests_stand_beside_the_changes_product(tried: Trials) -> None
     found = {"a.py": "2\n", "b.py": "2\n", "tests/test_a.py": "1\n", "tests/gone.json": "1\n", "setup.cfg": "1\n"}
     assert texts(shared=True) == found
     assert texts(shared=False) == {**found, "setup.cfg": "2\n"}
+
+
+def detected(trials: Trials, command: str, files: dict[str, str], side: tuple[str, ...] = ()) -> Sides:
+    tree = Tree.of(trials.repository, trials.commit(files))
+    test = TestCommand(name="t", command=command)
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "package.json").write_text(files.get("package.json", ""))
+        return Sides.of(tree, [(test, recognised(command, Path(directory))[0])], side)
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "tests", "product"),
+    [
+        pytest.param(
+            "pytest -p tools.strict --cov-config=cov.ini",
+            {"tools/strict.py": "", "tools/a.py": "", "cov.ini": "", "plug.py": "", "kit/fix.py": "", "src/deep.py": ""}
+            | {
+                "pytest.ini": "[pytest]\naddopts = -p plug\n",
+                "a/conftest.py": "pytest_plugins = ['kit.fix', 'deep']\n",
+            },
+            ("tools/strict.py", "cov.ini", "plug.py", "kit/fix.py", "src/deep.py", "a/conftest.py"),
+            ("tools/a.py",),
+            id="pytest: plugins and settings",
+        ),
+        pytest.param(
+            "python -m unittest discover -s checks -p 'check*.py' && true",
+            {"checks/helper.json": "", "check_a.py": "", "a.py": ""},
+            ("checks/helper.json", "check_a.py"),
+            ("a.py",),
+            id="unittest: discover",
+        ),
+        pytest.param(
+            "python -m unittest quality.probe.Case.test_it",
+            {"quality/probe.py": "", "quality/a.py": ""},
+            ("quality/probe.py",),
+            ("quality/a.py",),
+            id="unittest: a module by name",
+        ),
+        pytest.param(
+            "npm test",
+            {"package.json": '{"scripts": {"test": "node scripts/run-tests.js --all"}}', "scripts/run-tests.js": ""}
+            | {"lib/a.js": "", "test/a.js": ""},
+            ("scripts/run-tests.js", "test/a.js"),
+            ("lib/a.js",),
+            id="a package script that runs a file",
+        ),
+        pytest.param(
+            "make check",
+            {
+                "Makefile": "PY = python3\n\ncheck: unit\n\t./ci/last.sh\nunit:\n\t@$(PY) ci/probe.py\n"
+                "other:\n\tpython a.py\n"
+            }
+            | {"ci/probe.py": "", "ci/last.sh": "#!/bin/sh\n# it's\npython3 ci/end.py\n", "ci/end.py": "", "a.py": ""},
+            ("ci/probe.py", "ci/last.sh", "ci/end.py"),
+            ("a.py",),
+            id="recipes and scripts",
+        ),
+        pytest.param(
+            "npx jest",
+            {
+                "package.json": '{"jest": {"testMatch": ["<rootDir>/checks/**/*.{a,b}.js"],'
+                '"setupFiles": ["./setup/env.js"]}}'
+            }
+            | {"checks/x/y.b.js": "", "setup/env.js": "", "src/y.b.js": "", "jest.env.js": ""}
+            | {"jest.config.js": "module.exports = {testEnvironment: './jest.env.js', testRegex: '(a+)+$'}"},
+            ("checks/x/y.b.js", "setup/env.js", "jest.env.js"),
+            ("src/y.b.js",),
+            id="jest",
+        ),
+        pytest.param(
+            "npx vitest run",
+            {
+                "vite.config.ts": "export default { test: { coverage: { include: ['src/**'] },\n"
+                "include: ['checks/**/*.{mjs,ts}'],\n"
+            }
+            | {"src/a.ts": "", "checks/deep/a.ts": ""},
+            ("checks/deep/a.ts",),
+            ("src/a.ts",),
+            id="vitest: not what coverage includes",
+        ),
+        pytest.param(
+            "node --test --import ./setup.mjs 'checks/**/*.mjs'",
+            {"setup.mjs": "", "checks/a.mjs": "", "src/a.mjs": ""},
+            ("setup.mjs", "checks/a.mjs"),
+            ("src/a.mjs",),
+            id="node: patterns and what is loaded first",
+        ),
+    ],
+)
+def test_settings_recipes_and_scripts_name_more_of_it(
+    tried: Trials, command: str, files: dict[str, str], tests: tuple[str, ...], product: tuple[str, ...]
+) -> None:
+    rules = detected(tried, command, files)
+    assert [path for path in tests if not rules.is_side(path)] == []
+    assert [path for path in product if rules.is_side(path)] == []
+    assert rules.unread == (("(a+)+$",) if "jest.config.js" in files else ())
+
+
+def test_people_have_the_last_word(tried: Trials) -> None:
+    files = dict.fromkeys(("spec/a.rb", "tests/test_a.py", "tests/app/main.py", "tests/app/test_b.py", "a.py"), "")
+    rules = detected(tried, "pytest", files, ("spec/**", "!tests/app/"))
+    assert [path for path in files if rules.is_side(path)] == ["spec/a.rb", "tests/test_a.py"]
+    assert [path for path in files if rules.holds_tests(path)] == ["tests/test_a.py"]
+    assert rules.held(files) == ("spec/a.rb", "tests/test_a.py")  # not the whole of tests: a part is the product
+
+
+@pytest.mark.timeout(30)
+def test_hostile_settings_are_read_in_bounded_time_and_what_is_beyond_is_said(tried: Trials) -> None:
+    many = " ".join(["*a" * 100 + "b.py", *(f"x{number}*.py" for number in range(300))])
+    files = {"pytest.ini": f"[pytest]\npython_files = {many}\n", "a" * 250 + "/" + "a/" * 100 + "b": ""}
+    rules = detected(tried, "pytest", files)
+    assert rules.is_side("deep/x7_a.py")
+    assert "x150*.py" in rules.unread
+    hostile = "<" * 5_000 + "{" * 5_000 + "setupFiles: [" * 5_000 + "'a" * 5_000
+    makefile = "A = $(A)$(A)\n" * 2_000 + "test: test\n\t" + "$(A)" * 5_000 + "\n"
+    detected(tried, "npx vitest run && make test", {"vitest.config.ts": hostile, "Makefile": makefile})
+    detected(
+        tried,
+        "npx jest",
+        {"jest.config.js": hostile, "package.json": '{"jest": {"testMatch": ["' + "{a,b}" * 60 + '"]}}'},
+    )
+    detected(tried, "pytest", {"conftest.py": "pytest_plugins = [\n" * 20_000})
