@@ -97,11 +97,9 @@ class Supervisor:
             )
         previous = _read(self._places)
         self._places.supervisor_record.unlink(missing_ok=True)
-        handlers: dict[signal.Signals, Callable[[], None]] = {
-            signal.SIGTERM: self.stop,
-            signal.SIGINT: self.stop,
-            signal.SIGUSR1: self.stay,
-        }
+        handlers = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGUSR1: self.stay}
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: a closed terminal does not end it
+            handlers[signal.SIGHUP] = self.stop
         loop = asyncio.get_running_loop()
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)

@@ -45,10 +45,21 @@ async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | Non
         say(f"worker started{started.pid_told}; perdure down ends it and the server")
     else:
         say("Ctrl-C ends worker and server")
+        say = _while_read(say)
         await Supervisor(home, command, idle_exit=None, say=say).run()
         with _nothing_starts(Places(home)):
             if await stop_server(home):
                 say("Temporal ended")
+
+
+def _while_read(say: Say) -> Say:
+    """As `say`, but whoever reads it may go: a terminal that was closed must not keep the server from being ended."""
+
+    def heard(line: str) -> None:
+        with contextlib.suppress(OSError):
+            say(line)
+
+    return heard
 
 
 async def down(home: Home, say: Say) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import signal
 import sys
 from pathlib import Path
@@ -122,6 +123,28 @@ async def test_ctrl_c_in_the_foreground_ends_worker_and_server(home: Home, tmp_p
     said, _ = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 0
     assert said.decode().splitlines()[-1] == "Temporal ended"
+    assert not held(Places(home).worker_lock)
+    assert await find_server(home) is None
+
+
+async def test_a_terminal_that_is_closed_ends_worker_and_server_as_ctrl_c_does(home: Home, tmp_path: Path) -> None:
+    script = tmp_path / "up.py"
+    script.write_text(
+        "import asyncio, fcntl, os, termios\n"
+        "from perdure.adapters.host.home import Home\n"
+        "from perdure.local.up import up\n"
+        "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+        f"asyncio.run(up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
+        "os._exit(0)\n"
+    )
+    terminal, inside = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), stdin=inside, stdout=inside, stderr=inside, start_new_session=True
+    )
+    os.close(inside)
+    await until(lambda: (now := read_supervisor(home)) is not None and now.worker_pid, 30)
+    os.close(terminal)  # nobody reads any more, and everything in its foreground gets SIGHUP
+    assert await asyncio.wait_for(process.wait(), 30) == 0
     assert not held(Places(home).worker_lock)
     assert await find_server(home) is None
 
