@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pydantic import BaseModel, ValidationError
