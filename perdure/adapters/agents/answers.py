@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from perdure.adapters.agents.places import Change, placed, wrong_places
+from perdure.adapters.agents.promised import Promised, judged, wrong_answers
 from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.text import one_line, plain
 from perdure.models.phases import Step
@@ -38,13 +39,15 @@ def schema_for(step: Step, *, promised: bool = False) -> dict[str, Any] | None:
 
 
 def read_answer(
-    step: Step, text: str, change: Change | None = None, *, last: bool = False
+    step: Step, text: str, change: Change | None = None, promised: Promised | None = None, *, last: bool = False
 ) -> tuple[Outcome, bytes | None]:
     """(outcome, the whole answer as JSON when it is worth keeping). ValueError says what is wrong with the text.
 
-    change  what a review is about; None: not known, and its places are believed
-    last    it cannot be asked for again: places that are wrong are dropped, and issues that were said twice folded,
-            because neither may turn a blocker into a pass or end a delivery
+    change    what a review is about; None: not known, and its places are believed
+    promised  the changed promises it was shown; None: not known
+    last      it cannot be asked for again: places that are wrong are dropped, and issues that were said twice folded,
+              because neither may turn a blocker into a pass or end a delivery; a promise without a quote that stands in
+              the request is a blocker
     """
     try:
         answer = ANSWERS[step].model_validate_json(text)
@@ -58,7 +61,7 @@ def read_answer(
         case Plan():
             outcome = _planned(answer)
         case Review():
-            answer = _sound(answer, change, last=last)
+            answer = _sound(answer, change, promised, last=last)
             outcome = _reviewed(answer)
         case _:
             raise TypeError(f"step {step} answers in free text")
@@ -74,8 +77,8 @@ def _planned(plan: Plan) -> Outcome:
     return Outcome(summary=f"{count(len(plan.tasks), 'task')}, {count(files, 'file')}", data=data)
 
 
-def _sound(review: Review, change: Change | None, *, last: bool) -> Review:
-    """The review, each issue once and with words, and where it says."""
+def _sound(review: Review, change: Change | None, promised: Promised | None, *, last: bool) -> Review:
+    """The review, each issue once and with words, and where it says; each changed promise justified or a blocker."""
     mute = [
         number for number, issue in enumerate(review.issues, 1) if not (_says(issue.title) and _says(issue.description))
     ]
@@ -84,15 +87,19 @@ def _sound(review: Review, change: Change | None, *, last: bool) -> Review:
     single = _folded(review)
     if len(single.issues) < len(review.issues) and not last:
         raise ValueError("an issue is listed more than once: name each once, with the severity it has")
-    if change is None:
-        return single
-    wrong = wrong_places(single, change)
-    if wrong and not last:
-        raise ValueError(
-            "these places are not in the diff; name a file and line that are, or leave the file empty:\n"
-            + "\n".join(wrong)
-        )
-    return placed(single, change)
+    wrong = wrong_places(single, change) if change is not None else []
+    said = ["these places are not in the diff; name a file and line that are, or leave the file empty:", *wrong]
+    unjustified = wrong_answers(single, promised) if promised is not None and promised.promises else []
+    about = [
+        "`promises` needs one answer for each changed promise that was shown, by its name, with a quote that stands in "
+        "the request or its issue (an empty one where nothing asks for it):",
+        *unjustified,
+    ]
+    problems = [*(said if wrong else []), *(about if unjustified else [])]
+    if problems and not last:
+        raise ValueError("\n".join(problems))
+    sound = placed(single, change) if change is not None else single
+    return judged(sound, promised) if promised is not None else sound
 
 
 def _says(words: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from perdure.adapters.agents.answers import ANSWERS, read_answer, schema_for, written_summary
 from perdure.adapters.agents.opening import opening, system_prompt, user_message
 from perdure.adapters.agents.places import Change
+from perdure.adapters.agents.promised import Promised
 from perdure.adapters.agents.question import Question, Reply
 from perdure.adapters.agents.text import redact
 from perdure.adapters.agents.tools.read import known_version
@@ -59,8 +60,10 @@ class Continue:
 Next = Finished | RunTools | Continue
 
 
-def question_for(step: Step, contract: Contract, transcript: Sequence[Message]) -> Question:
-    """The next request of a step."""
+def question_for(
+    step: Step, contract: Contract, transcript: Sequence[Message], promised: Promised | None = None
+) -> Question:
+    """The next request of a step. `promised`: see after_reply."""
     settings = getattr(contract.config.steps, step)
     return Question(
         model=settings.model,
@@ -69,12 +72,19 @@ def question_for(step: Step, contract: Contract, transcript: Sequence[Message]) 
         system=system_prompt(step, contract.prompts.get(step)),
         tools=tools_for(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),
-        schema=schema_for(step),
+        schema=schema_for(step, promised=promised is not None),
     )
 
 
-def after_reply(step: Step, reply: Reply, transcript: Sequence[Message], change: Change | None = None) -> Next:
-    """What a reply means; `transcript` is what was asked, without the reply, `change` what a review is about."""
+def after_reply(
+    step: Step,
+    reply: Reply,
+    transcript: Sequence[Message],
+    change: Change | None = None,
+    promised: Promised | None = None,
+) -> Next:
+    """What a reply means; `transcript` is what was asked, without the reply, `change` what a review is about, and
+    `promised` what it has to answer for."""
     calls = calls_in(reply.message)
     match reply.stop_reason:
         case "refusal":
@@ -97,7 +107,8 @@ def after_reply(step: Step, reply: Reply, transcript: Sequence[Message], change:
     if step not in ANSWERS:
         return Finished(Outcome(summary=written_summary(_text(reply.message))))
     try:
-        outcome, document = read_answer(step, _text(reply.message), change, last=_asked(transcript) >= REASKS)
+        last = _asked(transcript) >= REASKS
+        outcome, document = read_answer(step, _text(reply.message), change, promised, last=last)
     except ValueError as problem:
         return _reask(transcript, f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object.")
     return Finished(outcome, document)

@@ -24,7 +24,7 @@ NOTED = (Step.PLAN, Step.IMPLEMENT, Step.REVIEW)
 
 TESTING = (Step.PLAN, Step.IMPLEMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
 
-_ORDER = ("kind", "plan", "diff", "report", "findings", "review")
+_ORDER = ("kind", "plan", "diff", "report", "experiment", "findings", "review")
 """Materials that are given in this order; others follow by name."""
 
 WORDS = "words"

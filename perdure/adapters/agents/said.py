@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.adapters.agents.issue import readable
-from perdure.adapters.agents.text import framed, framed_words
+from perdure.adapters.agents.text import framed, framed_words, words_in
 from perdure.adapters.agents.tools.ask import ASK
 from perdure.adapters.agents.tools.run import calls_in
 from perdure.models.decisions import Said
@@ -69,6 +69,16 @@ def reminded(opening: Message, told: Sequence[Said]) -> Message:
 def sent_back(step: Step, words: str) -> str:
     """With which words a person rejected what the materials before it hold."""
     return f"{SENT_BACK.get(step, _SAYS)}\n{_words(words)}"
+
+
+def spoken(transcript: Sequence[Message]) -> tuple[str, ...]:
+    """All that a person in charge has said in a conversation, taken from the blocks that hold nothing else."""
+    found = list[str]()
+    for message in transcript:
+        for block in message["content"] if message["role"] == "user" else ():
+            if block.get("type") == "text" and block["text"].startswith((_SAYS, _ANSWERS, _ANSWERED)):
+                found += words_in(block["text"])
+    return tuple(found)
 
 
 def _spoken(said: Said, *, asked: bool) -> str:

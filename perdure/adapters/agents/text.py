@@ -12,6 +12,8 @@ SECRET_CHARS = 8
 
 _MARKDOWN = re.compile(r"^(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|\*\*|`+")
 
+_PERSON = re.compile(r'^<person mark="(\w+)">\n(.*?)\n</person mark="\1">', re.DOTALL | re.MULTILINE)
+
 
 def one_line(text: str, limit: int) -> str:
     """The first line with words in it, without Markdown and control characters, at most `limit` characters."""
@@ -54,8 +56,18 @@ def framed_words(text: str) -> str:
     return _between("person", "", text)
 
 
+def words_in(text: str) -> list[str]:
+    """What stands in the frames of a person's words; a frame whose mark is not the one of its text is none."""
+    found = _PERSON.findall(text)
+    return [words for mark, words in found if mark == _mark(words)]
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 def _between(tag: str, attributes: str, text: str) -> str:
-    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    mark = _mark(text)
     return f'<{tag}{attributes} mark="{mark}">\n{text}\n</{tag} mark="{mark}">'
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from perdure.adapters.agents.issue import shown as as_shown
 from perdure.adapters.agents.places import Change
+from perdure.adapters.agents.promised import Promised, Words, labels
+from perdure.adapters.agents.said import Message, spoken
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.project.findings.names import shown
+from perdure.adapters.turn.experiment import experiment_text
+from perdure.adapters.turn.written import read_report
+from perdure.models.contract import Contract
 from perdure.models.phases import Step
 from perdure.models.policy import CASE_MESSAGE_CHARS, REPORT_CASES, REPORT_CASES_CHARS
 from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
@@ -22,8 +28,8 @@ _PICTURES = "screenshots"
 
 
 def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
-    """Names to texts: `plan`, `report`, `findings` and `review` are artifacts, `base` and `head` become `diff`, others
-    stay as they are, and screenshots are left out."""
+    """Names to texts: `plan`, `report`, `findings` and `review` are artifacts, `base` and `head` become `diff`, and a
+    report brings its `experiment` along; others stay as they are, and screenshots are left out."""
     found = {
         name: _READ[name](vault.get_artifact(delivery, value)) for name, value in materials.items() if name in _READ
     }
@@ -31,17 +37,15 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
     if "base" in materials and "head" in materials:
         head = materials["head"]
         found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
+    report = read_report(vault, delivery, materials.get("report", ""))
+    if report is not None and report.experiment is not None:
+        found["experiment"] = experiment_text(report.experiment)
     return found
 
 
 def change_of(vault: Vault, work: TurnInput) -> Change | None:
     """What a review is about, named in its first turn; None in a review that an older release began."""
-    materials = work.materials
-    if work.turn > 1:
-        begun = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
-        if (begun.get("step"), begun.get("turn")) != (str(Step.REVIEW), 1):
-            return None
-        materials = begun.get("materials", {})
+    materials = _begun_with(vault, work)
     if not ("base" in materials and "head" in materials):
         return None
     head = materials["head"]
@@ -56,10 +60,38 @@ def change_of(vault: Vault, work: TurnInput) -> Change | None:
     return Change(files)
 
 
+def promised_of(vault: Vault, work: TurnInput, contract: Contract, told: Sequence[Message]) -> Promised | None:
+    """The changed promises of the report a review was given, and all words that say what is wanted; None without any,
+    and in other steps.
+
+    Comments of an issue can be anybody's: a short one as a whole is no quote.
+    """
+    if work.step is not Step.REVIEW:
+        return None
+    report = read_report(vault, work.delivery, _begun_with(vault, work).get("report", ""))
+    if report is None or report.experiment is None or not report.experiment.promises:
+        return None
+    words = [Words(contract.request), *(Words(text) for text in spoken(told))]
+    if (issue := contract.issue) is not None:
+        words += [Words(as_shown(issue.title)), Words(as_shown(issue.text))]
+        words += [Words(as_shown(comment.text), whole=False) for comment in issue.comments]
+    return Promised(labels(report.experiment.promises), tuple(words))
+
+
+def _begun_with(vault: Vault, work: TurnInput) -> dict[str, str]:
+    """The materials of a review's first turn; none where an older release began it."""
+    if work.turn == 1:
+        return work.materials
+    begun = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
+    if (begun.get("step"), begun.get("turn")) != (str(Step.REVIEW), 1):
+        return {}
+    return dict(begun.get("materials", {}))
+
+
 def _report(data: bytes) -> str:
     """A test report without what nobody has to read: thousands of tests that passed."""
     report = TestReport.model_validate_json(data)
-    told = report.model_dump(mode="json", exclude_defaults=True, exclude={"commands"})
+    told = report.model_dump(mode="json", exclude_defaults=True, exclude={"commands", "experiment"})
     return _json({**told, "commands": [_command(one) for one in report.commands]})
 
 

@@ -11,6 +11,7 @@ from temporalio import activity
 from perdure.adapters.agents import conversation
 from perdure.adapters.agents.conversation import Continue, Finished, RunTools
 from perdure.adapters.agents.model import Reply
+from perdure.adapters.agents.promised import Promised
 from perdure.adapters.agents.said import heard, hears, reminded
 from perdure.adapters.agents.tools import describe, run_calls
 from perdure.adapters.git import checkpoint as checkpoints
@@ -22,7 +23,7 @@ from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.turn.adopt import adopt, record
 from perdure.adapters.turn.ask import Asking
-from perdure.adapters.turn.materials import change_of, texts
+from perdure.adapters.turn.materials import change_of, promised_of, texts
 from perdure.adapters.turn.pictures import pages, texts_only
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
@@ -48,10 +49,11 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
             return taken
         await in_thread(desk.restore, work.checkpoint)
         told = await _told(desk, work)
-        question = conversation.question_for(work.step, desk.contract, told)
+        promised = await in_thread(promised_of, desk.vault, work, desk.contract, told)
+        question = conversation.question_for(work.step, desk.contract, told, promised)
         reply = await Asking(desk.replies, desk.spend, host.model_or_refuse()).reply(question, work, run_id)
         desk.check()
-        acted = await _act(host, desk, work, told, reply)
+        acted = await _act(host, desk, work, told, reply, promised)
         transcript = [*told, reply.message, *acted.said]
         result = TurnResult(
             checkpoint="",
@@ -88,10 +90,12 @@ async def _told(desk: Desk, work: TurnInput) -> list[Message]:
     return heard([reminded(first, work.told) if hears(work.step) else first], said)
 
 
-async def _act(host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply) -> _Acted:
+async def _act(
+    host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply, promised: Promised | None
+) -> _Acted:
     """What the reply asks for: its tool calls carried out, a word back, or the step's end."""
     change = await in_thread(change_of, desk.vault, work) if work.step is Step.REVIEW else None
-    step = conversation.after_reply(work.step, reply, told, change)
+    step = conversation.after_reply(work.step, reply, told, change, promised)
     if isinstance(step, Finished):
         if step.document is None:
             return _Acted(outcome=step.outcome)

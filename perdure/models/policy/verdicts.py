@@ -145,6 +145,12 @@ SECRET_COMMITS = 100
 REVIEW_ISSUES_TOLD = 20
 """Wrong places of a review that are told back to the reviewer in one word, each in a line."""
 
+PROMISE_NAME_CHARS = 200
+"""Of a test's name where a review is asked about it: the name that comes back is compared with it."""
+
+QUOTE_WORDS = 3
+"""That a quote from the request has at least: two words stand in any text by accident."""
+
 REPORT_CASES = 40
 REPORT_CASES_CHARS = 40_000
 """Failing tests of one command in a prompt, and what all their messages take: the cause of more is in the first."""
@@ -175,3 +181,10 @@ them, and what people write is a tenth of it."""
 
 SIDE_READ_FILES = 200
 """Files that are read for what they name as tests: settings, `conftest.py`, scripts that a command runs."""
+
+EXPERIMENT_LINES = 60
+"""Of the difference between both versions of one test: what a person reads beside a decision."""
+
+EXPERIMENT_WORDS = 8
+"""Names in one line about an experiment; its report has them all."""
+

@@ -20,9 +20,11 @@ from perdure.adapters.git.checkpoint import snapshot
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.host import Host
+from perdure.models.decisions import Said
 from perdure.models.errors import WorkspaceLost
+from perdure.models.experiment import Experiment, Promise, Tried
 from perdure.models.phases import Step
-from perdure.models.report import Findings, Review, Severity
+from perdure.models.report import Findings, Review, Severity, TestReport
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import CommitInput, Committed, Inspected, InspectInput
 from perdure.rehearsal.screenplay import Screenplay, Script
@@ -208,3 +210,38 @@ async def test_a_host_without_the_vault_says_so(bench: Bench) -> None:
     work = InspectInput(delivery="another", policy=bench.prepared.policy, commit="0" * 40)
     with pytest.raises(WorkspaceLost):
         await in_activity(Inspection(bench.host).inspect_change, work)
+
+
+@pytest.mark.parametrize(
+    ("person", "blockers", "look_first"),
+    [("", 1, True), ("", 1, False), ("Let add count\nbackwards, please.", 0, True)],
+)
+async def test_a_changed_promise_that_nothing_asks_for_is_a_blocker_and_a_person_can_ask_for_it(
+    bench: Bench, person: str, blockers: int, look_first: bool
+) -> None:
+    name = "tests/test_calc.py::test_add"
+    promise = Promise(name=name, file="tests/test_calc.py", message="E 3 != -1", before="a\n== 3", after="a\n== -1")
+    tried = Tried(name="unit", command="pytest", base_tests=2, base_passed=1, promises=(promise,))
+    report = TestReport(commit="c", tree="t", experiment=Experiment(base="b", change="c", commands=(tried,)))
+
+    def says(quote: str) -> dict[str, Any]:
+        return {"summary": "Fine.", "issues": [], "promises": [{"test": name, "quote": quote, "reason": "so"}]}
+
+    async with playing(bench, says("count it backwards"), says("add count backwards"), look_first=look_first) as bench:
+        last, head = await built(bench)
+        artifact = await asyncio.to_thread(vault(bench).put_artifact, DELIVERY, report.model_dump_json().encode())
+        first = reviewing(bench, 1, last.checkpoint, head, report=artifact)
+        done = await bench.take(first.model_copy(update={"said": (Said(id="1", text=person),) if person else ()}))
+        turn = 2
+        while done.outcome is None:
+            done = await bench.take(reviewing(bench, turn, done.checkpoint, head))
+            turn += 1
+        assert done.outcome.data["blocker"] == blockers
+        data = await asyncio.to_thread(vault(bench).get_artifact, DELIVERY, done.outcome.artifact)
+        review = Review.model_validate_json(data)
+        assert [(one.file, name in one.title) for one in review.issues] == [(promise.file, True)] * blockers
+        assert [one.test for one in review.promises] == [name]
+        begun = asked(bench, "review")[0]["messages"][0]["content"]
+        [shown] = [block["text"] for block in begun if block["text"].startswith('<data name="experiment"')]
+        assert all(word in shown for word in (f"- {name}\n", "  - == 3", "  + == -1", "E 3 != -1"))
+        assert "does not stand in the request" in json.dumps(asked(bench, "review")[-1])
