@@ -21,7 +21,7 @@ from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Caught, Experiment, Promise, Tried
-from perdure.models.policy import EXPERIMENT_FILE_CHARS, EXPERIMENT_NAMED
+from perdure.models.policy import CASE_MESSAGE_CHARS, EXPERIMENT_FILE_CHARS, EXPERIMENT_NAMED
 from perdure.models.report import CommandResult, TestReport
 
 
@@ -92,7 +92,9 @@ class _Trial:
         tried = Tried(name=self._test.name, command=self._test.command)
         counted = before is not None and bool(before.result.cases)
         if before is None or now is None or not counted:
-            self._unasked.append("its runner tells no test from another: only the canaries were asked")
+            self._unasked.append("its runner tells no test from another: only its exit code was asked")
+            if on_change is not None and before is not None and now is not None:
+                tried = await self._as_a_whole(tried, first, on_change, before.result, now.result)
         elif (ran := on_change or with_canaries) is not None:
             tried = await self._promises(tried, ran, before.result, now.result, touched)
         if on_base is not None and not ended(on_base.result):
@@ -109,6 +111,18 @@ class _Trial:
         if written:
             written -= set((await self._base_again()).written)
         return tried.model_copy(update={"unasked": tuple(self._unasked), "written": tuple(sorted(written))})
+
+    async def _as_a_whole(
+        self, tried: Tried, layout: Layout, ran: Ran, before: CommandResult, now: CommandResult
+    ) -> Tried:
+        """One promise for the whole command, where nothing tells which of the base's tests fail on the change."""
+        if ran.result.verdict == "passed" or not (before.verdict == now.verdict == "passed"):
+            return tried
+        again = await self._run("b-again", layout), await self._base_again()
+        if [one.result.verdict for one in again] != ["failed", "passed"]:
+            return tried
+        told = f"the base's own tests and settings fail on the change:\n{ran.result.tail[-CASE_MESSAGE_CHARS // 2 :]}"
+        return tried.model_copy(update={"promises": (Promise(name=self._test.command, message=told),)})
 
     async def _promises(
         self, tried: Tried, ran: Ran, before: CommandResult, now: CommandResult, touched: bool
