@@ -187,4 +187,3 @@ EXPERIMENT_LINES = 60
 
 EXPERIMENT_WORDS = 8
 """Names in one line about an experiment; its report has them all."""
-

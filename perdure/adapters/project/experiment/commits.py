@@ -72,7 +72,16 @@ class Commits:
         texts, found = tree.texts(holding), Canaries()
         for rule in rules:
             found += rule.canaries({path: text for path, text in texts.items() if path not in found.files}, _token())
-        return found
+        beside = {path.rpartition("/")[0] for path in found.files if path.endswith("_test.go")}
+        taken = {*found.files, *found.names.values()}
+        return replace(
+            found,
+            unplanted=tuple(
+                path
+                for path in sorted(set(holding) - taken)
+                if not (path.endswith("_test.go") and path.rpartition("/")[0] in beside)
+            ),
+        )
 
     def _layout(self, entries: Mapping[str, Entry], rules: Sides) -> Layout:
         return Layout(write(self._repository, entries), rules, sorted(entries), {})

@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.baseline import Key, by_command, command
 from perdure.adapters.project.experiment.commits import Commits, Layout
-from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes, red
+from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes
+from perdure.adapters.project.experiment.missing import Missing
 from perdure.adapters.project.experiment.runs import Ground, Ran, beside, run
 from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
@@ -95,22 +96,47 @@ class _Trial:
             self._unasked.append("its runner tells no test from another: only its exit code was asked")
             if on_change is not None and before is not None and now is not None:
                 tried = await self._as_a_whole(tried, first, on_change, before.result, now.result)
-        elif (ran := on_change or with_canaries) is not None:
-            tried = await self._promises(tried, ran, before.result, now.result, touched)
+        else:
+            tried = await self._promises(tried, on_change or now, before.result, now.result, touched)
         if on_base is not None and not ended(on_base.result):
             self._unasked.append(f"the change's tests on the base: {on_base.result.reason}")
         elif on_base is not None and now is not None and counted:
             failing = green(now.result) - green(on_base.result)
             names = tuple(name for _, name in ordered(failing, now.result))
             tried = tried.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
-        if with_canaries is not None:
-            tried = await self._caught(tried, canaries, with_canaries, on_change, counted)
-        else:
-            self._unasked.append("no test file of the base can take a test that must fail: no canaries")
-        written = {path for ran in (on_change, with_canaries) if ran is not None for path in ran.written}
+        tried = tried.model_copy(update=await self._canaries(canaries, with_canaries, on_change, before, now, first))
+        written = {path for ran in (on_change, with_canaries, now) if ran is not None for path in ran.written}
         if written:
             written -= set((await self._base_again()).written)
         return tried.model_copy(update={"unasked": tuple(self._unasked), "written": tuple(sorted(written))})
+
+    async def _canaries(
+        self,
+        canaries: Canaries,
+        ran: Ran | None,
+        on_change: Ran | None,
+        before: Ran | None,
+        now: Ran | None,
+        at: Layout,
+    ) -> dict[str, object]:
+        """The fields of what C has shown, and what it could not be asked."""
+        if canaries.unplanted and ran is not None:
+            self._unasked.append(_UNPLANTED.format(len(canaries.unplanted), ", ".join(canaries.unplanted[:3])))
+        if ran is None or before is None:
+            self._unasked.append("no test file of the base can take a test that must fail: no canaries")
+            return {}
+        if not ended(ran.result):  # a machine with much to do is no trick
+            ran = await self._run("c-again", at.with_canaries(canaries))
+        there = on_change or now
+        own = {one for one in green(before.result) & green(there.result if there else None) if canaries.expects(one[1])}
+        missing = await Missing(self._commits, self._rules, self._test.directory, self._run).found(
+            canaries, ran, own, on_change, bool(before.result.cases)
+        )
+        if missing is None:
+            self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")
+            return {}
+        caught = Caught.MISSED if missing else Caught.CAUGHT
+        return {"canaries": caught, "missed": tuple(sorted(missing)[:EXPERIMENT_NAMED])}
 
     async def _as_a_whole(
         self, tried: Tried, layout: Layout, ran: Ran, before: CommandResult, now: CommandResult
@@ -168,38 +194,6 @@ class _Trial:
             }
         )
 
-    async def _caught(self, tried: Tried, canaries: Canaries, ran: Ran, on_change: Ran | None, counts: bool) -> Tried:
-        """Each canary is red; one that is not is excused where the base does not show it either.
-
-        A file of which nothing passes in B may not even load there, and B has told of it: then the change's own test
-        files are asked instead.
-        """
-        missed = set(canaries.names) - red(canaries.names, ran.result, counts)
-        if on_change is not None and missed:
-            alive = {file for file, _ in green(on_change.result)}
-            dead = {name for name in missed if canaries.names[name] not in alive and "" not in alive}
-            missed -= dead
-            if dead:
-                missed |= await self._missed_on_change(counts)
-        if not missed:
-            return tried.model_copy(update={"canaries": Caught.CAUGHT})
-        layout = await in_thread(self._commits.as_base)
-        there = await self._run("base-c", layout.with_canaries(canaries))
-        shown = red(canaries.names, there.result, counts)
-        missed = {name for name in missed if name in shown or name not in canaries.names}
-        if not shown:
-            self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")
-            return tried
-        caught = Caught.MISSED if missed else Caught.CAUGHT
-        return tried.model_copy(update={"canaries": caught, "missed": tuple(sorted(missed)[:EXPERIMENT_NAMED])})
-
-    async def _missed_on_change(self, counts: bool) -> set[str]:
-        """Canaries in the change's own test files that are not red."""
-        canaries = await in_thread(self._commits.canaries, self._rules, self._test.directory, on_change=True)
-        layout = await in_thread(self._commits.as_change)
-        ran = await self._run("c-change", layout.with_canaries(canaries))
-        return set(canaries.names) - red(canaries.names, ran.result, counts)
-
     async def _proof(self) -> Ran:
         return await self._run("d", await in_thread(self._commits.change_tests_on_base))
 
@@ -238,6 +232,8 @@ class _Trial:
 
 
 _UNREAD = "patterns of tests that are not read ({}): name the files in [tests] side"
+
+_UNPLANTED = "{} test files of the base take no test that must fail: {}"
 
 
 async def _nothing() -> None:

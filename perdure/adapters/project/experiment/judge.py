@@ -50,5 +50,15 @@ def red(names: Iterable[str], result: CommandResult, counts: bool) -> set[str]:
     return {name for name in names if any(_is(name, case) for case in failing)}
 
 
+def fallen(keys: Iterable[Key], result: CommandResult) -> set[Key]:
+    """Of tests that were made to fail, those that were reported so; by their names alone where their places moved."""
+    said = outcomes(result)
+    failing = {one for one, outcome in said.items() if outcome in FAILING}
+    names = {name for _, name in failing}
+    if result.verdict in ("passed", "not_started"):
+        return set()
+    return {one for one in keys if one in failing or (one not in said and one[1] in names)}
+
+
 def _is(name: str, case: TestCase) -> bool:
     return name in case.name

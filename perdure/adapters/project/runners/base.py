@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
+from perdure.adapters.project.runners.failing import EVERY
 from perdure.adapters.project.runners.leads import There
 from perdure.models.policy import SIDE_PATTERN_CHARS, SIDE_PATTERNS
 from perdure.models.report import TestCase
@@ -118,14 +119,26 @@ def bounded(patterns: Iterable[str], translate: Callable[[str], Sequence[str]]) 
 
 @dataclass(frozen=True)
 class Canaries:
-    """files: path → text, in the place of what is there; names: parts of the names under which they are reported, each
-    with the test file that it was made for."""
+    """Tests that must fail.
+
+    files   path → text, in the place of what is there
+    names   parts of the names under which new ones are reported, each with the test file that it was made for
+    bodies  names of the functions of tests that were there and fail now, or EVERY
+    unplanted  test files that take none
+    """
 
     files: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    bodies: frozenset[str] = frozenset()
+    unplanted: tuple[str, ...] = ()
 
     def __add__(self, other: Canaries) -> Canaries:
-        return Canaries({**self.files, **other.files}, {**self.names, **other.names})
+        return Canaries({**self.files, **other.files}, {**self.names, **other.names}, self.bodies | other.bodies)
+
+    def expects(self, name: str) -> bool:
+        """True for a test that was there, by the name in a report, and fails now."""
+        function = re.split(r"[\[( ]", name.rpartition("::")[2])[0]
+        return EVERY in self.bodies or function in self.bodies
 
 
 class Runner(ABC):
@@ -137,6 +150,7 @@ class Runner(ABC):
     roots     names of directories that are its test side as a whole where they hold such files
     settings  names of files that steer it and belong to nothing else, as a regular expression
     shared    names of files that steer it and other things as well
+    inside    text of tests that stand in product files, as a regular expression; empty where it has none
     """
 
     name: ClassVar[str]
@@ -146,6 +160,7 @@ class Runner(ABC):
     roots: ClassVar[frozenset[str]] = frozenset()
     settings: ClassVar[str] = ""
     shared: ClassVar[frozenset[str]] = frozenset()
+    inside: ClassVar[str] = ""
 
     @abstractmethod
     def runs(self, program: str, rest: list[str]) -> bool:
@@ -167,7 +182,7 @@ class Runner(ABC):
         return Named()
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        """Tests of this runner's kind that always fail, first and last in each of these test files.
+        """Tests of this runner's kind that always fail, first and last in each of these test files, whose own fail too.
 
         `token`: random, part of each of their names
         """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.adapters.project.runners.base import Runner
+from collections.abc import Mapping
+
+from perdure.adapters.project.runners.base import Canaries, Runner
+from perdure.adapters.project.runners.rust import INSIDE, planted
 
 
 class Cargo(Runner):
@@ -13,6 +16,10 @@ class Cargo(Runner):
     roots = frozenset({"tests"})
     settings = r"nextest\.toml"
     shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+    inside = INSIDE
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:1] in (["test"], ["t"])
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)

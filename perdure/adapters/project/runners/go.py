@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 
+from perdure.adapters.project.runners import failing
 from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner, last_part
 from perdure.models.report import TestCase
 
@@ -71,7 +72,12 @@ class Go(Runner):
                     f'package {package}\n\nimport "testing"\n\nfunc {name}(t *testing.T) {{\n\tt.Error("x")\n}}\n'
                 )
                 names[name] = beside
-        return Canaries(planting, names)
+        bodies = frozenset[str]()
+        for path, text in files.items():
+            changed, own = failing.go(text) if path.endswith("_test.go") else (text, frozenset[str]())
+            bodies |= own
+            planting |= {path: changed} if own else {}
+        return Canaries(planting, names, bodies)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-run", "/".join(f"^{re.escape(part)}$" for part in last_part(case).split("/"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from perdure.adapters.project.runners import failing
 from perdure.adapters.project.runners.base import Canaries
 
 _HEAD = re.compile(r"(#!.*\n)?(\s*/\*[\s\S]*?\*/)?(\s*['\"]use strict['\"];?)?")
@@ -38,19 +39,26 @@ def expecting(name: str, load: str, test: str, expect: str) -> str:
     return f"{load}\n{test}('{name}', async () => {{\n{_EXPECT.replace('E(', f'{expect}(')}{ALL_FAIL}}});"
 
 
-def planted(files: Mapping[str, str], token: str, ending: str, canary: Callable[[str, str, str], str]) -> Canaries:
-    """In each file of such a name, first and last.
+def planted(
+    files: Mapping[str, str], token: str, ending: str, module: str, canary: Callable[[str, str, str], str]
+) -> Canaries:
+    """In each file of such a name, first and last, and at the end of each test of it.
 
+    module  what its tests are imported from
     canary  makes one from its name, the file's path and its text
     """
-    planting, names = dict[str, str](), dict[str, str]()
+    planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):
         if re.search(ending, path) is None:
             continue
         first, last = f"{token}{number}a", f"{token}{number}z"
-        found = _HEAD.match(text)
+        imported = "@jest/globals" if module == "jest" and "@jest/globals" in text else module
+        helper, own = failing.javascript(text, imported, token)
+        bodies |= {failing.EVERY} if helper else set()
+        found = _HEAD.match(own or text)
         end = found.end() if found else 0
+        head, rest = (own or text)[:end], (own or text)[end:]
         typed = "// @ts-nocheck\n" if re.search(r"\.[cm]?tsx?$", path) else ""  # our lines are not the project's style
-        planting[path] = f"{text[:end]}\n{typed}{canary(first, path, text)}\n{text[end:]}\n{canary(last, path, text)}\n"
+        planting[path] = f"{head}\n{typed}{helper}{canary(first, path, text)}\n{rest}\n{canary(last, path, text)}\n"
         names |= {first: path, last: path}
-    return Canaries(planting, names)
+    return Canaries(planting, names, bodies)

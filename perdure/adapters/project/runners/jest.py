@@ -47,7 +47,7 @@ class Jest(Runner):
         def canary(name: str, path: str, text: str) -> str:
             return expecting(name, "", "globalThis.test", "globalThis.expect")
 
-        return planted(files, token, r"\.[cm]?[jt]sx?$", canary)
+        return planted(files, token, r"\.[cm]?[jt]sx?$", "jest", canary)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-t", f"(^| ){escaped(last_part(case))}$"

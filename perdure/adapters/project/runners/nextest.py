@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 
 from perdure.adapters.project.reading import read
-from perdure.adapters.project.runners.base import Asked, Invocation, Runner
+from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Runner
+from perdure.adapters.project.runners.rust import INSIDE, planted
 from perdure.models.report import TestCase
 
 
@@ -17,6 +19,7 @@ class Nextest(Runner):
     roots = frozenset({"tests"})
     settings = r"nextest\.toml"
     shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+    inside = INSIDE
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:2] == ["nextest", "run"]
@@ -29,6 +32,9 @@ class Nextest(Runner):
         line = f"{asked.command} --no-fail-fast --tool-config-file perdure:{shlex.quote(str(settings))}"
         wanted = {settings: f"[profile.default.junit]\npath = {json.dumps(str(asked.file))}\n"}
         return Invocation(line, self.name, {}, asked.file, files=wanted, more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-E", " | ".join(f"test(={end})" for end in _ends(case.name))

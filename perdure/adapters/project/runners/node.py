@@ -59,7 +59,7 @@ class Node(Runner):
             module = path.endswith(".mjs") or re.search(r"^\s*(import|export)\b", text, re.MULTILINE) is not None
             return _canary(name, module)
 
-        return planted(files, token, r"\.[cm]?js$", canary)
+        return planted(files, token, r"\.[cm]?js$", "node:test", canary)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         # node escapes what it writes twice, and not everything the same way in all releases

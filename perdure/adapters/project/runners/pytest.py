@@ -52,14 +52,15 @@ class Pytest(Runner):
         return named(simple, there)
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        planting, names = dict[str, str](), dict[str, str]()
+        planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last = f"test_{token}_{number}_a", f"test_{token}_{number}_z"
-            changed = planted(text, _canary(first), _canary(last)) if path.endswith(".py") else None
+            changed = planted(text, token, _canary(first), _canary(last)) if path.endswith(".py") else None
             if changed is not None:
-                planting[path] = changed
+                planting[path], own = changed
+                bodies |= own
                 names |= {first: path, last: path}
-        return Canaries(planting, names)
+        return Canaries(planting, names, bodies)
 
 
 _MORE = """\

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from perdure.adapters.project.runners import failing
+
 FORMS = """\
     import unittest
     from unittest import mock
@@ -42,23 +44,39 @@ ALL_FAIL = """\
 """
 
 
-def planted(text: str, first: str, last: str) -> str | None:
-    """A module with `first` before its first statement that may be preceded, and `last` at its end; None where it
-    cannot be parsed."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+def planted(text: str, token: str, first: str, last: str) -> tuple[str, frozenset[str]] | None:
+    """A module with `first` before its first statement that may be preceded, `last` at its end, and each of its own
+    tests failing; with the names of these. None where it cannot be parsed."""
+    for own in (True, False):
+        changed, names = failing.python(text, token) if own else (text, frozenset())
+        helper = failing.python_helper(token) if names else ""
+        planting = _around(changed, helper + first, last)
+        if planting is not None and _parsed(planting) is not None:
+            return planting, names
+    return None
+
+
+def _around(text: str, first: str, last: str) -> str | None:
+    module = _parsed(text)
+    if module is None:
         return None
     at = 0
-    for number, node in enumerate(body):
+    for number, node in enumerate(module.body):
         docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
         if not docstring and not future:
             break
         at = node.end_lineno or at
-    lines = text.splitlines(keepends=True)
+    lines = failing.lined(text)
     if at == 0:  # `#!` and the coding line stay where they are
         at = next((n for n, line in enumerate(lines[:2]) if not line.startswith("#")), min(2, len(lines)))
     head, rest = "".join(lines[:at]), "".join(lines[at:])
-    glue = "" if head.endswith("\n") or not head else "\n"
+    glue = "" if head.endswith(("\n", "\r")) or not head else "\n"
     return f"{head}{glue}{first}\n{rest}\n{last}\n"
+
+
+def _parsed(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

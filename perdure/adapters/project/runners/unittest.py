@@ -62,14 +62,15 @@ class Unittest(Runner):
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """unittest takes classes by name: capitals and digits come first."""
-        planting, names = dict[str, str](), dict[str, str]()
+        planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last = f"A0{token}{number}a", f"zz{token}{number}z"
-            changed = planted(text, _canary(first), _canary(last)) if path.endswith(".py") else None
+            changed = planted(text, token, _canary(first), _canary(last)) if path.endswith(".py") else None
             if changed is not None:
-                planting[path] = changed
+                planting[path], own = changed
+                bodies |= own
                 names |= {first: path, last: path}
-        return Canaries(planting, names)
+        return Canaries(planting, names, bodies)
 
 
 def _module(word: str) -> str:

@@ -39,7 +39,7 @@ class Vitest(Runner):
             test, expect = f"t{name}", f"e{name}"
             return expecting(name, f"import {{ test as {test}, expect as {expect} }} from 'vitest';", test, expect)
 
-        return planted(files, token, r"\.[cm]?[jt]sx?$", canary)
+        return planted(files, token, r"\.[cm]?[jt]sx?$", "vitest", canary)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-t", f"(^| ){escaped(last_part(case).replace(' > ', ' '))}$"
