@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from perdure.adapters.project.baseline import FAILING
-from perdure.adapters.project.events import read_events
+from perdure.adapters.project.events import read_events, read_output
 from perdure.adapters.project.junit import read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
 from perdure.adapters.project.runners import reproduction
@@ -46,6 +46,8 @@ class _Run:
 def judged(test: TestCommand, call: Invocation, finished: Finished, command: Command) -> CommandResult:
     """The result of a command that ended, by its exit code, its report and its output."""
     output = tail(command.output, TEST_TAIL_CHARS)
+    if call.events and call.report is not None:
+        output = f"{output}{read_output(call.report, TEST_TAIL_CHARS)}"[-TEST_TAIL_CHARS:]
     run = _Run(test, call, finished, output)
     try:
         run = _Run(test, call, finished, output, _cases(test, call, command))
@@ -124,7 +126,7 @@ def _verdict(run: _Run) -> tuple[str, str]:
 def _green(run: _Run, failing: list[TestCase]) -> tuple[str, str]:
     if run.unread:
         return "contradicted", f"exit code 0, but {run.unread}"
-    if run.call.report is not None and run.call.owed and not run.cases:
+    if run.call.report is not None and run.call.owed and not run.cases and not run.call.events:
         return "contradicted", "exit code 0, but not one test ran"
     if failing:
         return "contradicted", f"exit code 0, but {len(failing)} of {len(run.cases)} reported tests failed"

@@ -38,7 +38,6 @@ class Place:
     """The place commands run in: arguments of run_tests, which see.
 
     held    paths of `source` that commands may not write to
-    counts  a runner without a report of its own is given one of ours
     """
 
     sandbox: Sandbox
@@ -52,7 +51,6 @@ class Place:
     lock: Path | None
     fence: Callable[[], None] | None
     held: tuple[str, ...] = ()
-    counts: bool = False
 
     @property
     def tree(self) -> Path:
@@ -142,7 +140,7 @@ async def _plain(place: Place, test: TestCommand, label: str) -> tuple[Path, Inv
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
     seen = results_place(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory
-    call = await in_thread(invocation, test, seen, tree, installed, place.env, counts=place.counts)
+    call = await in_thread(invocation, test, seen, tree, installed, place.env)
     return reports, call.moved(seen, reports)
 
 

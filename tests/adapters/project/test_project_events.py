@@ -26,13 +26,25 @@ def test_each_test_has_its_outcome_and_what_never_ended_has_failed(tmp_path: Pat
         tmp_path,
         *(event("run", "A"), event("output", "A", Output="sum\n"), event("fail", "A")),
         *(event("run", "B"), event("pass", "B"), event("run", "C"), event("skip", "C"), event("run", "D")),
-        *("# what a build says", event("fail"), event("fail", package="q"), event("pass", package="r")),
+        *(
+            "# what a build says",
+            "FAIL\ts [build failed]",
+            event("fail"),
+            event("fail", package="q"),
+            event("pass", package="r"),
+        ),
     )
     found = [(case.name, case.outcome, case.message) for case in read_events(file)]
     assert found == [
         *(("p::A", "failed", "sum\n"), ("p::B", "passed", ""), ("p::C", "skipped", "")),
-        *(("q", "errored", ""), ("p::D", "failed", "")),
+        *(("s", "errored", ""), ("q", "errored", ""), ("p::D", "failed", "")),
     ]
+
+
+def test_packages_without_tests_have_no_cases_and_a_run_that_ended_none_has_no_report(tmp_path: Path) -> None:
+    assert read_events(events(tmp_path, event("skip"))) == ()
+    with pytest.raises(BadReport, match="the end of no package"):
+        read_events(events(tmp_path, event("run", "A"), event("pass", "A")))
 
 
 def test_no_file_is_no_report(tmp_path: Path) -> None:

@@ -100,13 +100,29 @@ def test_jest_is_asked_only_where_its_reporter_is_installed(files: Files) -> Non
     assert result.env["JEST_JUNIT_OUTPUT_FILE"] == str(result.report)
 
 
-def test_a_runner_without_a_report_counts_only_where_no_other_is_on_the_line(files: Files) -> None:
+def test_a_runner_that_yields_counts_only_where_no_other_is_on_the_line(files: Files) -> None:
     root = files({"package.json": '{"scripts": {"test": "node --test"}}'})
     named = {command: call(command, root).runner for command in (
         "python -m unittest discover", "cargo test", "python -m unittest && pytest -q", "cargo test && npm test",
         "python -m unittest && cargo test",
     )}  # fmt: skip
     assert list(named.values()) == ["unittest", "cargo", "pytest", "node", ""]
-    assert call("python -m unittest") == Invocation(
-        "python -m unittest", "unittest", {"PERDURE_REPORT": "/results/junit.xml"}
+
+
+def test_unittest_and_go_are_given_reports_of_ours() -> None:
+    assert call("uv run python -W error -m unittest -q").script == (
+        "uv run python -W error /results/unittest_report.py /results/junit.xml -q"
     )
+    assert call("CGO_ENABLED=0 go  test ./... && true").script == (
+        "CGO_ENABLED=0 > /results/junit.jsonl go test -json ./... && true"
+    )
+    for command in ("go test -c .", "go test ./... > log", "go test -json ./..."):
+        assert (call(command).script, call(command).report) == (command, None)
+
+
+def test_a_unittest_that_stops_at_its_first_failure_is_partial() -> None:
+    found = {command: call(command).partial for command in (
+        "python -m unittest -f", "python -m unittest -vf discover", "python -m unittest -v",
+        "python -m unittest && true",
+    )}  # fmt: skip
+    assert list(found.values()) == [True, True, False, True]

@@ -15,6 +15,7 @@ from project_files import Files
 
 from perdure.adapters.project.verdict import verdict
 from perdure.models.report import CommandResult
+from tests.needs import require
 
 FAKE = """\
 #!/usr/bin/env -S python3 -S -E
@@ -57,12 +58,6 @@ def calls(root: Path) -> list[list[str]]:
     ("program", "command", "group", "name", "first", "again", "reproduces"),
     [
         (
-            ".venv/bin/gotestsum", "go test ./...", "example.com/calc", "TestAdd/a+b",
-            ["gotestsum", "--format=standard-verbose", "--junitfile=F", "--", "./..."],
-            ["-run", r"^TestAdd$/^a\+b$"],
-            r"go test ./... -run '^TestAdd$/^a\+b$'",
-        ),
-        (
             ".venv/bin/gotestsum", "gotestsum -- -race ./...", "example.com/calc", "TestAdd",
             ["gotestsum", "--junitfile=F", "--", "-race", "./..."],
             ["-run", "^TestAdd$"],
@@ -99,7 +94,7 @@ def calls(root: Path) -> list[list[str]]:
             "npx vitest run -t '(^| )sums adds$'",
         ),
     ],
-    ids=["go", "gotestsum", "nextest", "maven", "gradle", "jest", "vitest"],
+    ids=["gotestsum", "nextest", "maven", "gradle", "jest", "vitest"],
 )  # fmt: skip
 async def test_a_known_runner_reports_case_by_case_and_is_asked_again_for_one_test_alone(
     bench: Bench, files: Files, program: str, command: str, group: str, name: str,
@@ -126,11 +121,97 @@ def _plain(word: str) -> str:
     return f"{head}F" if found and head in ("--junitfile=", "perdure:", "--outputFile.junit=") else word
 
 
-async def test_without_gotestsum_go_runs_as_it_stands_and_its_exit_code_decides(bench: Bench, files: Files) -> None:
-    root = files({".venv/bin/go": '#!/bin/sh\necho "[\\"go\\", \\"$1\\", \\"$2\\"]" >> ran.log\n'})
-    result = await bench.one(root, "go test ./...  # all")
-    assert calls(root) == [["go", "test", "./..."]]
+GO_TESTS = """\
+package calc
+
+import (
+	"os"
+	"testing"
+)
+
+func TestAdd(t *testing.T) {
+	t.Run("a+b", func(t *testing.T) {
+		_, err := os.Stat("ran")
+		os.WriteFile("ran", nil, 0o644)
+		if err != nil {
+			t.Error("not yet")
+		}
+	})
+}
+
+func TestBad(t *testing.T) {
+	if Add(1, 2) != 4 {
+		t.Fatal("sum of", os.Args[len(os.Args)-1])
+	}
+}
+"""
+GO = {
+    "go.mod": "module example.com/calc\n\ngo 1.19\n",
+    "calc.go": "package calc\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n",
+    "calc_test.go": GO_TESTS,
+    "none/none.go": "package none\n",
+}
+
+
+@pytest.mark.slow
+async def test_go_tells_of_each_test_whether_gotestsum_is_there_or_not(bench: Bench, files: Files) -> None:
+    require("go")
+    root = files({**GO, ".venv/bin/gotestsum": "#!/bin/sh\nexit 9\n"})
+    command = "go vet . && go test ./... -args end && echo never"
+    report = await bench.run(root, command)
+    cases = {case.name: (case.outcome, case.flaky) for case in report.commands[0].cases}
+    assert cases == {
+        "example.com/calc::TestAdd": ("passed", True),
+        "example.com/calc::TestAdd/a+b": ("passed", True),
+        "example.com/calc::TestBad": ("failed", False),
+    }
+    assert report.commands[0].cases[0].command == "go vet . && go test -run '^TestBad$' ./... -args end && echo never"
+    assert "sum of end" in report.commands[0].tail
+
+
+@pytest.mark.slow
+async def test_a_go_package_that_does_not_build_is_named(bench: Bench, files: Files) -> None:
+    require("go")
+    root = files({**GO, "broken/broken.go": "package broken\n\nvar X = y\n", "broken/b_test.go": "package broken\n"})
+    result = await bench.one(root, "go test ./... -run None")
+    assert [(case.name, case.outcome) for case in result.cases] == [("example.com/calc/broken", "errored")]
+    assert "undefined: y" in result.tail
+
+
+@pytest.mark.parametrize("file", ["none/none.go", "none/none_test.go"])
+async def test_go_packages_without_tests_are_nothing_to_complain_of(bench: Bench, files: Files, file: str) -> None:
+    require("go")
+    result = await bench.one(files({"go.mod": GO["go.mod"], file: GO["none/none.go"]}), "go test ./...")
     assert (result.verdict, result.cases) == ("passed", ())
+
+
+UNITTEST = """import pathlib, unittest
+
+class Calc(unittest.TestCase):
+    def test_depends(self):
+        with open("ran.log", "a") as log:
+            log.write("1\\n")
+        self.assertEqual(pathlib.Path("ran.log").read_text().count("1"), 2)
+
+    def test_bad(self):
+        self.fail("always")
+
+    def test_good(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["-m unittest discover -s tests -t .", "-m unittest tests.test_calc", "-m unittest"]
+)
+async def test_unittest_tells_of_each_test_and_runs_one_alone(bench: Bench, files: Files, command: str) -> None:
+    root = files({"tests/__init__.py": "", "tests/test_calc.py": UNITTEST, "tests/test_more.py": UNITTEST[:24]})
+    report = await bench.run(root, f"python3 {command}")
+    cases = {case.name.rpartition("::")[2]: (case.outcome, case.flaky) for case in report.commands[0].cases}
+    assert cases == {"test_bad": ("failed", False), "test_depends": ("passed", True), "test_good": ("passed", False)}
+    assert report.commands[0].cases[0].command == f"python3 {command} -k '*test_calc.Calc.test_bad'"
+    assert "FAILED (failures=2)" in report.commands[0].tail
+    assert verdict(report).summary == "1 of 3 fail: test_bad; 1 flaky: test_depends"
 
 
 async def _maven(bench: Bench, files: Files, script: str, **more: str) -> CommandResult:

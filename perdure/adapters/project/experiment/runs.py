@@ -26,7 +26,7 @@ _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
 class Ground:
     """The place experiments run in.
 
-    place    as for run_tests; its `source`, `log_dir`, `held` and `counts` are the engine's
+    place    as for run_tests; its `source`, `log_dir` and `held` are the engine's
     lay_out  checks a tree of the repository out into a directory that is not there yet
     room     a directory of the engine's own, for checkouts and logs
     """
@@ -50,7 +50,7 @@ async def run(ground: Ground, layout: Layout, test: TestCommand, label: str) -> 
     try:
         before = await in_thread(_laid_out, ground, layout, source)
         held = layout.rules.held(layout.paths) if place.sandbox.grade is SandboxGrade.FULL else ()
-        there = replace(place, source=source, held=held, counts=True, log_dir=ground.room / f"logs-{label}")
+        there = replace(place, source=source, held=held, log_dir=ground.room / f"logs-{label}")
         patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await run_once(there, patient, label)
         after = await in_thread(_side, layout.rules, source)

@@ -30,14 +30,11 @@ RUNNERS: tuple[Runner, ...] = (
 _BY_NAME = {runner.name: runner for runner in RUNNERS}
 
 
-def invocation(
-    test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str], *, counts: bool = False
-) -> Invocation:
+def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, env: Mapping[str, str]) -> Invocation:
     """Have a known runner of a test command write its report into `results`, a directory outside the tree,
     by the name the command sees it at.
 
-    tree  what is tested; installed  the worktree setup ran in; env  what the command would see anyway;
-    counts  a runner that has no report of its own is given one of ours
+    tree  what is tested; installed  the worktree setup ran in; env  what the command would see anyway
 
     A runner is recognised when exactly one part of the command line is one, wrappers (`uv run`, `python -m`) looked
     through, `npm test` and the like by their script in package.json. `report = "exit"` switches all of it off.
@@ -48,7 +45,7 @@ def invocation(
         return Invocation(test.command)
     runner, passes = recognised(test.command, tree)
     asked = Asked(test.command, passes, file, tree, installed, env)
-    known = (runner.counting(asked) if counts else runner.reporting(asked)) if runner else None
+    known = runner.reporting(asked) if runner else None
     if runner is not None and known is not None:
         return replace(known, partial=_partial(test.command, runner, tree))
     expected = file if test.report == "junit" else None
@@ -83,10 +80,10 @@ def recognised(command: str, tree: Path) -> tuple[Runner | None, str | None]:
 
 
 def _only(found: list[tuple[Runner | None, str | None]]) -> tuple[tuple[Runner, str | None], int] | None:
-    """The one that reports, or where none does, the one that does not, and its place."""
+    """The one that does not yield to others, or where all do, the one that does, and its place."""
     known = [((runner, passes), number) for number, (runner, passes) in enumerate(found) if runner is not None]
-    reporting = [one for one in known if one[0][0].reports] or known
-    return reporting[0] if len(reporting) == 1 else None
+    first = [one for one in known if not one[0][0].yields] or known
+    return first[0] if len(first) == 1 else None
 
 
 def _partial(command: str, runner: Runner, tree: Path) -> bool:

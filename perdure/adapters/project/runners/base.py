@@ -32,7 +32,7 @@ class Invocation:
              stands last
     extended whether `script` ends in arguments already
     partial  whether the first failure keeps something else from running
-    events   `report` is not JUnit but the events of `go test -json`
+    events   `report` is not JUnit but the events of `go test -json`, and what the tests print is in there, too
     """
 
     script: str
@@ -145,7 +145,7 @@ class Runner(ABC):
     """One test runner; adding one is a file with such a class, and a line in RUNNERS.
 
     early     options, as a regular expression, that end a run at its first failure; empty where the report goes on
-    reports   whether it is asked for a report: one that is not counts only where no other runner is on the line
+    yields    it counts only where no other runner is on the line
     tests     paths of files that hold tests, as a regular expression
     roots     names of directories that are its test side as a whole where they hold such files
     settings  names of files that steer it and belong to nothing else, as a regular expression
@@ -155,7 +155,7 @@ class Runner(ABC):
 
     name: ClassVar[str]
     early: ClassVar[str] = ""
-    reports: ClassVar[bool] = True
+    yields: ClassVar[bool] = False
     tests: ClassVar[str]
     roots: ClassVar[frozenset[str]] = frozenset()
     settings: ClassVar[str] = ""
@@ -169,10 +169,6 @@ class Runner(ABC):
     def reporting(self, asked: Asked) -> Invocation | None:
         """The command, made to write its report. None where asking could change what runs, or it asks for its own."""
         return None
-
-    def counting(self, asked: Asked) -> Invocation | None:
-        """As `reporting`; a runner without a report of its own is given one of ours."""
-        return self.reporting(asked)
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
         """The places of tests that commands and the settings in their directory name.

@@ -10,7 +10,7 @@ from perdure.adapters.project.runners.rust import INSIDE, planted
 
 class Cargo(Runner):
     name = "cargo"
-    reports = False
+    yields = True
 
     tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
     roots = frozenset({"tests"})

@@ -1,10 +1,10 @@
-"""go test: it has no report of its own; gotestsum runs it and writes one, where it is on the sandbox's PATH."""
+"""go test: it is asked for its events, which Go's own process writes, not the tested one; gotestsum for its report."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.adapters.project.runners import failing
@@ -37,23 +37,12 @@ class Go(Runner):
         return Invocation(line, self.name, {}, asked.file, more=asked.passes if " -- " in asked.command else None)
 
     def _go_test(self, asked: Asked) -> Invocation | None:
-        parts = re.split(r"(?<![\w./-])go\s+test(?=\s|$)", asked.command)
-        if len(parts) != 2 or re.search(r"\s-(c|json)\b", parts[1]):
-            return None
-        rest = parts[1] if parts[1].strip() else " ."  # alone, gotestsum would take ./...
-        with_it = f"{parts[0]}gotestsum --format=standard-verbose --junitfile={asked.quoted} --{rest}"
-        line = f"if command -v gotestsum >/dev/null 2>&1; then {with_it}\nelse {asked.command}\nfi"
-        return Invocation(line, self.name, {}, asked.file, owed=False, more=asked.passes)
-
-    def counting(self, asked: Asked) -> Invocation | None:
-        """The events of `go test -json`, which Go's own process writes, not the tested one."""
-        if "gotestsum" in asked.command:
-            return self._gotestsum(asked)
-        line, changed = re.subn(r"(?<![\w./-])go\s+test(?=\s|$)", "go test -json", asked.command)
-        if changed != 1 or asked.passes is None or re.search(r"\s-(c|json)\b", asked.command):
+        """By the same names whether gotestsum is on the PATH or not."""
+        if ">" in asked.command or re.search(r"\s-(c|json)\b", asked.command):
             return None
         file = asked.file.with_suffix(".jsonl")
-        return Invocation(f"{line} > {shlex.quote(str(file))}", self.name, {}, file, events=True)
+        line, changed = _GO_TEST.subn(lambda _: f"> {shlex.quote(str(file))} go test -json", asked.command)
+        return Invocation(line, self.name, {}, file, events=True) if changed == 1 else None
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Files of their own, for a package is what is run: by its name the one is compiled first, the other last."""
@@ -83,8 +72,23 @@ class Go(Runner):
         return "-run", "/".join(f"^{re.escape(part)}$" for part in last_part(case).split("/"))
 
     def alone(self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
-        if call.owed or call.more is None:
+        if not call.events:
             return super().alone(call, command, case, env)
-        # two commands in one script: the arguments belong into the first
-        selected = shlex.join(self.arguments(case))
-        return replace(call, script=call.script.replace("\nelse ", f" {selected}\nelse ", 1))
+        narrowed = _narrowed(call.script.replace("go test -json", "go test", 1), case, self.arguments(case))
+        return replace(call, script=narrowed.replace("go test", "go test -json", 1)) if narrowed else None
+
+    def reproduction(self, call: Invocation, command: str, case: TestCase) -> str:
+        return (
+            _narrowed(command, case, self.arguments(case)) if call.events else super().reproduction(call, command, case)
+        )
+
+
+_GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")
+
+
+def _narrowed(command: str, case: TestCase, arguments: Sequence[str]) -> str:
+    """In front of packages: behind `-args` they would be the tests' own. Empty for what is no test, and where the
+    command selects by name itself."""
+    if "::" not in case.name or re.search(r"\s-{1,2}(test\.)?run\b", command):
+        return ""
+    return _GO_TEST.sub(lambda _: f"go test {shlex.join(arguments)}", command, count=1)

@@ -1,4 +1,4 @@
-"""unittest: it has no report of its own; ours runs in its place where tests are counted."""
+"""unittest: it has no report of its own; ours runs in its place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, N
 from perdure.adapters.project.runners.leads import There
 from perdure.adapters.project.runners.pytest_settings import modules_of
 from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, planted
+from perdure.models.report import TestCase
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
 
 
 class Unittest(Runner):
     name = "unittest"
-    reports = False
+    early = r"\s(-[a-zA-Z]*f[a-zA-Z]*|--failfast)(?=\s|$)"
+    yields = True
     tests = r"(?:.*/)?tests?(_[^/]*)?\.py|(?:.*/)?[^/]*_test\.py"
     roots = frozenset({"tests", "test"})
     settings = r"sitecustomize\.py|usercustomize\.py|.*\.pth|\.coveragerc"
@@ -27,13 +29,22 @@ class Unittest(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "unittest"
 
-    def counting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: Asked) -> Invocation | None:
         reporter = asked.file.with_name("unittest_report.py")
         ours = f"{shlex.quote(str(reporter))} {asked.quoted}"
         line, changed = re.subn(r"(?<=\s)-m\s+unittest(?=\s|$)", lambda _: ours, asked.command)
         if changed != 1:
             return None
-        return Invocation(line, self.name, {}, asked.file, files={reporter: _REPORTER.read_text()})
+        files = {reporter: _REPORTER.read_text()}
+        return Invocation(line, self.name, {}, asked.file, files=files, more=asked.passes)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        """By the end of its dotted name: what stands before it depends on where discovery began."""
+        file, *inner = case.name.split("::")
+        if not inner:
+            return ()
+        module = file.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2]
+        return "-k", f"*{'.'.join([module, *inner])}"
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
         """`discover -s checks -p "check_*.py"`, by options or by their places; modules by name."""
