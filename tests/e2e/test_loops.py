@@ -109,7 +109,7 @@ async def test_red_tests_become_a_draft_where_that_is_asked_for_on_a_branch_of_t
     assert result.pull_request.draft
     body = git(origin, "show", "refs/pull/1/record:body.md")
     assert "tests are red" in body.splitlines()[0]
-    assert "exit code 1" in body
+    assert "1 of 1 fails: test_adds" in body
 
 
 async def test_a_branch_that_is_the_base_is_refused_before_anything_is_paid_for(tmp_path: Path, fixes: Lab) -> None:

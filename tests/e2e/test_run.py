@@ -55,7 +55,7 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
         assert (red.status, red.reason, red.message) == (
             "not_delivered",
             "tests_red",
-            "tests are red: unit: exit code 1",
+            "tests are red: 1 of 1 fails: test_adds",
         )
         async with asyncio.timeout(60):
             again = await (await lab.perdure.delivery("red").retry()).result()

@@ -56,7 +56,11 @@ NODE = {
     "perdure.toml": 'version = 1\n[setup]\ncommands = []\n[[test]]\nname = "npm test"\ncommand = "npm test"\n',
 }
 
-EXIT_CODE_ONLY = {**CALC, "tests/test_calc.py": CALC["tests/test_calc.py"].replace("5)", "6)")}
+EXIT_CODE_ONLY = {
+    **CALC,
+    "tests/test_calc.py": CALC["tests/test_calc.py"].replace("5)", "6)"),
+    "perdure.toml": f'{CALC["perdure.toml"]}report = "exit"\n',
+}
 
 STUCK = HAPPY.replace(
     "return a - b\\\\n' >> calc.py", "return a - b\\\\n' >> calc.py && sed -i 's/a + b/a * b/' calc.py"
