@@ -18,7 +18,14 @@ from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread, to_the_end
-from perdure.adapters.turn.written import read_findings, read_picture, read_plan, read_review, read_screenshots
+from perdure.adapters.turn.written import (
+    read_findings,
+    read_picture,
+    read_plan,
+    read_report,
+    read_review,
+    read_screenshots,
+)
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.phases import Step
@@ -59,8 +66,11 @@ def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Ship
     form = read_template(vault, contract.base_sha)
     screenshots = read_screenshots(vault, work.delivery, work.screenshots)
     local = not isinstance(forge, HostedForge)
-    looks = Looks(read_findings(vault, work.delivery, work.findings), screenshots, beside=local)
-    written = body(work, contract, plan, review, host.receipt(work.delivery), form, looks)
+    report = read_report(vault, work.delivery, work.tests.report if work.tests is not None else "")
+    looks = Looks(read_findings(vault, work.delivery, work.findings), screenshots, beside=local, report=report)
+    tried = work.tests.experiment if work.tests is not None else ""
+    receipt = host.receipt(work.delivery).model_copy(update={"experiment": tried})
+    written = body(work, contract, plan, review, receipt, form, looks)
     pictures = picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)) if local else {}
     proposal = Proposal(
         delivery=work.delivery,

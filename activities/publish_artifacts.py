@@ -47,11 +47,13 @@ class Publications:
         if not branch or not isinstance(forge, HostedForge):
             return Artifacts()
         screenshots = read_screenshots(vault, work.delivery, work.screenshots)
+        report = read_report(vault, work.delivery, work.report)
+        tried = report.experiment.line if report is not None and report.experiment is not None else ""
         files = artifact_files(
             read_plan(vault, work.delivery, work.plan),
             read_review(vault, work.delivery, work.review),
-            read_report(vault, work.delivery, work.report),
-            self._host.receipt(work.delivery),
+            report,
+            self._host.receipt(work.delivery).model_copy(update={"experiment": tried}),
             read_findings(vault, work.delivery, work.findings),
             screenshots,
             picture_files(screenshots, lambda shot: read_picture(vault, work.delivery, shot)),

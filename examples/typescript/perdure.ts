@@ -201,6 +201,8 @@ export interface Receipt {
   replies_paid_twice: number;
   /** requests cut off by a death before the reply was whole: possibly billed, never counted as free */
   replies_cut: number;
+  /** what was shown of the tree that was tested: the base's own tests on it, its tests without the change, canaries; empty: not tried */
+  experiment: string;
 }
 
 /** Counts of what the reviewer and the engine found. `findings`: the engine's own, `report`: the reviewer's. */
@@ -285,7 +287,7 @@ export interface Attached {
 
 /**
  * The answer to query `progress`: what a live view needs, and nothing that grows without bound.
- * `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides. `held`: why no further turn begins. `plan`, `report` (of the newest tests): artifacts. Of the limits, with what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for people aside.
+ * `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides. `held`: why no further turn begins. `plan`, `report` (of the newest tests), `review`: artifacts. Of the limits, with what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for people aside.
  */
 export interface Progress {
   delivery_id: string;
@@ -314,6 +316,7 @@ export interface Progress {
   held: string;
   plan: string;
   report: string;
+  review: string;
   budget_tokens: number;
   time_s: number | null;
   used_s: number | null;

@@ -39,6 +39,9 @@ TOLD = frozenset(_NAMES) | frozenset(_FIXES)
 WIDTH = 88
 """Of a whole row, on any screen that is wide enough."""
 
+_VERDICT = 300
+"""Characters of a verdict: tests, then what the experiments have shown."""
+
 _RIGHT = 18
 """Of the columns for time and money."""
 
@@ -148,9 +151,12 @@ def _text(chapter: Chapter) -> str:
 
 
 def _summary(record: StepRecord, again: bool) -> str:
-    text = one_line(record.summary, 100)
-    green = record.step == Step.RUN_TESTS and record.status == "done" and text.endswith("green")
-    return f"{text} again" if green and again else text
+    tests = record.step == Step.RUN_TESTS
+    text = one_line(record.summary, _VERDICT if tests else 100)
+    first, dot, rest = text.partition(" · ")
+    if again and tests and record.status == "done" and first.endswith("green"):
+        return f"{first} again{dot}{rest}"
+    return text
 
 
 def rows(steps: Sequence[StepRecord], limits: tuple[int | None, int | None] = (None, None)) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from perdure.cli.asking import decided
 from perdure.cli.chapters import LEFT, chapters, line_of
 from perdure.cli.words import count, money, one_line, short, span, tokens
@@ -22,6 +24,8 @@ def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]
     """The last block: what exists now, its tests and review, cost, time, receipt, what to type next."""
     rows = [
         ("tests", _tests(result), "review", _review(result)),
+        ("", result.tests.experiment, "", ""),
+        ("", _promises(result), "", ""),
         ("cost", _cost(result), "time", span(elapsed_s) if elapsed_s is not None else ""),
         ("receipt", _receipt(result), "", ""),
         *(("decided" if n == 0 else "", decided(made), "", "") for n, made in enumerate(result.decisions)),
@@ -91,6 +95,16 @@ def _tests(result: DeliveryResult) -> str:
     if tests.flaky:
         parts.append(f"{tests.flaky} flaky")
     return ", ".join(parts)
+
+
+def _promises(result: DeliveryResult) -> str:
+    """That the change does not keep all that the base's tests demand, and where to read of it."""
+    if not result.tests.promises:
+        return ""
+    said = "justified by the request" if result.review.status == ReviewStatus.CLEAN else "see the review"
+    return (
+        f"{count(result.tests.promises, 'changed promise')}, {said}: perdure report {shlex.quote(result.delivery_id)}"
+    )
 
 
 def _review(result: DeliveryResult) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from perdure.cli.chapters import BAD, GOOD, LEFT, STOPS
 from perdure.cli.words import clean, count, one_line, short
+from perdure.models.promised import changed, notes, reasons
 from perdure.models.report import (
     CommandResult,
     Finding,
@@ -71,6 +72,7 @@ def plan_text(written: str) -> str:
 def report_lines(report: TestReport) -> list[str]:
     """Counts first, then what makes it red with the command to repeat it, then what was red before too."""
     lines = [f"tests of {short(report.commit)}" + (f", compared with {one_line(report.base)}" if report.base else "")]
+    lines += experiment_lines(report)
     for hit in report.tampering:
         lines += _hit(hit, allowed=report.allowed)
     for command in report.commands:
@@ -78,6 +80,29 @@ def report_lines(report: TestReport) -> list[str]:
     if report.fixed:
         shown = ", ".join(one_line(name, 80) for name in report.fixed[:_SHOWN_CASES])
         lines.append(f"{GOOD} failed on {one_line(report.base) or 'the base'} and pass now: {shown}")
+    return lines
+
+
+def experiment_lines(report: TestReport, review: Review | None = None) -> list[str]:
+    """The verdict's line, why it is red, and each changed promise with both versions and its justification."""
+    tried = report.experiment
+    if tried is None:
+        return []
+    why = reasons(tried)
+    lines = [f"{BAD if why else GOOD} {one_line(tried.line, 400)}"] if tried.line else []
+    lines += [f"{BAD} tampered: {one_line(words, 400)}" for words in why]
+    lines += [f"{LEFT} {one_line(words, 400)}" for words in notes(tried)]
+    return lines + promise_lines(report, review)
+
+
+def promise_lines(report: TestReport | None, review: Review | None) -> list[str]:
+    """Each test of the base that fails on the change: both versions, and the words of the request that ask for it."""
+    promises, lines = changed(report, review), list[str]()
+    for one in promises:
+        mark = LEFT if one.justified else STOPS if one.answer is None else BAD
+        lines.append(f"{mark} changed promise: {one_line(one.name, 200)}")
+        lines += [f"    {one_line(one.why, 400)}"] if one.answer is not None else []
+        lines += [f"    {clean(line)[:200].rstrip()}" for line in one.versions]
     return lines
 
 

@@ -36,6 +36,7 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
             screen.lines(red_lines(report.decode(errors="replace")))
         elif asked.gate is Gate.PULL_REQUEST:
             screen.lines(verdict_lines(await delivery.progress()))
+            screen.lines(await _promises(delivery))
             screen.lines(await _change(delivery))
     except (PerdureError, ActivityFailureError) as error:
         said = one_line(str(getattr(error, "cause", None) or error))
@@ -51,7 +52,7 @@ def verdict_lines(progress: Progress) -> list[str]:
         ("review", said.get(Step.REVIEW, "not done")),
         ("cost", f"{money(progress.spend.usd)}{limit}"),
     ]
-    return ["", *(f"  {name:<8} {one_line(text, 120)}" for name, text in rows)]
+    return ["", *(f"  {name:<8} {one_line(text, 300)}" for name, text in rows)]
 
 
 def plan_lines(written: str) -> list[str]:
@@ -122,6 +123,22 @@ def budget_json(progress: Progress) -> dict[str, Any]:
 
 def _rounded(usd: float | None) -> float | None:
     return round(usd, 6) if usd is not None else None
+
+
+async def _promises(delivery: Delivery) -> list[str]:
+    """Tests of the base that the change does not keep, with the words of the request that ask for it."""
+    from perdure.cli.found import promise_lines
+    from perdure.models.report import Review, TestReport
+
+    progress = await delivery.progress()
+    if not progress.report:
+        return []
+    report = TestReport.model_validate_json(await delivery.artifact(progress.report, progress.queue))
+    if report.experiment is None or not report.experiment.promises:
+        return []
+    written = await delivery.artifact(progress.review, progress.queue) if progress.review else b""
+    lines = promise_lines(report, Review.model_validate_json(written) if written else None)
+    return ["", *(f"  {line}" for line in lines)]
 
 
 async def _change(delivery: Delivery) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from perdure.models.decisions import Decided
 from perdure.models.markdown import cell, code
+from perdure.models.phases import Step
 from perdure.models.policy import DETAILS_BYTES, PLAN_SHOWN_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.summary import local_repository
 from perdure.models.waits import headline, waiting_for_you
+from perdure.models.work import TestVerdict
 
 __all__ = ["cell", "details", "dollars"]
 
@@ -82,6 +84,8 @@ def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
             f"- repository {code(request.repository)}, base {code(prepared.base)} at `{prepared.base_sha[:7]}`"
         )
         lines.append(f"- branch {code(prepared.branch)}" + (f" at `{state.head[:7]}`" if state.head else ""))
+    if state.tests is not None and state.tests.promises:
+        lines.append(f"- changed promises: {_promises(state.tests)}")
     lines.append(f"- spent {_spent(state)}")
     lines += [f"- {_decision(key, made)}" for key, made in list(state.decided.items())[-_NOTES:]]
     lines += [f"- assumed: {cell(words, 200)}" for words in state.assumptions[-_NOTES:]]
@@ -93,6 +97,13 @@ def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
     if state.pull_request:
         lines.append(_pull_request(state.pull_request))
     return lines
+
+
+def _promises(tests: TestVerdict) -> str:
+    """Tests of the base that fail on the change: how many, and the first ones."""
+    more = tests.promises - len(tests.promised)
+    names = [code(label) for label in tests.promised] + ([f"{more} more"] if more > 0 else [])
+    return ", ".join(names)
 
 
 def _decision(key: str, made: Decided) -> str:
@@ -133,7 +144,7 @@ def _row(record: StepRecord) -> str:
         part
         for part in (
             f"{record.turns} turns" if record.turns > 1 else "",
-            cell(record.summary, 120),
+            cell(record.summary, 300 if record.step == Step.RUN_TESTS else 120),
             f"`{record.commit[:7]}`" if record.commit else "",
         )
         if part

@@ -46,7 +46,8 @@ def put(gate: Gate, state: DeliveryState) -> Put:
             words = f"{CANNOT_TELL}: {summary}; approve if none is new, reject with what to mend"
             return _named(tree, state.asked_fixes), words, ("approve", "reject")
         case _:
-            return _named(state.head, state.mends), f"publish {state.head[:7]} as {_as(state)}", ("approve", "reject")
+            words = f"publish {state.head[:7]} as {_as(state)}{_promises(state)}"
+            return _named(state.head, state.mends), words, ("approve", "reject")
 
 
 def let_through(state: DeliveryState) -> Decided | None:
@@ -70,6 +71,17 @@ def accepted(state: DeliveryState) -> str:
 
 def _named(sha: str, again: int) -> str:
     return f"{sha[:8]}-{again}" if again else sha[:8]
+
+
+def _promises(state: DeliveryState) -> str:
+    """Tests of the base that do not hold any more: whoever publishes knows of them."""
+    number = state.tests.promises if state.tests else 0
+    if not number:
+        return ""
+    names = [name.rsplit("::", 1)[-1] for name in state.tests.promised] if state.tests else []
+    more = f" and {number - len(names)} more" if names and number > len(names) else ""
+    named = f": {', '.join(names)}{more}" if names else ""
+    return f", with {number} changed promise{'s' if number != 1 else ''}{named}"
 
 
 def _as(state: DeliveryState) -> str:

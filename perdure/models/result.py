@@ -135,12 +135,15 @@ class Receipt(Published):
     turns_redone        turns that were cut off and done again from their checkpoint
     replies_paid_twice  replies that were received whole, written down, and asked for again (0 by design)
     replies_cut         requests cut off by a death before the reply was whole: possibly billed, never counted as free
+    experiment          what was shown of the tree that was tested: the base's own tests on it, its tests without the
+                        change, canaries; empty: not tried
     """
 
     worker_deaths: int = 0
     turns_redone: int = 0
     replies_paid_twice: int = 0
     replies_cut: int = 0
+    experiment: str = ""
 
 
 class DecisionMade(Published):

@@ -161,9 +161,9 @@ class Progress(BaseModel):
     """The answer to query `progress`: what a live view needs, and nothing that grows without bound.
 
     `waiting` says in one line what the delivery waits for, when it waits; `asked` what of that a person decides.
-    `held`: why no further turn begins. `plan`, `report` (of the newest tests): artifacts. Of the limits, with what
-    people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting for
-    people aside.
+    `held`: why no further turn begins. `plan`, `report` (of the newest tests), `review`: artifacts. Of the limits, with
+    what people added to them, `budget_tokens` is 0 where there is none; `used_s` of `time_s` seconds are used, waiting
+    for people aside.
     """
 
     delivery_id: str
@@ -192,6 +192,7 @@ class Progress(BaseModel):
     held: str = ""
     plan: str = ""
     report: str = ""
+    review: str = ""
     budget_tokens: int = 0
     time_s: float | None = None
     used_s: float | None = None

@@ -174,6 +174,7 @@ class TestVerdict(Recorded):
     fingerprint     equal for two red verdicts with the same failures
     experiment      one line: the base's own tests on the change, its tests without it, canaries; empty: not tried
     promises        tests of the base that fail on the change and were changed with it: each needs a reason
+    promised        names of the first few of these
     """
 
     __test__ = False
@@ -194,6 +195,7 @@ class TestVerdict(Recorded):
     fingerprint: str = ""
     experiment: str = ""
     promises: int = 0
+    promised: tuple[str, ...] = ()
 
     def same_as(self, other: TestVerdict) -> bool:
         """True where it is red with the same failures of the same tree; never for one of a release without

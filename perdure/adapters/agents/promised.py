@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from perdure.adapters.agents.text import plain, shortened
 from perdure.models.experiment import Promise
-from perdure.models.policy import PROMISE_NAME_CHARS, QUOTE_WORDS, REVIEW_ISSUES_TOLD
+from perdure.models.policy import QUOTE_WORDS, REVIEW_ISSUES_TOLD
+from perdure.models.promised import label_of
 from perdure.models.report import Issue, Justification, Review, Severity
 
 _ENDS = "\"'`*_.,;:!? "
@@ -47,18 +48,6 @@ class Promised:
         if _count(wanted) < QUOTE_WORDS:
             return f"is shorter than {QUOTE_WORDS} words"
         return "" if any(_stands(wanted, text) for _, text in texts) else "does not stand in the request"
-
-
-def labels(promises: Iterable[Promise]) -> dict[str, Promise]:
-    """Each test once, by the name that it is shown and answered with."""
-    found: dict[str, Promise] = {}
-    for promise in {(promise.file, promise.name): promise for promise in promises}.values():
-        name = plain(promise.name, PROMISE_NAME_CHARS) or "(no name)"
-        label, number = name, 1
-        while label in found:
-            label, number = f"{name} ({number + 1})", number + 1
-        found[label] = promise
-    return found
 
 
 def wrong_answers(review: Review, promised: Promised) -> list[str]:
@@ -115,8 +104,8 @@ def _blocker(label: str, promise: Promise, quote: str, reason: str, problem: str
 
 def _label(answer: Justification, known: Container[str]) -> str:
     """The name an answer is about; a model may put it between marks."""
-    name = plain(answer.test, 2 * PROMISE_NAME_CHARS)
-    return name if name in known else name.strip("`\"' ")
+    name = label_of(answer.test)
+    return name if name in known else label_of(answer.test.strip("`\"' "))
 
 
 def _folded(text: str) -> str:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from perdure.adapters.forges.findings import findings_line, findings_section
 from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
 from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
+from perdure.adapters.forges.promises import promises_section
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract
 from perdure.models.details import dollars
 from perdure.models.policy import BODY_CHARS
 from perdure.models.publishing import ShipInput
-from perdure.models.report import Findings, Plan, Review, Screenshots, Severity
+from perdure.models.report import Findings, Plan, Review, Screenshots, Severity, TestReport
 from perdure.models.result import Receipt, ReviewStatus, TestsStatus
 
 __all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
@@ -31,11 +32,13 @@ PREFIX = {"bug": "fix", "feature": "feat", "chore": "chore", "docs": "docs"}
 
 @dataclass(frozen=True)
 class Looks:
-    """What the engine itself saw. `beside`: the pictures lie beside the text, as in a local pull request's record."""
+    """What the engine itself saw. `beside`: the pictures lie beside the text, as in a local pull request's record;
+    `report`: of the newest tests."""
 
     findings: Findings | None = None
     screenshots: Screenshots | None = None
     beside: bool = False
+    report: TestReport | None = None
 
 
 def marker(delivery: str) -> str:
@@ -114,6 +117,7 @@ def _sections(
         ]
     sections.append(Section("assumptions", "Assumptions", _assumptions(work.assumptions)))
     sections.append(Section("evidence", "Evidence", _list(_evidence(work, links, looks)), fixed=True))
+    sections.append(Section("promises", "Changed promises", promises_section(looks.report, review)))
     shown = picture_addresses(looks.screenshots, work.artifacts, beside=looks.beside)
     sections.append(Section("screenshots", "Screenshots", gallery(looks.screenshots, shown)))
     if review is not None and work.draft_reason:
@@ -177,6 +181,8 @@ def _receipt(work: ShipInput, receipt: Receipt, links: Mapping[str, str]) -> lis
         lines.append(f"replies cut off: {receipt.replies_cut}, possibly billed")
     if work.tests is not None and work.tests.status is TestsStatus.GREEN:
         lines.append(f"tested green: tree `{work.tests.tree[:12]}`, which is commit `{work.head[:12]}`")
+    if receipt.experiment:
+        lines.append(f"judged by experiment: {line(receipt.experiment)}")
     if "receipt" in links:
         lines.append(f"[receipt.json]({links['receipt']})")
     return lines

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from perdure.adapters.forges.findings import findings_page
 from perdure.adapters.forges.neutral import code, line, quote
 from perdure.adapters.forges.pictures import Addresses, picture_addresses
+from perdure.adapters.forges.promises import experiment_page
 from perdure.models.report import CommandResult, Findings, Plan, Review, Screenshots, Severity, TestCase, TestReport
 from perdure.models.result import Receipt
 
@@ -37,7 +38,7 @@ def artifact_files(
     texts = {
         "plan.md": _plan(plan) if plan else "",
         "review.md": _review(review, shown) if review else "",
-        "tests.md": _tests(report) if report else "",
+        "tests.md": _tests(report, review) if report else "",
         "findings.md": findings_page(findings) if findings else "",
         "receipt.json": receipt.model_dump_json(indent=2) + "\n" if receipt else "",
     }
@@ -89,13 +90,14 @@ def _review(review: Review, shown: Addresses) -> str:
     return _page("# Review", quote(review.summary), *(findings or ["Nothing was found."]))
 
 
-def _tests(report: TestReport) -> str:
+def _tests(report: TestReport, review: Review | None) -> str:
     compared = f", compared with {code(report.base)}" if report.base else ""
     fixed = _list(line(name) for name in report.fixed)
     return _page(
         "# Tests",
         f"On tree `{report.tree}`, which is commit `{report.commit}`{compared}.",
         line(report.note) if report.note.strip() else "",
+        *experiment_page(report, review),
         f"Failed on {code(report.base) or 'the base'} and pass now:\n\n{fixed}" if fixed else "",
         *(_command(command) for command in report.commands),
     )

@@ -85,6 +85,9 @@ def _facts(work: CommentInput, contract: Contract, receipt: Receipt | None, spen
         facts.append("tests: the repository has no test command")
     elif work.tests is not None:
         facts.append(f"tests: {line(work.tests.summary, 300)}, on tree `{work.tests.tree[:12]}`")
+        if work.tests.promises:
+            number = "1 test" if work.tests.promises == 1 else f"{work.tests.promises} tests"
+            facts.append(f"changed promises: {number} of {code(contract.base)} that the change does not keep")
     review = work.review_result
     if review.status is not ReviewStatus.SKIPPED:
         facts.append(f"review: {review.status}, {review.blockers} blockers, {review.tech_debt} tech debt")

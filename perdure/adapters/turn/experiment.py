@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from perdure.adapters.agents.promised import labels
 from perdure.adapters.agents.text import plain
-from perdure.models.experiment import Experiment
-from perdure.models.promised import difference, notes, reasons
+from perdure.models.promised import changed, notes, reasons
+from perdure.models.report import TestReport
 
 _MESSAGE_LINES = 12
 
 
-def experiment_text(experiment: Experiment) -> str:
-    """The line of the verdict, why it is red, what was not asked, then each changed promise with both versions."""
-    lines = [experiment.line, *(f"tampered: {why}" for why in reasons(experiment)), *notes(experiment)]
-    base = experiment.branch or "the base"
-    seen = set[tuple[str, ...]]()
-    if promises := labels(experiment.promises):
+def experiment_text(report: TestReport) -> str:
+    """The line of the verdict, why it is red, then each changed promise with both versions."""
+    tried = report.experiment
+    if tried is None:
+        return ""
+    lines = [tried.line, *(f"tampered: {why}" for why in reasons(tried)), *notes(tried)]
+    promises = changed(report)
+    if promises:
+        base = tried.branch or "the base"
         lines.append(f"Changed promises, tests of {base} that fail on the change. Each needs an answer in `promises`:")
-    for label, promise in promises.items():
-        place = f" ({plain(promise.file, 200)})" if promise.file and promise.file not in label else ""
-        lines.append(f"- {label}{place}")
-        lines += [f"    {line}" for line in promise.message.splitlines()[:_MESSAGE_LINES]]
-        versions = difference(promise)
-        lines += [f"  {line}" for line in versions] if versions not in seen else ["  both versions are above"]
-        seen.add(versions)
+    for one in promises:
+        file = one.promise.file
+        lines.append(f"- {one.name}" + (f" ({plain(file, 200)})" if file and file not in one.name else ""))
+        lines += [f"    {line}" for line in one.promise.message.splitlines()[:_MESSAGE_LINES]]
+        lines += [f"  {line}" for line in one.versions]
     return "\n".join(line for line in lines if line.strip())

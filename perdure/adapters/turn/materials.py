@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.adapters.agents.issue import shown as as_shown
 from perdure.adapters.agents.places import Change
-from perdure.adapters.agents.promised import Promised, Words, labels
+from perdure.adapters.agents.promised import Promised, Words
 from perdure.adapters.agents.said import Message, spoken
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
@@ -20,6 +20,7 @@ from perdure.adapters.turn.written import read_report
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
 from perdure.models.policy import CASE_MESSAGE_CHARS, REPORT_CASES, REPORT_CASES_CHARS
+from perdure.models.promised import labels
 from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
 from perdure.models.turn import TurnInput
 
@@ -39,7 +40,7 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
         found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
     report = read_report(vault, delivery, materials.get("report", ""))
     if report is not None and report.experiment is not None:
-        found["experiment"] = experiment_text(report.experiment)
+        found["experiment"] = experiment_text(report)
     return found
 
 

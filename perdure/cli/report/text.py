@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from perdure.cli.asking import decided, diffstat
 from perdure.cli.chapters import chapters, line_of, row
+from perdure.cli.found import experiment_lines
 from perdure.cli.report import view
 from perdure.cli.report.facts import Report
 from perdure.cli.report.harmless import shown, shown_line
@@ -60,6 +61,7 @@ def _head(report: Report) -> Iterator[str]:
         ("branch", report.branch + (f" at {short(report.head_sha)}" if report.head_sha else "")),
         ("pull request", f"#{pull.number} {pull.url}{' (draft)' if pull.draft else ''}" if pull else ""),
         ("tests", view.tests_line(report.tests)),
+        ("", report.tests.experiment),
         ("review", view.review_line(report)),
         ("cost", view.cost_line(report.usage, report.budget_usd)),
         ("time", timing),
@@ -106,6 +108,8 @@ def _tests(report: Report) -> Iterator[str]:
     yield f"commit {short(tested.commit)}{compared}"
     if tested.note:
         yield shown_line(tested.note, 600)
+    for line in experiment_lines(tested, report.reviewed):
+        yield shown(line, 400)
     for hit in tested.tampering:
         place = f" ({hit.file}{f':{hit.line}' if hit.line else ''})" if hit.file else ""
         allowed = ", allowed by the request" if tested.allowed else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perdure.cli.report.facts import Report, Turn
 from perdure.cli.words import count, money, tokens
+from perdure.models.promised import Changed, changed, notes, reasons
 from perdure.models.report import CommandResult, Severity, TestCase
 from perdure.models.result import Receipt, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
 from perdure.models.spans import span
@@ -104,6 +105,7 @@ def tests_line(tests: TestsResult) -> str:
     parts += [f"{tests.fixed} fixed"] if tests.fixed else []
     parts += [f"{tests.flaky} flaky"] if tests.flaky else []
     parts += [f"tests weakened in {count(tests.tampered, 'place')}"] if tests.tampered else []
+    parts += [count(tests.promises, "changed promise")] if tests.promises else []
     return ", ".join(parts)
 
 
@@ -158,6 +160,29 @@ def diff_lines(patch: str) -> list[tuple[str, str]]:
         head = line.startswith(("diff ", "index ", "+++ ", "--- ", "new file", "deleted file", "similarity", "rename "))
         found.append(("file" if head else kinds.get(line[:1], ""), line))
     return found
+
+
+def promises(report: Report) -> tuple[Changed, ...]:
+    """Tests of the base that fail on the change, with the reviewer's answers."""
+    return changed(report.test_report, report.reviewed)
+
+
+def tampered(report: Report) -> tuple[str, ...]:
+    """Why the experiments make the verdict red."""
+    tried = report.test_report.experiment if report.test_report else None
+    return reasons(tried) if tried is not None else ()
+
+
+def told(report: Report) -> tuple[str, ...]:
+    """What they found that does not decide."""
+    tried = report.test_report.experiment if report.test_report else None
+    return notes(tried) if tried is not None else ()
+
+
+def versions(one: Changed) -> list[tuple[str, str]]:
+    """Both versions of a test, as `diff_lines` of a patch."""
+    kinds = {"+": "added", "-": "gone", "…": "place"}
+    return [(kinds.get(line[:1], ""), line) for line in one.versions]
 
 
 def took(seconds: float) -> str:

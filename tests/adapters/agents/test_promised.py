@@ -13,12 +13,13 @@ from replies import OPENING, issue, reply, text
 
 from perdure.adapters.agents.conversation import Continue, Finished, after_reply
 from perdure.adapters.agents.places import Change
-from perdure.adapters.agents.promised import Promised, Words, judged, labels
+from perdure.adapters.agents.promised import Promised, Words, judged
 from perdure.adapters.agents.said import heard, spoken
 from perdure.adapters.agents.text import framed, framed_words
 from perdure.models.decisions import Said
 from perdure.models.experiment import Promise
 from perdure.models.phases import Step
+from perdure.models.promised import labels
 from perdure.models.report import Justification, Review, Severity
 
 ADD = "tests/test_calc.py::test_add"
