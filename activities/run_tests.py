@@ -1,5 +1,5 @@
 """Run tests: the repository's own commands on a clean checkout of one commit. The exit code is the verdict,
-unless the change has made the tests say less than they did.
+unless the change has made the tests say less than they did: then experiments say so (activities.trials).
 
 Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from activities.trials import try_change
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
@@ -46,6 +47,7 @@ class Testing:
             baseline = await in_thread(_baseline, desk, work.baseline)
             report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline)
             report = await in_thread(_tampering, desk, work.commit, report, baseline)
+            report = await try_change(desk, report, baseline.report if baseline is not None else None)
             artifact = await in_thread(desk.vault.put_artifact, work.delivery, report.model_dump_json().encode())
             return verdict(report).model_copy(update={"report": artifact})
 

@@ -17,6 +17,9 @@ class CrashPoint(StrEnum):
     AFTER_SNAPSHOT = "after-snapshot"
     INSIDE_COMMIT = "inside-commit"
     DURING_TESTS = "during-tests"
+    DURING_BASE_TESTS = "during-base-tests"
+    DURING_CANARIES = "during-canaries"
+    DURING_PROOF = "during-proof"
     AFTER_COMMENT = "after-comment"
     AFTER_ARTIFACTS = "after-artifacts"
     AFTER_FIRST_COMMIT = "after-first-commit"
@@ -24,6 +27,9 @@ class CrashPoint(StrEnum):
     AFTER_PULL_REQUEST = "after-pull-request"
     AFTER_NOTICE = "after-notice"
 
+
+WHERE_TESTS_CHANGE = (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_PROOF)
+"""Points that only a delivery comes by whose change touches tests: the base's tests on it, its tests on the base."""
 
 AT_A_HOSTED_FORGE = (CrashPoint.AFTER_COMMENT, CrashPoint.AFTER_ARTIFACTS)
 """Points that only a delivery to a forge with issues and accounts comes by."""

@@ -70,6 +70,7 @@ class Experiment(Published):
     allowed  the request itself is about tests: tests of the base may be taken away
     removes  the request asks for something to be removed: tests of the base that went with it are changed promises,
              for the reviewer to justify with its words
+    skipped  why nothing was tried at all; empty: it was
     """
 
     base: str
@@ -78,13 +79,19 @@ class Experiment(Published):
     touched: tuple[str, ...] = ()
     allowed: bool = False
     removes: bool = False
+    skipped: str = ""
     commands: tuple[Tried, ...] = ()
 
     @property
     def tampered(self) -> bool:
         """True where the tests pass without the product being right in the way the base's tests demand."""
         bent = any(one.missed or one.written or one.contradicted for one in self.commands)
-        return bent or (not (self.allowed or self.removes) and any(one.taken for one in self.commands))
+        return bent or bool(self.taken)
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Tests of the base that were taken away for failing, where nobody had asked for that."""
+        return () if self.allowed or self.removes else tuple(name for one in self.commands for name in one.taken)
 
     @property
     def promises(self) -> tuple[Promise, ...]:
@@ -96,7 +103,7 @@ class Experiment(Published):
 
     @property
     def line(self) -> str:
-        """`455/455 of the base's own tests pass on the change · 3 new tests fail without it · canaries caught`."""
+        """`455/455 of main's own tests pass on the change · 3 new tests fail without it · canaries caught`."""
         asked = [one for one in self.commands if one.base_tests is not None]
         parts = []
         if asked:
@@ -109,6 +116,13 @@ class Experiment(Published):
         if told := _canaries(one.canaries for one in self.commands):
             parts.append(told)
         return " · ".join(parts)
+
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """For people: what could not be asked, each reason once, with the command's name where there are several."""
+        one = len(self.commands) == 1
+        said = [words if one else f"{c.name}: {words}" for c in self.commands for words in c.unasked]
+        return (self.skipped, *said) if self.skipped else tuple(dict.fromkeys(said))
 
 
 def _canaries(found: Iterable[Caught]) -> str:

@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from perdure.models.crash import AT_A_HOSTED_FORGE, IN_AN_EMPTY_REPOSITORY, WHERE_SOMEBODY_IS_TOLD, CrashPoint
+from perdure.models.crash import (
+    AT_A_HOSTED_FORGE,
+    IN_AN_EMPTY_REPOSITORY,
+    WHERE_SOMEBODY_IS_TOLD,
+    WHERE_TESTS_CHANGE,
+    CrashPoint,
+)
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
@@ -23,7 +29,7 @@ PAID_AGAIN = {CrashPoint.WAITING_FOR_MODEL}
 """The only point where a reply is asked for again: it had not arrived."""
 
 
-ELSEWHERE = {*AT_A_HOSTED_FORGE, *IN_AN_EMPTY_REPOSITORY, *WHERE_SOMEBODY_IS_TOLD}
+ELSEWHERE = {*AT_A_HOSTED_FORGE, *IN_AN_EMPTY_REPOSITORY, *WHERE_SOMEBODY_IS_TOLD, *WHERE_TESTS_CHANGE}
 """Points that this delivery does not come by."""
 
 NOT_BEGUN = {CrashPoint.HANDED_OUT}
@@ -35,6 +41,7 @@ TOGETHER = (
         CrashPoint.WAITING_FOR_MODEL,
         CrashPoint.INSIDE_REF_UPDATE,
         CrashPoint.INSIDE_COMMIT,
+        CrashPoint.DURING_CANARIES,
         CrashPoint.AFTER_PUSH,
     ),
     (

@@ -124,9 +124,8 @@ class _Again:
             return None
         self._count += 1
         label = f"{self._number}-again-{self._count}"
-        reports, plain = await _plain(self._place, self._test, label)
-        call = alone(plain, self._test.command, case, self._place.env) if case else plain
-        if call is None or len(call.script.encode()) > TEST_SCRIPT_BYTES:
+        reports, call = await _plain(self._place, self._test, label, case)
+        if call is None:
             return None
         self._say(f"{self._test.name}: again" + (f", alone: {case.name[:100]}" if case else ""))
         if self._renew is not None:
@@ -136,17 +135,32 @@ class _Again:
         return result
 
 
-async def _plain(place: Place, test: TestCommand, label: str) -> tuple[Path, Invocation]:
+async def _plain(
+    place: Place, test: TestCommand, label: str, case: TestCase | None = None
+) -> tuple[Path, Invocation | None]:
+    """How it runs, as a whole or for one test alone; None where that one cannot be selected."""
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
     seen = results_place(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory
     call = await in_thread(invocation, test, seen, tree, installed, place.env)
-    return reports, call.moved(seen, reports)
+    call = call.moved(seen, reports)
+    if case is None:
+        return reports, call
+    one = alone(call, test.command, case, place.env)
+    return reports, one if one is not None and len(one.script.encode()) <= TEST_SCRIPT_BYTES else None
 
 
 async def run_once(place: Place, test: TestCommand, label: str) -> CommandResult:
     """One command, once; `label` names its log and its report. Raises as run_tests does."""
-    return await _run(place, test, label, *await _plain(place, test, label), seconds(test.timeout))
+    reports, call = await _plain(place, test, label)
+    assert call is not None
+    return await _run(place, test, label, reports, call, seconds(test.timeout))
+
+
+async def run_alone(place: Place, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
+    """Likewise, one test of it alone; None where its runner cannot select that one."""
+    reports, call = await _plain(place, test, label, case)
+    return await _run(place, test, label, reports, call, seconds(test.timeout)) if call is not None else None
 
 
 async def _run(

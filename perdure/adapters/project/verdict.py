@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.project.baseline import FAILING
+from perdure.adapters.project.bent import Fault, faults, shown
 from perdure.adapters.project.output import last_lines, missing_command
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
@@ -17,7 +18,6 @@ from perdure.models.work import TestVerdict
 
 _NAME_CHARS = 200
 _SUMMARY_CHARS = 300
-_NAMED_IN_SUMMARY = 4
 _HITS_IN_SUMMARY = 2
 _VARYING = re.compile(r"0x[0-9a-f]+|reports-[\w-]+|\d+")
 
@@ -49,18 +49,21 @@ class NotStarted:
 def verdict(report: TestReport) -> TestVerdict:
     """Required commands decide, and of these only what is new. None of them at all is status `none`: nothing was shown
     about the tree. A report that was compared with no base has nothing but new failures, and counts none of them so.
-    A change that makes the tests say less than on the base is red, whatever they say (perdure.adapters.project.tamper).
+    A change that makes the tests say less than on the base is red, whatever they say (perdure.adapters.project.tamper),
+    and so is one whose tests do not pass by the product being right (perdure.adapters.project.experiment).
     """
     required = [result for result in report.commands if result.required]
     if not required:
         return TestVerdict(status=TestsStatus.NONE, tree=report.tree, summary="no required test command")
     found = _Found(required, report)
     tampered = () if report.allowed else report.tampering
-    red = bool(found.red or tampered)
-    names = [hit.title for hit in tampered]
+    bent, tried = faults(report), report.experiment
+    red = bool(found.red or tampered or bent)
+    names = [*(hit.title for hit in tampered), *(name for fault in bent for name in fault.failures)]
     names += [*dict.fromkeys(case.name for case in found.new), *(result.name for result in found.unexplained)]
     compared = bool(report.base)
-    undecidable = bool(found.red) and not tampered and all(result.since is Since.UNDECIDABLE for result in found.red)
+    honest = not (tampered or bent)
+    undecidable = bool(found.red) and honest and all(one.since is Since.UNDECIDABLE for one in found.red)
     return TestVerdict(
         status=TestsStatus.RED if red else TestsStatus.GREEN,
         tree=report.tree,
@@ -73,8 +76,10 @@ def verdict(report: TestReport) -> TestVerdict:
         fixed=len(report.fixed) if compared else None,
         flaky=len(found.flaky),
         undecidable=undecidable,
-        tampered=len(tampered),
-        fingerprint=_fingerprint(found, tampered) if red else "",
+        tampered=len(tampered) + len(bent),
+        fingerprint=_fingerprint(found, tampered, bent) if red else "",
+        experiment=tried.line[:_SUMMARY_CHARS] if tried is not None else "",
+        promises=len(tried.promises) if tried is not None else 0,
     )
 
 
@@ -130,10 +135,11 @@ def line(result: CommandResult) -> str:
 
 def _summary(found: _Found, report: TestReport) -> str:
     parts = []
-    tampered = () if report.allowed else report.tampering
+    tampered = [] if report.allowed else [hit.title for hit in report.tampering]
+    tampered += [fault.title for fault in faults(report)]
     if tampered:
         more = f", and {len(tampered) - _HITS_IN_SUMMARY} more" if len(tampered) > _HITS_IN_SUMMARY else ""
-        parts.append(f"tampered: {', '.join(hit.title for hit in tampered[:_HITS_IN_SUMMARY])}{more}")
+        parts.append(f"tampered: {', '.join(tampered[:_HITS_IN_SUMMARY])}{more}")
     if found.new:
         parts.append(_failures(found.new, found.cases))
     parts += [_whole(result, report.base) for result in found.unexplained]
@@ -144,10 +150,15 @@ def _summary(found: _Found, report: TestReport) -> str:
     if found.known:
         parts.append(f"{len(found.known)} failed before on {report.base} too: {_names(found.known)}")
     if report.fixed:
-        parts.append(f"{len(report.fixed)} fixed: {_shown(report.fixed)}")
+        parts.append(f"{len(report.fixed)} fixed: {shown(report.fixed)}")
     if found.flaky:
-        parts.append(f"{len(found.flaky)} flaky: {_shown(found.flaky)}")
-    return parts[0] + "".join(f"{joint if n == 1 else '; '}{part}" for n, part in enumerate(parts[1:], start=1))
+        parts.append(f"{len(found.flaky)} flaky: {shown(found.flaky)}")
+    said = parts[0] + "".join(f"{joint if n == 1 else '; '}{part}" for n, part in enumerate(parts[1:], start=1))
+    tried = report.experiment
+    if tried is None or tampered:
+        return said
+    unasked = f"not asked: {'; '.join(tried.unasked)}" if tried.unasked else ""
+    return " · ".join(part for part in (said, tried.line, unasked) if part)
 
 
 def _whole(result: CommandResult, base: str) -> str:
@@ -157,12 +168,12 @@ def _whole(result: CommandResult, base: str) -> str:
     return f"{result.name}: {result.reason}"
 
 
-def _fingerprint(found: _Found, tampered: Sequence[Hit]) -> str:
+def _fingerprint(found: _Found, tampered: Sequence[Hit], bent: Sequence[Fault]) -> str:
     """Of what failed, not of how it is worded this time: numbers, addresses and our own directories left out."""
     tests = sorted(f"{case.file}\0{case.name}" for case in found.new)
     commands = [f"{r.name}\0{r.verdict}\0{r.exit_code}\0{_VARYING.sub('', r.tail)}" for r in found.unexplained]
     places = [f"{hit.rule}\0{hit.file}\0{hit.title}" for hit in tampered]
-    return digest(*tests, *commands, *places)[:16]
+    return digest(*tests, *commands, *places, *(f"{fault.title}\0{fault.names}" for fault in bent))[:16]
 
 
 def _failures(failing: Sequence[TestCase], cases: Sequence[TestCase]) -> str:
@@ -171,13 +182,7 @@ def _failures(failing: Sequence[TestCase], cases: Sequence[TestCase]) -> str:
 
 
 def _names(cases: Sequence[TestCase]) -> str:
-    return _shown([case.name for case in cases])
-
-
-def _shown(names: Sequence[str]) -> str:
-    """The first few, without what stands before `::`."""
-    short = list(dict.fromkeys(name.rsplit("::", 1)[-1][:_NAME_CHARS] for name in names))
-    return ", ".join(short[:_NAMED_IN_SUMMARY]) + (", …" if len(short) > _NAMED_IN_SUMMARY else "")
+    return shown([case.name for case in cases])
 
 
 def _passed(cases: Sequence[TestCase]) -> int:

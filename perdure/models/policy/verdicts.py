@@ -162,6 +162,10 @@ EXPERIMENT_PATIENCE = 3
 """Times the time-out of a command, for its runs in an experiment: three are beside each other where it had been alone,
 and one that is cut off would look as if the change had broken it."""
 
+EXPERIMENT_AGAIN = 3
+"""Times that the base's tests run on a change once more when some fail there and pass on the base, and the change would
+be called tampered for it: a test that fails every second time is then believed in one of thirty, not of four."""
+
 EXPERIMENT_HELD = 500
 """Paths of the test side that are mounted read-only, each a directory with all that is in it where it can be: a mount
 takes some 0.1 ms. What is beyond is only looked at afterwards."""

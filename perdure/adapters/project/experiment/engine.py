@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.baseline import Key, by_command, command
+from perdure.adapters.project.baseline import Key, by_command, command, key
+from perdure.adapters.project.bent import shown
 from perdure.adapters.project.experiment.commits import Commits, Layout
 from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes
 from perdure.adapters.project.experiment.missing import Missing
-from perdure.adapters.project.experiment.runs import Ground, Ran, beside, run
+from perdure.adapters.project.experiment.runs import Ground, Ran, Runs, beside
+from perdure.adapters.project.experiment.steady import steady
 from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
 from perdure.models.config import TestCommand
@@ -51,49 +53,40 @@ async def experiment(
     tried = []
     for number, test in enumerate(tests, start=1):
         if test.required:
-            on_progress(f"{test.name}: the base's tests on the change, canaries")
             known = reports[0].get(command(test)), reports[1].get(command(test))
-            tried.append(await _Trial(ground, commits, test, number, *known).run())
+            tried.append(await _Trial(commits, Runs(ground, test, number, on_progress), *known).run())
     return Experiment(base=base, change=change, touched=commits.touched, allowed=allowed, commands=tuple(tried))
 
 
 class _Trial:
     """One command in all experiments."""
 
-    def __init__(
-        self,
-        ground: Ground,
-        commits: Commits,
-        test: TestCommand,
-        number: int,
-        before: CommandResult | None,
-        now: CommandResult | None,
-    ) -> None:
-        self._ground, self._commits, self._test, self._number = ground, commits, test, number
+    def __init__(self, commits: Commits, runs: Runs, before: CommandResult | None, now: CommandResult | None) -> None:
+        self._commits, self._runs, self._test = commits, runs, runs.test
         self._before, self._now = before, now
-        runner = commits.runners[command(test)]
+        runner = commits.runners[command(self._test)]
+        self._counts = self._test.report == "junit" or (runner is not None and self._test.report != "exit")
         # Of a command that nobody knows, unittest's are understood by pytest too; the others by none but their own.
         self._rules = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
         self._known: dict[str, Ran] = {}
         self._unasked = [_UNREAD.format(", ".join(unread[:3]))] if (unread := commits.old.unread) else list[str]()
-        self._count = 0
 
     async def run(self) -> Tried:
         canaries = await in_thread(self._commits.canaries, self._rules, self._test.directory)
         touched = bool(self._commits.touched)
         first = await in_thread(self._commits.base_tests_on_change if touched else self._commits.as_change)
         jobs: list[Coroutine[None, None, Ran | None]] = [
-            self._run("b", first) if touched else _nothing(),
-            self._run("c", first.with_canaries(canaries)) if canaries.names else _nothing(),
+            self._runs.whole("b", first) if touched else _nothing(),
+            self._runs.whole("c", first.with_canaries(canaries)) if canaries.names else _nothing(),
             self._proof() if touched else _nothing(),
             self._counted("base", self._before),
             self._counted("change", self._now),
         ]
-        on_change, with_canaries, on_base, before, now = await beside(jobs, self._ground.place.sandbox.grade)
+        on_change, with_canaries, on_base, before, now = await beside(jobs, self._runs.ground.place.sandbox.grade)
         tried = Tried(name=self._test.name, command=self._test.command)
         counted = before is not None and bool(before.result.cases)
         if before is None or now is None or not counted:
-            self._unasked.append("its runner tells no test from another: only its exit code was asked")
+            self._unasked.append(self._why_not(before))
             if on_change is not None and before is not None and now is not None:
                 tried = await self._as_a_whole(tried, first, on_change, before.result, now.result)
         else:
@@ -123,13 +116,13 @@ class _Trial:
         if canaries.unplanted and ran is not None:
             self._unasked.append(_UNPLANTED.format(len(canaries.unplanted), ", ".join(canaries.unplanted[:3])))
         if ran is None or before is None:
-            self._unasked.append("no test file of the base can take a test that must fail: no canaries")
+            self._unasked.append("no test file of the base takes a test that must fail")
             return {}
         if not ended(ran.result):  # a machine with much to do is no trick
-            ran = await self._run("c-again", at.with_canaries(canaries))
+            ran = await self._runs.whole("c-again", at.with_canaries(canaries))
         there = on_change or now
         own = {one for one in green(before.result) & green(there.result if there else None) if canaries.expects(one[1])}
-        missing = await Missing(self._commits, self._rules, self._test.directory, self._run).found(
+        missing = await Missing(self._commits, self._rules, self._test.directory, self._runs.whole).found(
             canaries, ran, own, on_change, bool(before.result.cases)
         )
         if missing is None:
@@ -144,7 +137,7 @@ class _Trial:
         """One promise for the whole command, where nothing tells which of the base's tests fail on the change."""
         if ran.result.verdict == "passed" or not (before.verdict == now.verdict == "passed"):
             return tried
-        again = await self._run("b-again", layout), await self._base_again()
+        again = await self._runs.whole("b-again", layout), await self._base_again()
         if [one.result.verdict for one in again] != ["failed", "passed"]:
             return tried
         told = f"the base's own tests and settings fail on the change:\n{ran.result.tail[-CASE_MESSAGE_CHARS // 2 :]}"
@@ -158,6 +151,9 @@ class _Trial:
         Where the test side is not `touched`, there are no two versions of a test.
         """
         was, passing, steered = green(before), green(now), tuple[str, ...]()
+        if flaky := was & {key(case) for case in before.cases if case.flaky}:
+            self._unasked.append(f"flaky on the base: {shown([name for _, name in ordered(flaky, before)])}")
+            was -= flaky
         failing = was - green(ran.result)
         if not was:
             self._unasked.append("no test was green on the base")
@@ -168,17 +164,16 @@ class _Trial:
                 self._unasked.append("the base's tests are red where nobody may write to the test side")
         if failing and failing == was and self._commits.shared:
             layout = await in_thread(self._commits.base_tests_on_change, shared=False)
-            other = await self._run("b-shared", layout)
+            other = await self._runs.whole("b-shared", layout)
             if green(other.result) & was:  # it starts with the change's settings, and not with the base's
                 ran, steered = other, self._commits.shared
                 failing = was - green(ran.result)
         if failing:
             layout = await in_thread(self._commits.base_tests_on_change, shared=not steered)
-            second = await self._run("b-again", layout)
-            failing -= green(second.result)
+            failing = await steady(self._runs, layout, failing, before, passing if touched else set())
         here = outcomes(now)
         bad = ordered(failing, before)
-        gone = [one for one in bad if touched and here.get(one) in (None, "skipped")]
+        gone = [one for one in bad if here.get(one) in (None, "skipped")]
         lost = [one for one in ordered(was - failing, before) if here.get(one) in (None, "skipped")]
         changed = [one for one in bad if touched and one in passing]
         promises = await in_thread(self._shown, changed, messages(ran.result))
@@ -194,26 +189,28 @@ class _Trial:
             }
         )
 
+    def _why_not(self, before: Ran | None) -> str:
+        """No test of the base is known by name."""
+        if not self._counts or before is None or before.result.verdict == "passed":
+            return "its runner tells no test from another: only its exit code was asked"
+        return f"the base's tests did not run: {before.result.reason}"
+
     async def _proof(self) -> Ran:
-        return await self._run("d", await in_thread(self._commits.change_tests_on_base))
+        return await self._runs.whole("d", await in_thread(self._commits.change_tests_on_base))
 
     async def _counted(self, label: str, known: CommandResult | None) -> Ran:
         """The report that is there already, else a run of that commit as it is."""
-        if known is not None and known.cases:
+        if known is not None and (known.cases or not self._counts):
             return Ran(known, ())
         if label == "base":
             return await self._base_again()
-        return await self._run(label, await in_thread(self._commits.as_change))
+        return await self._runs.whole(label, await in_thread(self._commits.as_change))
 
     async def _base_again(self) -> Ran:
         """The base as it is, run as all the others are; once."""
         if "base" not in self._known:
-            self._known["base"] = await self._run("base", await in_thread(self._commits.as_base))
+            self._known["base"] = await self._runs.whole("base", await in_thread(self._commits.as_base))
         return self._known["base"]
-
-    async def _run(self, label: str, layout: Layout) -> Ran:
-        self._count += 1
-        return await run(self._ground, layout, self._test, f"{self._number}-{label}-{self._count}")
 
     def _shown(self, changed: Sequence[Key], said: Mapping[Key, str]) -> tuple[Promise, ...]:
         some = changed[:EXPERIMENT_NAMED]

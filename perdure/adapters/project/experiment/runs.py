@@ -10,16 +10,35 @@ from pathlib import Path
 
 from perdure.adapters.git import surface
 from perdure.adapters.git.repository import Repository
+from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.experiment.commits import Layout
 from perdure.adapters.project.experiment.sides import Sides
-from perdure.adapters.project.tests import Place, run_once
+from perdure.adapters.project.tests import Place, run_alone, run_once
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
+from perdure.models.crash import CrashPoint
 from perdure.models.policy import EXPERIMENT_PATIENCE
-from perdure.models.report import CommandResult
+from perdure.models.report import CommandResult, TestCase
 
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
+
+
+_SAID = {
+    "b": "the base's tests on the change",
+    "b-shared": "the base's tests on the change, with its settings",
+    "b-again": "the base's tests on the change, again",
+    "b-alone": "a test of the base on the change, again and alone",
+    "c": "tests that must fail",
+    "c-again": "tests that must fail, again",
+    "c-change": "tests that must fail, among the change's",
+    "d": "the change's tests on the base",
+    "base": "the base's tests",
+    "base-c": "tests that must fail, on the base",
+    "change": "the change's tests",
+}
+
+_CRASHES = {"b": CrashPoint.DURING_BASE_TESTS, "c": CrashPoint.DURING_CANARIES, "d": CrashPoint.DURING_PROOF}
 
 
 @dataclass(frozen=True)
@@ -43,8 +62,13 @@ class Ran:
     written: tuple[str, ...]
 
 
-async def run(ground: Ground, layout: Layout, test: TestCommand, label: str) -> Ran:
-    """One command in a checkout of its own, which is gone afterwards. `label`: no other run has it."""
+async def run(
+    ground: Ground, layout: Layout, test: TestCommand, label: str, case: TestCase | None = None
+) -> Ran | None:
+    """One command in a checkout of its own, which is gone afterwards. `label`: no other run has it.
+
+    case  this test alone; the result is None where its runner cannot select that one
+    """
     source = ground.room / f"clean-{label}"
     place = ground.place
     try:
@@ -52,12 +76,42 @@ async def run(ground: Ground, layout: Layout, test: TestCommand, label: str) -> 
         held = layout.rules.held(layout.paths) if place.sandbox.grade is SandboxGrade.FULL else ()
         there = replace(place, source=source, held=held, log_dir=ground.room / f"logs-{label}")
         patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
-        result = await run_once(there, patient, label)
+        result = await (run_alone(there, patient, label, case) if case else run_once(there, patient, label))
         after = await in_thread(_side, layout.rules, source)
     finally:
         await in_thread(surface.discard, source)
+    if result is None:
+        return None
     written = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
     return Ran(result, tuple(written))
+
+
+@dataclass
+class Runs:
+    """The runs of one command, none with the label of another. `say`: told of each as it begins."""
+
+    ground: Ground
+    test: TestCommand
+    number: int
+    say: Callable[[str], None]
+    count: int = 0
+
+    async def whole(self, what: str, layout: Layout) -> Ran:
+        ran = await self._run(what, layout, None)
+        assert ran is not None
+        return ran
+
+    async def alone(self, layout: Layout, case: TestCase) -> Ran | None:
+        """None where the runner cannot select that one."""
+        return await self._run("b-alone", layout, case)
+
+    async def _run(self, what: str, layout: Layout, case: TestCase | None) -> Ran | None:
+        self.count += 1
+        self.say(f"{self.test.name}: {_SAID[what]}")
+        ran = await run(self.ground, layout, self.test, f"{self.number}-{what}-{self.count}", case)
+        if what in _CRASHES:
+            crash_point(_CRASHES[what])
+        return ran
 
 
 async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: SandboxGrade) -> list[Ran | None]:
