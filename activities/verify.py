@@ -18,7 +18,7 @@ from perdure.adapters.verify.ledger import ledger
 from perdure.adapters.verify.published import published
 from perdure.models.errors import WorkspaceLost
 from perdure.models.policy import VERIFY_PAGE
-from perdure.models.verify import Facts, PublishedFacts, PublishedInput, ReportFact, VerifyInput
+from perdure.models.verify import Facts, PublishedFacts, PublishedInput, ReportFact, TriedFact, VerifyInput
 
 
 class Verification:
@@ -75,7 +75,16 @@ def _report(vault: Vault, work: VerifyInput) -> ReportFact | None:
         return None
     if report is None:
         return None
-    judged = verdict(report)
+    judged, tried = verdict(report), report.experiment
     return ReportFact(
-        commit=report.commit, tree=report.tree, status=judged.status, passed=judged.passed, failed=judged.failed
+        commit=report.commit,
+        tree=report.tree,
+        status=judged.status,
+        passed=judged.passed,
+        failed=judged.failed,
+        tried=None
+        if tried is None
+        else TriedFact(
+            line=judged.experiment, promises=judged.promises, removes=tried.removes, tampered=tried.tampered
+        ),
     )

@@ -29,6 +29,8 @@ def claims(evidence: Evidence) -> Iterator[Claim]:
     yield _claim("one pull request" if evidence.result.pull_request else "no pull request", _pulls(evidence))
     if evidence.result.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
         yield _claim("tested tree", _tree(evidence))
+    if _tried_at_all(evidence):
+        yield _claim("experiment", _tried(evidence))
     if evidence.told.prepared is None:  # ended before there was a workspace: there is nothing to be counted
         return
     yield _claim("begins at the base", begins(evidence))
@@ -119,6 +121,35 @@ def _tree(evidence: Evidence) -> Judged:
     if isinstance(evidence.outside, Unknown) and result.pull_request is not None:
         return unknown(f"{found}; the remote is unknown: {evidence.outside.why}")
     return yes(found + remote)
+
+
+def _tried_at_all(evidence: Evidence) -> bool:
+    """False of a release that did not, of red tests, and where there was nothing to compare with."""
+    host = evidence.host
+    there = None if isinstance(host, Unknown) or host.report is None else host.report.tried
+    return bool(evidence.result.tests.experiment or there)
+
+
+def _tried(evidence: Evidence) -> Judged:
+    """The base's tests on the change, its tests without it, canaries: added up again from the report's lists."""
+    result, host = evidence.result, evidence.host
+    if isinstance(host, Unknown):
+        return unknown(host.why)
+    found = host.report.tried if host.report is not None else None
+    if found is None:
+        return no(["the report has none, or is missing"])
+    problems = [] if found.line == result.tests.experiment else [f"the report comes to {found.line}"]
+    if found.promises != result.tests.promises:
+        said = count(found.promises, "changed promise")
+        problems.append(f"the report has {said}, the result {result.tests.promises}")
+    if result.receipt.experiment != result.tests.experiment:
+        problems.append(f"the receipt says {result.receipt.experiment or 'nothing'}")
+    if found.tampered and result.tests.status == TestsStatus.GREEN:
+        problems.append("it says green, and the report that tests were bent")
+    if problems:
+        return no(problems)
+    promises = f", {count(found.promises, 'changed promise')}" if found.promises else ""
+    return yes(f"{found.line}{promises}, added up from the report")
 
 
 def _on_the_remote(evidence: Evidence, head: str) -> tuple[str, str]:

@@ -58,7 +58,8 @@ async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say)
     finally:
         replaying.cancel()
     if result.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
-        yield await _tested_again(client, delivery, evidence, tests=tests, say=say)
+        for claim in await _tested_again(client, delivery, evidence, tests=tests, say=say):
+            yield claim
 
 
 async def _evidence(
@@ -146,23 +147,26 @@ async def _replayed(histories: Histories) -> Claim:
     return _as(name, yes(f"{histories.events} events of {runs} on this installation's workflow code{gone}"))
 
 
-async def _tested_again(client: Client, delivery: Delivery, evidence: Evidence, *, tests: bool, say: Say) -> Claim:
-    """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing."""
+async def _tested_again(
+    client: Client, delivery: Delivery, evidence: Evidence, *, tests: bool, say: Say
+) -> list[Claim]:
+    """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing. The
+    experiments are made again with it."""
     from perdure.adapters.host.home import Home
     from perdure.client import Perdure
     from perdure.models.ids import verification_id
     from perdure.models.request import DeliveryRequest, parse_request
 
-    name, result, outside = "tests run again", evidence.result, evidence.outside
+    result = evidence.result
+    names = ["tests run again", *(["experiment again"] if result.tests.experiment else [])]
     if not tests:
-        return _as(name, unknown("not asked for (--no-tests)"))
+        return [_as(name, unknown("not asked for (--no-tests)")) for name in names]
     if why := _why_not(evidence):
-        return _as(name, unknown(why))
-    assert not isinstance(outside, Unknown)
+        return [_as(name, unknown(why)) for name in names]
     asked = parse_request(await delivery.request())
     request = DeliveryRequest(
         repository=asked.repository,
-        request=f"Run the tests of {delivery.id} again",
+        request=_words_again(evidence),
         base=result.base,
         branch=result.branch,
         phases=("test",),
@@ -176,8 +180,19 @@ async def _tested_again(client: Client, delivery: Delivery, evidence: Evidence, 
     try:
         again = await (await Perdure(client, Home.find().key()).submit(request, id=id)).delivery.result()
     except PerdureError as error:
-        return _as(name, unknown(f"{id}: {error.what}"))
-    return _as(name, _compared(result.tests, again, id))
+        return [_as(name, unknown(f"{id}: {error.what}")) for name in names]
+    judged = [_compared(result.tests, again, id), tried_again(result, again)]
+    return [_as(name, found) for name, found in zip(names, judged, strict=False)]
+
+
+def _words_again(evidence: Evidence) -> str:
+    """Words that allow what the delivery's own request allowed: where that asked for something to be removed, tests
+    that went with it are changed promises. Its id may have such words by accident, and is not in them."""
+    host = evidence.host
+    tried = None if isinstance(host, Unknown) or host.report is None else host.report.tried
+    return "Run the tests again" + (
+        " of a change that was asked to remove something" if tried and tried.removes else ""
+    )
 
 
 def _why_not(evidence: Evidence) -> str:
@@ -207,6 +222,29 @@ def _compared(before: TestsResult, again: DeliveryResult, id: str) -> tuple[Mark
     if not same:
         return no([f"the receipt says {words[0]}, now it is {words[1]} ({id})"])
     return yes(f"{words[1]} on tree {short(now.tree_sha or '')}, as before ({id})")
+
+
+def tried_again(before: DeliveryResult, again: DeliveryResult) -> tuple[Mark, str]:
+    """Each of the numbers is found again, on the same base; a flaky test may be among them once and then not."""
+    was, now = before.tests, again.tests
+    if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
+        return unknown(f"it ended without a verdict: {again.message or again.status}")
+    if now.tree_sha != was.tree_sha:
+        return unknown(f"the branch has moved to tree {short(now.tree_sha or '')} meanwhile")
+    if not now.experiment:
+        return unknown("the tests are red now: nothing more was tried")
+    same = (now.experiment, now.promises, now.tampered) == (was.experiment, was.promises, was.tampered)
+    if same:
+        return yes(f"{now.experiment}, as before")
+    told = f"it was {_tried(was)}, now it is {_tried(now)}"
+    if before.base_sha != again.base_sha:
+        return unknown(f"{before.base} has moved on to {short(again.base_sha or '')}; {told}")
+    return unknown(f"tests are flaky; {told}") if now.flaky or was.flaky else no([told])
+
+
+def _tried(tests: TestsResult) -> str:
+    more = f", {count(tests.promises, 'changed promise')}" if tests.promises else ""
+    return f"{tests.experiment}{more}" + (f", {count(tests.tampered, 'place')} tampered with" if tests.tampered else "")
 
 
 def _words(tests: TestsResult) -> str:

@@ -72,14 +72,30 @@ class CommitFact(Recorded):
     differs: tuple[str, ...] = ()
 
 
+class TriedFact(Recorded):
+    """What the experiments in a test report come to, added up again from its lists.
+
+    line      as a result has it
+    promises  how many tests of the base do not hold
+    removes   the request asked for something to be removed
+    tampered  the tests passed without the product being right
+    """
+
+    line: str
+    promises: int = 0
+    removes: bool = False
+    tampered: bool = False
+
+
 class ReportFact(Recorded):
-    """What the test report in the vault says, judged again from its cases and exit codes."""
+    """What the test report in the vault says, judged again from its cases, exit codes and experiments."""
 
     commit: str
     tree: str
     status: str
     passed: int | None = None
     failed: int | None = None
+    tried: TriedFact | None = None
 
 
 class LedgerFact(Recorded):

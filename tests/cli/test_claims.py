@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from perdure.cli.claims import claims
 from perdure.cli.evidence import Evidence, Told, Turn, Unknown
+from perdure.cli.verifying import tried_again
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
 from perdure.models.result import TestsResult as Verdict
-from perdure.models.verify import Mark, PublishedFacts, PullFact, ReportFact
+from perdure.models.verify import Mark, PublishedFacts, PullFact, ReportFact, TriedFact
 from tests.cli.receipt_cast import (
     CHECKPOINTS,
     GOOD,
@@ -226,3 +228,55 @@ def test_a_delivery_that_ended_before_it_had_a_workspace_has_nothing_to_count() 
     never = Unknown("it had none")
     early = Evidence(result(**changes, tests=Verdict()).result, "failed", Told(), never, (), never, KEY)
     assert marked(early, Mark.VERIFIED) == set(judged(early)) == {"ended as it says", "no pull request"}
+
+
+LINE = "2/2 of main's own tests pass on the change · 1 new test fails without it · canaries caught"
+TRIED = TriedFact(line=LINE, promises=1)
+
+
+def judged_of(fact: TriedFact | None, in_result: str = LINE, in_receipt: str = LINE, promises: int = 1) -> Evidence:
+    tests = RESULT.tests.model_copy(update={"experiment": in_result, "promises": promises})
+    receipt = RESULT.receipt.model_copy(update={"experiment": in_receipt})
+    assert HOST.report is not None
+    changed = HOST.report.model_copy(update={"tried": fact})
+    return replace(result(tests=tests, receipt=receipt), host=HOST.model_copy(update={"report": changed}))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "mark", "words"),
+    [
+        (judged_of(TRIED), Mark.VERIFIED, f"{LINE}, 1 changed promise, added up from the report"),
+        (judged_of(TRIED, in_result=LINE.replace("2/2", "3/3")), Mark.CONTRADICTED, f"the report comes to {LINE}"),
+        (judged_of(TRIED, promises=0), Mark.CONTRADICTED, "the report has 1 changed promise, the result 0"),
+        (judged_of(TRIED, in_receipt=""), Mark.CONTRADICTED, "the receipt says nothing"),
+        (judged_of(TRIED.model_copy(update={"tampered": True})), Mark.CONTRADICTED, "that tests were bent"),
+        (judged_of(None), Mark.CONTRADICTED, "the report has none"),
+        (replace(judged_of(TRIED), host=Unknown("asleep")), Mark.UNKNOWN, "asleep"),
+    ],
+)
+def test_what_the_experiments_have_shown_is_added_up_again(evidence: Evidence, mark: Mark, words: str) -> None:
+    [claim] = [one for one in claims(evidence) if one.claim == "experiment"]
+    assert (claim.mark, words in claim.said) == (mark, True), claim.said
+
+
+@pytest.mark.parametrize(
+    ("now", "base", "mark", "words"),
+    [
+        ({}, "b", Mark.VERIFIED, f"{LINE}, as before"),
+        ({"experiment": LINE.replace("2/2", "1/2")}, "b", Mark.CONTRADICTED, "now it is 1/2 of"),
+        ({"promises": 2}, "b", Mark.CONTRADICTED, "now it is"),
+        ({"tampered": 1, "status": "red"}, "b", Mark.CONTRADICTED, "1 place tampered with"),
+        ({"promises": 2}, "c", Mark.UNKNOWN, "main has moved on to ccccccc"),
+        ({"promises": 2, "flaky": 1}, "b", Mark.UNKNOWN, "tests are flaky"),
+        ({"experiment": "", "status": "red"}, "b", Mark.UNKNOWN, "nothing more was tried"),
+        ({"status": "skipped"}, "b", Mark.UNKNOWN, "without a verdict"),
+        ({"tree_sha": sha("f")}, "b", Mark.UNKNOWN, "has moved to tree fffffff"),
+    ],
+)
+def test_experiments_that_are_made_again_find_the_same_on_the_same_base(
+    now: dict[str, Any], base: str, mark: Mark, words: str
+) -> None:
+    before = RESULT.model_copy(update={"tests": judged_of(TRIED).result.tests, "base_sha": sha("b")})
+    tests = Verdict.model_validate({**before.tests.model_dump(), **now})
+    found = tried_again(before, before.model_copy(update={"tests": tests, "base_sha": sha(base)}))
+    assert (found[0], words in found[1]) == (mark, True), found[1]
