@@ -11,11 +11,11 @@ from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.desk import Desk
 from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.bent import tried
 from perdure.adapters.project.experiment.engine import experiment
 from perdure.adapters.project.experiment.runs import Ground
 from perdure.adapters.project.tests import Place
 from perdure.adapters.project.verdict import verdict
+from perdure.models.bent import tried
 from perdure.models.contract import Contract
 from perdure.models.experiment import Experiment
 from perdure.models.report import TestReport

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from perdure.cli.chapters import BAD, GOOD, LEFT, STOPS
 from perdure.cli.words import clean, count, one_line, short
-from perdure.models.promised import changed, notes, reasons
+from perdure.models.bent import faults
+from perdure.models.promised import changed, notes
 from perdure.models.report import (
     CommandResult,
     Finding,
@@ -88,9 +89,9 @@ def experiment_lines(report: TestReport, review: Review | None = None) -> list[s
     tried = report.experiment
     if tried is None:
         return []
-    why = reasons(tried)
+    why = faults(report)
     lines = [f"{BAD if why else GOOD} {one_line(tried.line, 400)}"] if tried.line else []
-    lines += [f"{BAD} tampered: {one_line(words, 400)}" for words in why]
+    lines += [f"{BAD} tampered: {one_line(fault.title, 400)}" for fault in why]
     lines += [f"{LEFT} {one_line(words, 400)}" for words in notes(tried)]
     return lines + promise_lines(report, review)
 

@@ -1,9 +1,9 @@
-"""An experiment in words, the same wherever it is shown: why it makes a verdict red, what was not asked, promises."""
+"""Changed promises as every face shows them, and what else an experiment found that does not decide."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from perdure.models.experiment import Experiment, Promise
@@ -73,26 +73,6 @@ def label_of(name: str) -> str:
     return line if len(line) <= PROMISE_NAME_CHARS else line[: PROMISE_NAME_CHARS - 1] + "…"
 
 
-def reasons(experiment: Experiment) -> tuple[str, ...]:
-    """One line for each way in which the tests pass without the product being right; empty: none was found."""
-    base, found = experiment.branch or "the base", list[str]()
-    for one in experiment.commands:
-        if one.missed:
-            found.append(
-                f"{one.name}: {_count(one.missed, 'test')} that must fail {'was' if len(one.missed) == 1 else 'were'} "
-                f"not reported red (canaries): something steers the runner, its report or its exit"
-            )
-        if one.contradicted:
-            said = "fail on the change in a clean, read-only checkout, and were reported as passed"
-            found.append(f"{one.name}: tests of {base} {said}: {named(one.contradicted)}")
-        if one.written:
-            found.append(f"{one.name}: the test side was written to while the tests ran: {named(one.written)}")
-        if one.taken and not (experiment.allowed or experiment.removes):
-            said = f"tests of {base} fail on the change, and were taken away or skipped"
-            found.append(f"{one.name}: {said}: {named(one.taken)}")
-    return tuple(found)
-
-
 def notes(experiment: Experiment) -> tuple[str, ...]:
     """One line for each thing a person should know that does not decide."""
     base, found = experiment.branch or "the base", list[str]()
@@ -122,7 +102,3 @@ def named(names: Iterable[str]) -> str:
     known = list(names)
     more = f" and {len(known) - EXPERIMENT_WORDS} more" if len(known) > EXPERIMENT_WORDS else ""
     return ", ".join(known[:EXPERIMENT_WORDS]) + more
-
-
-def _count(of: Sequence[str], word: str) -> str:
-    return f"{len(of)} {word}{'s' if len(of) != 1 else ''}"

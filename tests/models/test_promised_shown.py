@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from perdure.models.decisions import Gate
 from perdure.models.details import details
-from perdure.models.experiment import Caught, Promise
-from perdure.models.promised import changed, difference, label_of, notes, reasons
+from perdure.models.experiment import Promise
+from perdure.models.promised import changed, difference, label_of, notes
 from perdure.models.putting import put
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import StepRecord
@@ -28,13 +28,7 @@ def test_a_promise_shows_both_versions_of_its_test_and_the_words_that_ask_for_it
     assert changed(None) == ()
 
 
-def test_each_way_of_bending_tests_is_a_reason_in_words_and_what_does_not_decide_is_a_note() -> None:
-    bent = tried(canaries=Caught.MISSED, missed=("x",), written=("tests/t.json",), contradicted=("a",), taken=("b",))
-    said = "\n".join(reasons(bent))
-    assert all(word in said for word in ("canar", "tests/t.json", "read-only", "taken away"))
-    assert len(reasons(bent)) == 4
-    assert reasons(bent.model_copy(update={"allowed": True})) == reasons(bent)[:3]
-    assert reasons(tried()) == ()
+def test_what_does_not_decide_is_a_note() -> None:
     told = notes(tried(lost=("test_old",), steered=("pyproject.toml",)))
     assert "test_old" in told[0]
     assert "pyproject.toml" in told[1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from perdure.adapters.forges.neutral import line, quote
-from perdure.models.promised import Changed, changed, notes, reasons
+from perdure.models.bent import faults
+from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import Review, TestReport
 
 _MOST_SHOWN = 10
@@ -26,7 +27,7 @@ def experiment_page(report: TestReport, review: Review | None) -> list[str]:
     tried = report.experiment
     if tried is None:
         return []
-    told = [*(f"tampered: {words}" for words in reasons(tried)), *notes(tried)]
+    told = [*(f"tampered: {fault.title}" for fault in faults(report)), *notes(tried)]
     parts = [line(tried.line), "\n".join(f"- {line(words)}" for words in told)]
     if found := changed(report, review):
         parts += ["## Changed promises", *(_shown(one, fails=True) for one in found)]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.project.baseline import FAILING
-from perdure.adapters.project.bent import Fault, faults, shown
 from perdure.adapters.project.output import last_lines, missing_command
+from perdure.models.bent import Fault, faults, shown
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
 from perdure.models.policy import FAILURES_NAMED
+from perdure.models.promised import labels
 from perdure.models.report import CommandResult, Hit, Since, TestCase, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
@@ -19,6 +20,8 @@ from perdure.models.work import TestVerdict
 _NAME_CHARS = 200
 _SUMMARY_CHARS = 300
 _HITS_IN_SUMMARY = 2
+_PROMISES = 5
+"""Named in a verdict, for the gate; the report has them all."""
 _VARYING = re.compile(r"0x[0-9a-f]+|reports-[\w-]+|\d+")
 
 
@@ -80,6 +83,7 @@ def verdict(report: TestReport) -> TestVerdict:
         fingerprint=_fingerprint(found, tampered, bent) if red else "",
         experiment=tried.line[:_SUMMARY_CHARS] if tried is not None else "",
         promises=len(tried.promises) if tried is not None else 0,
+        promised=tuple(one[:_NAME_CHARS] for one in list(labels(tried.promises))[:_PROMISES]) if tried else (),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from perdure.adapters.agents.text import plain
-from perdure.models.promised import changed, notes, reasons
+from perdure.models.bent import faults
+from perdure.models.promised import changed, notes
 from perdure.models.report import TestReport
 
 _MESSAGE_LINES = 12
@@ -14,7 +15,7 @@ def experiment_text(report: TestReport) -> str:
     tried = report.experiment
     if tried is None:
         return ""
-    lines = [tried.line, *(f"tampered: {why}" for why in reasons(tried)), *notes(tried)]
+    lines = [tried.line, *(f"tampered: {fault.title}" for fault in faults(report)), *notes(tried)]
     promises = changed(report)
     if promises:
         base = tried.branch or "the base"

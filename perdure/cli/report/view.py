@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from perdure.cli.report.facts import Report, Turn
 from perdure.cli.words import count, money, tokens
-from perdure.models.promised import Changed, changed, notes, reasons
+from perdure.models.bent import faults
+from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import CommandResult, Severity, TestCase
 from perdure.models.result import Receipt, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
 from perdure.models.spans import span
@@ -169,8 +170,7 @@ def promises(report: Report) -> tuple[Changed, ...]:
 
 def tampered(report: Report) -> tuple[str, ...]:
     """Why the experiments make the verdict red."""
-    tried = report.test_report.experiment if report.test_report else None
-    return reasons(tried) if tried is not None else ()
+    return tuple(fault.title for fault in faults(report.test_report)) if report.test_report else ()
 
 
 def told(report: Report) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def test_pages_have_the_line_what_is_wrong_and_how_each_test_fails() -> None:
     files = artifact_files(None, REVIEW, report(written=("tests/t.json",)), RECEIPT)
     page = files["tests.md"].decode()
     assert LINE in page
-    assert "- tampered: unit: the test side was written to while the tests ran: tests/t.json" in page
+    assert "- tampered: files of the test side are written while the tests run: tests/t.json" in page
     assert "> E 3 != -1" in page
     assert ADD in page
     assert f'"experiment": "{LINE}"' in files["receipt.json"].decode()

@@ -31,7 +31,7 @@ def test_a_verdict_its_faults_and_its_promises_are_lines() -> None:
     assert experiment_lines(report(), REVIEW) == [f"✓ {LINE}", *SHOWN]
     bent = experiment_lines(report(written=("tests/\x1b[2Jt.json",)), REVIEW)
     assert bent[0] == f"✗ {LINE}"
-    assert bent[1].startswith("✗ tampered: unit: the test side was written to")
+    assert bent[1].startswith("✗ tampered: files of the test side are written while the tests run: ")
     assert "\x1b" not in "".join(bent)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.baseline import Key, by_command, command, key
-from perdure.adapters.project.bent import shown
 from perdure.adapters.project.experiment.commits import Commits, Layout
 from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes
 from perdure.adapters.project.experiment.missing import Missing
@@ -22,6 +21,7 @@ from perdure.adapters.project.experiment.runs import Ground, Ran, Runs, beside
 from perdure.adapters.project.experiment.steady import steady
 from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
+from perdure.models.bent import shown
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Caught, Experiment, Promise, Tried
 from perdure.models.policy import CASE_MESSAGE_CHARS, EXPERIMENT_FILE_CHARS, EXPERIMENT_NAMED
