@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from activities.trials import try_change
+from activities.writes import check_writes, holding_of
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.crash import crash_point
@@ -75,8 +76,8 @@ async def test_base(desk: Desk, where: str) -> Base:
 
     A delivery on a branch that exists already is compared with the base it wants to be merged into, too: what its
     own commits broke is not excused. `where`: the file it may be written in. Raises SetupFailed when a required
-    command cannot start. An empty repository is no measure: all that fails on the change is new, and only a program
-    that this host lacks is an error.
+    command cannot start, or only fails because it writes to the test side. An empty repository is no measure: all that
+    fails on the change is new, and only a program that this host lacks is an error.
     """
     contract = desk.contract
     tree = await in_thread(desk.vault.tree_of, contract.base_sha)
@@ -85,6 +86,7 @@ async def test_base(desk: Desk, where: str) -> Base:
     known = report is not None
     if report is None:
         report = await test_commit(desk, contract.base_sha, tree, "preflight", None)
+        await check_writes(desk, report, where)
         await in_thread(remember, desk.vault, key, report)
     missing = not_started(report)
     empty = contract.base_sha == FIRST_COMMIT
@@ -162,6 +164,7 @@ async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: 
         on_progress=progress,
         baseline=baseline,
         renew=renew,
+        held=(await in_thread(holding_of, desk, commit)).of_command,
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perdure.adapters.git import surface
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.baseline import by_command, command, compared
 from perdure.adapters.project.flakes import settled
+from perdure.adapters.project.held import refused, told
 from perdure.adapters.project.judgement import judged
 from perdure.adapters.project.junit import left_behind
 from perdure.adapters.project.runners import alone, invocation
@@ -20,7 +21,7 @@ from perdure.adapters.project.verdict import line, note
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place
 from perdure.models.amounts import seconds
-from perdure.models.config import TestCommand
+from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.policy import TEST_SCRIPT_BYTES
 from perdure.models.report import CommandResult, TestCase, TestReport
 
@@ -76,6 +77,7 @@ async def run_tests(
     fence: Callable[[], None] | None = None,
     baseline: Baseline | None = None,
     renew: Callable[[], object] | None = None,
+    held: Callable[[TestCommand], tuple[str, ...]] = lambda _: (),
 ) -> TestReport:
     """Run all commands one after the other on one tree; arguments not named here are those of sandbox Command.
 
@@ -84,14 +86,16 @@ async def run_tests(
     on_progress  called with one line when a command starts and when it ended: `pytest: 44 green`
     baseline     what to compare with; None: every failure is new
     renew        makes `source` clean again, before a failure is tried once more; None: it stays as it is
+    held         paths of `source` that this command may not write to; only grade `full` keeps them
 
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
     """
-    place = Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
+    shown = Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
     before = by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
         on_progress(f"{test.name}: running")
+        place = replace(shown, held=held(test) if sandbox.grade is SandboxGrade.FULL else ())
         first = await run_once(place, test, f"{number}")
         again = _Again(place, test, number, on_progress, renew)
         results.append(await settled(first, before.get(command(test)), again))
@@ -188,7 +192,9 @@ async def _run(
     await in_thread(_make_ready, wanted, call, place.tree)
     finished = await place.sandbox.run(wanted)
     await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
-    return await in_thread(judged, test, call, finished, wanted)
+    result = await in_thread(judged, test, call, finished, wanted)
+    paths = refused(result, place.held, wanted.seen) if place.held and result.verdict != "passed" else ()
+    return result.model_copy(update={"reason": f"{result.reason}; {told(paths)}"}) if paths else result
 
 
 def _is_inside(tree: Path, directory: str) -> bool:

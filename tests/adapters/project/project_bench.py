@@ -34,6 +34,7 @@ class Bench:
         fence: Callable[[], None] | None = None,
         baseline: TestReport | None = None,
         renew: Callable[[], object] | None = None,
+        held: tuple[str, ...] = (),
     ) -> TestReport:
         tests = [
             c if isinstance(c, TestCommand) else TestCommand(name=f"t{n}", command=c) for n, c in enumerate(commands)
@@ -54,7 +55,8 @@ class Bench:
             fence=fence,
             baseline=Baseline(baseline, "main") if baseline else None,
             renew=renew,
+            held=lambda _: held,
         )
 
-    async def one(self, tree: Path, command: str | TestCommand) -> CommandResult:
-        return (await self.run(tree, command)).commands[0]
+    async def one(self, tree: Path, command: str | TestCommand, held: tuple[str, ...] = ()) -> CommandResult:
+        return (await self.run(tree, command, held=held)).commands[0]

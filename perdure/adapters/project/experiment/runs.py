@@ -13,7 +13,7 @@ from perdure.adapters.git.repository import Repository
 from perdure.adapters.host.crash import crash_point
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.experiment.commits import Layout
-from perdure.adapters.project.experiment.sides import Sides
+from perdure.adapters.project.experiment.sides import Sides, allowed
 from perdure.adapters.project.tests import Place, run_alone, run_once
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
@@ -72,12 +72,12 @@ async def run(
     source = ground.room / f"clean-{label}"
     place = ground.place
     try:
-        before = await in_thread(_laid_out, ground, layout, source)
-        held = layout.rules.held(layout.paths) if place.sandbox.grade is SandboxGrade.FULL else ()
+        before = await in_thread(_laid_out, ground, layout, source, test)
+        held = layout.rules.held(layout.paths, test.writes) if place.sandbox.grade is SandboxGrade.FULL else ()
         there = replace(place, source=source, held=held, log_dir=ground.room / f"logs-{label}")
         patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await (run_alone(there, patient, label, case) if case else run_once(there, patient, label))
-        after = await in_thread(_side, layout.rules, source)
+        after = await in_thread(looked_at, layout.rules, source, test.writes)
     finally:
         await in_thread(surface.discard, source)
     if result is None:
@@ -133,16 +133,17 @@ async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: Sandb
             job.close()
 
 
-def _laid_out(ground: Ground, layout: Layout, source: Path) -> dict[str, tuple[int, ...]]:
+def _laid_out(ground: Ground, layout: Layout, source: Path, test: TestCommand) -> dict[str, tuple[int, ...]]:
     surface.discard(source)
     ground.lay_out(layout.tree, source)
     for path, text in layout.over.items():
         (source / path).write_text(text)
-    return _side(layout.rules, source)
+    return looked_at(layout.rules, source, test.writes)
 
 
-def _side(rules: Sides, source: Path) -> dict[str, tuple[int, ...]]:
-    """The test side as it lies there: what changes when somebody writes to a file, and cannot be set back."""
+def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The test side as it lies there, without what may be written: what changes when somebody writes to a file, and
+    cannot be set back."""
     found, left = dict[str, tuple[int, ...]](), [""]
     while left:
         directory = left.pop()
@@ -153,7 +154,7 @@ def _side(rules: Sides, source: Path) -> dict[str, tuple[int, ...]]:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     left.append(path)
-                elif rules.is_side(path) or rules.is_shared(path):
+                elif (rules.is_side(path) or rules.is_shared(path)) and not allowed(path, writes):
                     status = entry.stat(follow_symlinks=False)
                     found[path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return found

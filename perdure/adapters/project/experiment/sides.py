@@ -120,14 +120,31 @@ class Sides:
             at = path.rfind("/", 0, at)
         return False
 
-    def held(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The paths shown read-only: each root as a whole, other files one by one, as many as a sandbox takes."""
+    def held(self, paths: Iterable[str], writes: Sequence[str] = ()) -> tuple[str, ...]:
+        """The paths shown read-only: each root as a whole, other files one by one, as many as a sandbox takes.
+
+        writes  paths that stay writable; what lies beside them in a root is shown part by part
+        """
         side, product = list[str](), list[str]()
         for path in paths:
-            (side if self.is_side(path) or self.is_shared(path) else product).append(path)
-        mixed_up = {part for path in product for part in _above(path) if part in self.roots}
-        found = {next((part for part in _above(path) if part in self.roots - mixed_up), path) for path in side}
+            held = (self.is_side(path) or self.is_shared(path)) and not allowed(path, writes)
+            (side if held else product).append(path)
+        mixed_up = {part for path in (*product, *map(_plain, writes)) for part in _above(path)}
+        mixed_up |= set(map(_plain, writes))
+        found = {next((p for p in _above(path) if p not in mixed_up and self._in_root(p)), path) for path in side}
         return tuple(sorted(found)[:EXPERIMENT_HELD])
+
+    def _in_root(self, directory: str) -> bool:
+        return directory in self.roots or self.below_root(directory)
+
+
+def allowed(path: str, writes: Sequence[str]) -> bool:
+    """True for these and what is below them."""
+    return any(path == one or path.startswith(f"{one}/") for one in map(_plain, writes))
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./").rstrip("/")
 
 
 def mixed(side: Tree, product: Tree, rules: Sides, *, shared: bool = True) -> dict[str, Entry]:

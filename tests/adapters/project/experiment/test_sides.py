@@ -155,6 +155,16 @@ def test_settings_recipes_and_scripts_name_more_of_it(
     assert rules.unread == (("(a+)+$",) if "jest.config.js" in files else ())
 
 
+def test_what_a_command_may_write_is_left_out_and_the_rest_of_its_directory_stays_held(tried: Trials) -> None:
+    files = ("tests/test_a.py", "tests/out/kept", "tests/data/x", "tests/data/deep/y", "conftest.py")
+    rules = sides(tried, "pytest", *files)
+    for writes in (("tests/out",), ("./tests/out/",)):
+        assert rules.held(files, writes) == ("conftest.py", "tests/data", "tests/test_a.py")
+    assert rules.held(files, ("tests/new/deeper",)) == ("conftest.py", "tests/data", "tests/out", "tests/test_a.py")
+    assert rules.held(files, ("tests/data/x",)) == ("conftest.py", "tests/data/deep", "tests/out", "tests/test_a.py")
+    assert rules.held(files, ("tests", "conftest.py")) == ()
+
+
 def test_people_have_the_last_word(tried: Trials) -> None:
     files = dict.fromkeys(("spec/a.rb", "tests/test_a.py", "tests/app/main.py", "tests/app/test_b.py", "a.py"), "")
     rules = detected(tried, "pytest", files, ("spec/**", "!tests/app/"))
