@@ -11,6 +11,7 @@ from pathlib import Path
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.project.baseline import command
 from perdure.adapters.project.experiment.sides import Sides, mixed
+from perdure.adapters.project.experiment.spared import spared_tests
 from perdure.adapters.project.experiment.trees import Entry, Tree, write
 from perdure.adapters.project.runners import recognised
 from perdure.adapters.project.runners.base import Canaries, Runner
@@ -62,7 +63,15 @@ class Commits:
         return self._layout(mixed(self.base, self.change, self.old, shared=shared), self.old)
 
     def change_tests_on_base(self) -> Layout:
-        return self._layout(mixed(self.change, self.base, self.new), self.new)
+        """Where nothing but test files differs, without those that do not and that the others do not need."""
+        entries = mixed(self.change, self.base, self.new)
+        spared = spared_tests(self.change, self.new, self.differing) if not self.shared else frozenset[str]()
+        return self._layout({path: entry for path, entry in entries.items() if path not in spared}, self.new)
+
+    @property
+    def differing(self) -> frozenset[str]:
+        """Paths of the change's test side that are not the base's."""
+        return frozenset(path for path in self.touched if path in self.change.entries)
 
     def canaries(self, rules: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
         """In the base's own test files, or the change's, so that what they are told is what its tests are told."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.baseline import Key, by_command, command, key
 from perdure.adapters.project.experiment.commits import Commits, Layout
-from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes
+from perdure.adapters.project.experiment.judge import ended, green, messages, ordered, outcomes, proving
 from perdure.adapters.project.experiment.missing import Missing
 from perdure.adapters.project.experiment.runs import Ground, Ran, Runs, beside
 from perdure.adapters.project.experiment.steady import steady
@@ -94,8 +94,8 @@ class _Trial:
         if on_base is not None and not ended(on_base.result):
             self._unasked.append(f"the change's tests on the base: {on_base.result.reason}")
         elif on_base is not None and now is not None and counted:
-            failing = green(now.result) - green(on_base.result)
-            names = tuple(name for _, name in ordered(failing, now.result))
+            found = proving(before.result if before else None, now.result, on_base.result, self._commits.differing)
+            names = tuple(name for _, name in ordered(found, now.result))
             tried = tried.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
         tried = tried.model_copy(update=await self._canaries(canaries, with_canaries, on_change, before, now, first))
         written = {path for ran in (on_change, with_canaries, now) if ran is not None for path in ran.written}

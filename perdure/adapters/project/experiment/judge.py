@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from perdure.adapters.project.baseline import FAILING, Key, key
 from perdure.models.report import CommandResult, TestCase
@@ -24,6 +24,22 @@ def green(result: CommandResult | None) -> set[Key]:
 def ended(result: CommandResult) -> bool:
     """True where it came to an end of its own: what was killed says nothing about the tests it did not reach."""
     return result.verdict != "timed_out" and result.exit_code is not None and 0 <= result.exit_code <= 128
+
+
+def proving(
+    before: CommandResult | None, now: CommandResult, on_base: CommandResult, differing: Collection[str]
+) -> set[Key]:
+    """Tests that are green on the change and not without it; what `on_base` leaves out because it does not differ is
+    told by the base itself.
+
+    differing  files of the test side that the change has made or changed
+    """
+    was, there = outcomes(before), outcomes(on_base)
+    return {
+        one
+        for one in green(now)
+        if there.get(one) != "passed" and (one in there or one not in was or one[0] in differing or was[one] in FAILING)
+    }
 
 
 def messages(result: CommandResult | None) -> dict[Key, str]:
