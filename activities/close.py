@@ -6,6 +6,7 @@ import logging
 
 from temporalio import activity
 
+from perdure.adapters.git import surface
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.workspace import Workspace, sweep
 from perdure.adapters.host.host import Host
@@ -36,6 +37,7 @@ class Closing:
 
     def _tidy(self, workspace: Workspace, keep: bool) -> str:
         release(self._host.home, workspace.delivery)
+        surface.discard(self._host.home.trials(workspace.delivery))  # of experiments that were killed
         workspace.end()
         message = "" if keep else workspace.remove()
         packing = ""

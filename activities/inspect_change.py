@@ -8,12 +8,16 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.agents.text import shortened
+from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.findings.look import Seen, look
-from perdure.models.report import Severity
+from perdure.adapters.project.findings.proof import unproven
+from perdure.adapters.turn.written import read_report
+from perdure.models.errors import WorkspaceLost
+from perdure.models.report import Severity, TestReport
 from perdure.models.turn import SUMMARY_LIMIT
 from perdure.models.work import Inspected, InspectInput
 
@@ -31,7 +35,7 @@ class Inspection:
     def _inspect(self, work: InspectInput) -> Inspected:
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.contract(vault, work.delivery, work.policy)
-        seen = look(vault, contract, work.commit)
+        seen = look(vault, contract, work.commit, unproven(contract, _report(vault, work), work.kind))
         artifact = vault.put_artifact(work.delivery, seen.findings.model_dump_json().encode())
         return Inspected(
             findings=artifact,
@@ -41,6 +45,15 @@ class Inspection:
             secrets=seen.secrets,
             summary=_summary(seen),
         )
+
+
+def _report(vault: Vault, work: InspectInput) -> TestReport | None:
+    """None where it is lost, or about another commit."""
+    try:
+        report = read_report(vault, work.delivery, work.report)
+    except (WorkspaceLost, ValueError):
+        return None
+    return report if report is not None and report.commit == work.commit else None
 
 
 def _summary(seen: Seen) -> str:

@@ -35,11 +35,11 @@ async def try_change(desk: Desk, report: TestReport, before: TestReport | None) 
 
     A death does all of it again: nothing is kept of what was cut off. Raises as run_tests does.
     """
-    room = desk.directory / "trials"
+    contract = desk.contract
+    room = desk.workspace.home.trials(contract.delivery)
     await in_thread(surface.discard, room)  # of an attempt that was killed in the middle
     if verdict(report).status is not TestsStatus.GREEN:
         return report
-    contract = desk.contract
     base = await in_thread(desk.vault.merge_base, contract.base_sha, report.commit)
     told = Experiment(base=base, change=report.commit, branch=contract.base, allowed=contract.allow_test_changes)
     if contract.base_sha == FIRST_COMMIT:

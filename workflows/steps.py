@@ -206,7 +206,13 @@ class Steps:
         """What the engine itself finds in the change; the same commit is not looked at twice."""
         state = self._state
         if self._prepared.inspects and state.inspected != state.head:
-            work = InspectInput(delivery=self._stage.delivery, policy=self._prepared.policy, commit=state.head)
+            work = InspectInput(
+                delivery=self._stage.delivery,
+                policy=self._prepared.policy,
+                commit=state.head,
+                report=state.tests.report if state.tests else "",
+                kind=state.kind,
+            )
             state.found = await self._stage.aside("inspect_change", work, Inspected, "secrets, protected paths, size")
             state.inspected = state.head
         return state.found

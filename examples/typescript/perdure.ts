@@ -509,6 +509,8 @@ export interface Experiment {
   allowed: boolean;
   /** the request asks for something to be removed: tests of the base that went with it are changed promises, for the reviewer to justify with its words */
   removes: boolean;
+  /** why nothing was tried at all; empty: it was */
+  skipped: string;
   commands: Tried[];
 }
 
@@ -657,4 +659,4 @@ export interface Finding {
 }
 
 /** What the engine itself looks for in a change. */
-export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering";
+export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering" | "unproven";

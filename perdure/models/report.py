@@ -249,6 +249,7 @@ class Rule(StrEnum):
     SYMLINK = "symlink"
     SIZE = "size"
     TAMPERING = "tampering"
+    UNPROVEN = "unproven"
 
 
 class Finding(Published):

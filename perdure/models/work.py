@@ -204,11 +204,16 @@ class TestVerdict(Recorded):
 
 
 class InspectInput(Recorded):
-    """What the engine itself finds in the change from the base to `commit`. Policy: artifact of the Contract."""
+    """What the engine itself finds in the change from the base to `commit`. Policy: artifact of the Contract.
+
+    report  artifact of the last TestReport; kind  of the request (perdure.models.phases.Kind); both may be empty
+    """
 
     delivery: str
     policy: str
     commit: str
+    report: str = ""
+    kind: str = ""
 
 
 class Inspected(Recorded):

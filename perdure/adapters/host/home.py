@@ -89,6 +89,10 @@ class Home:
         """What is known about a delivery's workspace: record, lease, journal, spend log, replies."""
         return self.root / "workspaces" / delivery
 
+    def trials(self, delivery: str) -> Path:
+        """Where experiments on its change have their checkouts, for as long as they run."""
+        return self.workspace(delivery) / "trials"
+
     def host_id(self) -> str:
         """A name for this host that survives renames of the machine: made once, kept in `host-id`.
 

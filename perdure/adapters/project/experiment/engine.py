@@ -21,6 +21,7 @@ from perdure.adapters.project.experiment.runs import Ground, Ran, Runs, beside
 from perdure.adapters.project.experiment.steady import steady
 from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
+from perdure.adapters.project.verdict import line
 from perdure.models.bent import shown
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Caught, Experiment, Promise, Tried
@@ -78,7 +79,7 @@ class _Trial:
         jobs: list[Coroutine[None, None, Ran | None]] = [
             self._runs.whole("b", first) if touched else _nothing(),
             self._runs.whole("c", first.with_canaries(canaries)) if canaries.names else _nothing(),
-            self._proof() if touched else _nothing(),
+            self._proof() if touched and self._counts else _nothing(),
             self._counted("base", self._before),
             self._counted("change", self._now),
         ]
@@ -93,7 +94,7 @@ class _Trial:
             tried = await self._promises(tried, on_change or now, before.result, now.result, touched)
         if on_base is not None and not ended(on_base.result):
             self._unasked.append(f"the change's tests on the base: {on_base.result.reason}")
-        elif on_base is not None and now is not None and counted:
+        elif on_base is not None and now is not None and now.result.cases:
             found = proving(before.result if before else None, now.result, on_base.result, self._commits.differing)
             names = tuple(name for _, name in ordered(found, now.result))
             tried = tried.model_copy(update={"proving": names[:EXPERIMENT_NAMED]})
@@ -155,8 +156,8 @@ class _Trial:
             self._unasked.append(f"flaky on the base: {shown([name for _, name in ordered(flaky, before)])}")
             was -= flaky
         failing = was - green(ran.result)
-        if not was:
-            self._unasked.append("no test was green on the base")
+        if not was and not flaky:
+            self._unasked.append(f"no test was green on the base: {line(before)}")
         if failing:
             was &= green((await self._base_again()).result)
             failing &= was

@@ -31,8 +31,10 @@ class Seen:
     secrets: int
 
 
-def look(repository: Repository, contract: Contract, commit: str) -> Seen:
+def look(repository: Repository, contract: Contract, commit: str, more: Sequence[Finding] = ()) -> Seen:
     """Look at a change from git's objects alone. Whatever is in it, this ends, and no secret is in the result.
+
+    more  what runs have found
 
     A branch that is behind its base is compared with where it left it, as its pull request will be.
     """
@@ -48,6 +50,7 @@ def look(repository: Repository, contract: Contract, commit: str) -> Seen:
         *contents.links(repository, changed),
         *contents.submodules(changed),
         *contents.size(repository, base, commit),
+        *more,
         *_tampering(tampered, allowed=contract.allow_test_changes),
     ]
     files, added, deleted = repository.diff_stat(base, commit)

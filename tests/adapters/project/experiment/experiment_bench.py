@@ -17,6 +17,7 @@ from perdure.adapters.project.tests import Place
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Experiment
+from perdure.models.report import TestReport
 
 Files = Mapping[str, str | None]
 """Path → text; None takes a file away."""
@@ -42,15 +43,17 @@ class Trials:
         }
         return self._store.commit(write(self.repository, entries), (), "made", at=0)
 
-    async def __call__(self, before: Files, after: Files, *commands: str, allowed: bool = False) -> Experiment:
-        """`after` is laid over `before`."""
+    async def __call__(
+        self, before: Files, after: Files, *commands: str, allowed: bool = False, known: TestReport | None = None
+    ) -> Experiment:
+        """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
         self.worktree.mkdir(exist_ok=True)
         shared = dependencies(self.worktree)
         place = Place(self.sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
         ground = Ground(place, self.repository, self._lay_out, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
-        return await experiment(ground, base, change, tests, allowed=allowed)
+        return await experiment(ground, base, change, tests, before=known, allowed=allowed)
 
     def _lay_out(self, tree: str, into: Path) -> None:
         export(self.repository, tree, into)
