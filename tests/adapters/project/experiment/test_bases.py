@@ -23,7 +23,7 @@ PROOF = {**MORE, "tests/test_half.py": "from calc import half\n\ndef test_half()
     [
         ({"calc.py": CALC, "tests/test_calc.py": RED}, PROOF, "no test was green on the base: 1 of 1 fails: test_add"),
         ({"calc.py": "def add(\n", "tests/test_calc.py": GREEN}, PROOF, "no test was green on the base: "),
-        ({"calc.py": CALC}, PROOF, "the base's tests did not run: exit code 5"),
+        ({"calc.py": CALC}, PROOF, "the base's tests did not run: no tests were collected"),
     ],
     ids=["red", "does not load", "no tests"],
 )
