@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perdure.models.experiment import Experiment
 from perdure.models.report import TestReport
 
-_NAMED = 4
+_NAMED, _LISTED = 4, 20
 _NAME_CHARS = 200
 
 
@@ -52,7 +52,7 @@ def _faults(found: Experiment, report: TestReport) -> list[Fault]:
         how = _how(taken, report)
         title = f"{_tests(taken, base)} and {'is' if len(taken) == 1 else 'are'} {how}: {shown(taken)}"
         undo = (
-            f"Tests of {base} fail on the change, and are {how} in it: {', '.join(taken)}. Put them back as they are "
+            f"Tests of {base} fail on the change, and are {how} in it: {_listed(taken)}. Put them back as they are "
             f"on {base} (`git show {commit}:FILE`) and make the product pass them."
         )
         faults.append(Fault(title, taken, undo))
@@ -60,7 +60,7 @@ def _faults(found: Experiment, report: TestReport) -> list[Fault]:
         title = f"{_tests(contradicted, base)} where nobody can write to the tests: {shown(contradicted)}"
         undo = (
             f"These tests of {base} fail on the change where tests and their settings are read-only, as they are in "
-            f"every verdict: {', '.join(contradicted)}. Make the product pass them as they are on {base}."
+            f"every verdict: {_listed(contradicted)}. Make the product pass them as they are on {base}."
         )
         faults.append(Fault(title, contradicted, undo))
     for one in found.commands:
@@ -75,7 +75,7 @@ def _faults(found: Experiment, report: TestReport) -> list[Fault]:
             faults.append(Fault(title, (), undo))
     if written:
         title = f"files of the test side are written while the tests run: {shown(written)}"
-        undo = f"Nothing may write to tests and their data while they run, and the change does: {', '.join(written)}."
+        undo = f"Nothing may write to tests and their data while they run, and the change does: {_listed(written)}."
         faults.append(Fault(title, written, undo))
     return faults
 
@@ -84,6 +84,12 @@ def shown(names: Sequence[str]) -> str:
     """The first few, without what stands before `::`."""
     short = list(dict.fromkeys(name.rsplit("::", 1)[-1][:_NAME_CHARS] for name in names))
     return ", ".join(short[:_NAMED]) + (", …" if len(short) > _NAMED else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """For a prompt: many, but none that fills it."""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(name[:_NAME_CHARS] for name in names[:_LISTED]) + more
 
 
 def _tests(names: Sequence[str], base: str) -> str:
