@@ -73,7 +73,7 @@ async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything
         ("open_pull_request", 1, "done"),
     ]
     assert result.tests.tree_sha == git(origin, "rev-parse", f"{result.head_sha}^{{tree}}")
-    assert (result.review.blockers, result.review.tech_debt) == (0, 1)
+    assert (result.review.blockers, result.review.tech_debt) == (0, 2), "the reviewer's, and that no test was added"
     assert result.usage.cost_usd is not None
     assert result.usage.cost_usd > 0
     log = git(
@@ -87,6 +87,7 @@ async def test_red_tests_and_blockers_are_fixed_and_tested_again_before_anything
     body = git(origin, "show", "refs/pull/1/record:body.md")
     assert "There is no sub." in body
     assert "tech debt" in body
+    assert "no test comes with the change" in body
     assert result.pull_request is not None
     assert result.pull_request.title == "feat: add sub"
 
