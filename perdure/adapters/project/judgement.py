@@ -6,10 +6,11 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from perdure.adapters.project.baseline import FAILING
+from perdure.adapters.project.baseline import FAILING, key
 from perdure.adapters.project.events import read_events, read_output
 from perdure.adapters.project.junit import read_junit, read_left_behind
 from perdure.adapters.project.output import flooded, tail
+from perdure.adapters.project.received import documents
 from perdure.adapters.project.runners import reproduction
 from perdure.adapters.project.runners.base import Invocation
 from perdure.adapters.project.testcases import BadReport
@@ -92,7 +93,21 @@ def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestC
         return ()
     if call.events:
         return read_events(call.report, again)
-    return placed(read_junit(call.report, command.seen, again))
+    *earlier, report = documents(call.report) if call.piped else [call.report]
+    cases = read_junit(report, command.seen, again)
+    for one in earlier:
+        _agrees(read_junit(one, command.seen), cases)
+    return placed(cases)
+
+
+def _agrees(first: tuple[TestCase, ...], last: tuple[TestCase, ...]) -> None:
+    """BadReport where a report takes back a failure that an earlier one of the same run has told, of a file that it
+    tells about, too: tests that run others in a process of their own may have written the earlier one."""
+    told, failed = {key(case) for case in last}, {key(case) for case in last if case.outcome in FAILING}
+    files = {case.file for case in last if case.file}
+    for case in first:
+        if case.outcome in FAILING and key(case) not in failed and (case.file in files or key(case) in told):
+            raise BadReport(f"two reports were written, and they disagree about {case.name[:100]}")
 
 
 def _verdict(run: _Run) -> tuple[str, str]:

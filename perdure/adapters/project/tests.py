@@ -15,10 +15,11 @@ from perdure.adapters.project.flakes import settled
 from perdure.adapters.project.held import refused, told
 from perdure.adapters.project.judgement import judged
 from perdure.adapters.project.junit import left_behind
+from perdure.adapters.project.received import Receiver
 from perdure.adapters.project.runners import alone, invocation
 from perdure.adapters.project.runners.base import Invocation
 from perdure.adapters.project.verdict import line, note
-from perdure.adapters.sandbox.base import Command, GitView, Sandbox
+from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
@@ -190,11 +191,23 @@ async def _run(
     if not await in_thread(_is_inside, place.tree, test.directory):
         return _absent(test)
     await in_thread(_make_ready, wanted, call, place.tree)
-    finished = await place.sandbox.run(wanted)
+    finished, call = await _received(place.sandbox, wanted, call, place.log_dir / f"report-{label}")
     await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
     result = await in_thread(judged, test, call, finished, wanted)
     paths = refused(result, place.held, wanted.seen) if place.held and result.verdict != "passed" else ()
     return result.model_copy(update={"reason": f"{result.reason}; {told(paths)}"}) if paths else result
+
+
+async def _received(sandbox: Sandbox, wanted: Command, call: Invocation, kept: Path) -> tuple[Finished, Invocation]:
+    """The command, run; a report that comes through a pipe is kept there, out of its reach."""
+    if not call.piped or call.report is None:
+        return await sandbox.run(wanted), call
+    receiver = await in_thread(Receiver, call.report, kept)
+    try:
+        finished = await sandbox.run(wanted)
+    finally:
+        await in_thread(receiver.close)
+    return finished, replace(call, report=kept)
 
 
 def _is_inside(tree: Path, directory: str) -> bool:

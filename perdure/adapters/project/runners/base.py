@@ -33,6 +33,7 @@ class Invocation:
     extended whether `script` ends in arguments already
     partial  whether the first failure keeps something else from running
     events   `report` is not JUnit but the events of `go test -json`, and what the tests print is in there, too
+    piped    its runner writes `report` from its beginning to its end: it may be a pipe
     """
 
     script: str
@@ -46,6 +47,7 @@ class Invocation:
     extended: bool = False
     partial: bool = False
     events: bool = False
+    piped: bool = False
 
     def moved(self, seen: Path, reports: Path) -> Invocation:
         """The same with its files where this process finds them: the command sees `reports` at `seen`."""

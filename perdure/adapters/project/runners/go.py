@@ -42,7 +42,7 @@ class Go(Runner):
             return None
         file = asked.file.with_suffix(".jsonl")
         line, changed = _GO_TEST.subn(lambda _: f"> {shlex.quote(str(file))} go test -json", asked.command)
-        return Invocation(line, self.name, {}, file, events=True) if changed == 1 else None
+        return Invocation(line, self.name, {}, file, events=True, piped=True) if changed == 1 else None
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Files of their own, for a package is what is run: by its name the one is compiled first, the other last."""

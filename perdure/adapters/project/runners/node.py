@@ -37,7 +37,9 @@ class Node(Runner):
             "--test-reporter=spec --test-reporter-destination=stdout"
         )
         more = asked.passes if _takes_options(asked.command, asked.tree) else None
-        return Invocation(asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more)
+        return Invocation(
+            asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more, piped=True
+        )
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
         """Patterns behind `--test`, and what `--import` and `--require` load first."""
