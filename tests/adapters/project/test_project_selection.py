@@ -154,6 +154,7 @@ GO = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # Go compiles what it needs anew in each sandbox
 async def test_go_tells_of_each_test_whether_gotestsum_is_there_or_not(bench: Bench, files: Files) -> None:
     require("go")
     root = files({**GO, ".venv/bin/gotestsum": "#!/bin/sh\nexit 9\n"})
@@ -170,6 +171,7 @@ async def test_go_tells_of_each_test_whether_gotestsum_is_there_or_not(bench: Be
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 async def test_a_go_package_that_does_not_build_is_named(bench: Bench, files: Files) -> None:
     require("go")
     root = files({**GO, "broken/broken.go": "package broken\n\nvar X = y\n", "broken/b_test.go": "package broken\n"})
