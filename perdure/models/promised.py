@@ -74,7 +74,7 @@ def label_of(name: str) -> str:
 
 
 def notes(experiment: Experiment) -> tuple[str, ...]:
-    """One line for each thing a person should know that does not decide."""
+    """One line for each thing a person should know that does not decide: which tests name what the change does, too."""
     base, found = experiment.branch or "the base", list[str]()
     if experiment.allowed and (taken := [name for one in experiment.commands for name in one.taken]):
         found.append(f"taken away, as the request allows: {named(taken)}")
@@ -82,7 +82,9 @@ def notes(experiment: Experiment) -> tuple[str, ...]:
         found.append(f"tests of {base} that would pass, and are gone: {named(lost)}")
     if steered := dict.fromkeys(path for one in experiment.commands for path in one.steered):
         found.append(f"{base}'s tests start only with the change's own settings: {named(tuple(steered))}")
-    return tuple(found)
+    if proving := [name for one in experiment.commands for name in one.proving or ()]:
+        found.append(f"fail without the change: {named(label_of(name) for name in proving)}")
+    return (*found, *(f"not asked: {words}" for words in experiment.unasked))
 
 
 def difference(promise: Promise) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ SHOWN = [
 
 
 def test_a_verdict_its_faults_and_its_promises_are_lines() -> None:
-    assert experiment_lines(report(), REVIEW) == [f"✓ {LINE}", *SHOWN]
+    assert experiment_lines(report(), REVIEW) == [f"✓ {LINE}", "– fail without the change: a, b, c, d", *SHOWN]
     bent = experiment_lines(report(written=("tests/\x1b[2Jt.json",)), REVIEW)
     assert bent[0] == f"✗ {LINE}"
     assert bent[1].startswith("✗ tampered: files of the test side are written while the tests run: ")
