@@ -34,7 +34,7 @@ async def test_a_killed_sandbox_is_a_death_of_the_attempt_and_the_delivery_goes_
 
         await until(lambda: kill("echo written"))
         calls = lab.model_calls()
-        await until(lambda: kill(TESTS))
+        await until(lambda: kill("sleep 2; python3"))
         result = await finished(submitted, lab)
         check_shipped(origin, lab, result, {})
         assert (result.receipt.worker_deaths, result.receipt.turns_redone) == (0, 1)
