@@ -22,7 +22,7 @@ from perdure.adapters.host.setting_up import read_binds
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project import tests
 from perdure.adapters.project.baseline import environment_key, recall, remember
-from perdure.adapters.project.tamper import Files, judged, tampering
+from perdure.adapters.project.tamper import Files, judged, missing_tests
 from perdure.adapters.project.verdict import not_started, verdict
 from perdure.adapters.project.whence import whence
 from perdure.adapters.turn.written import read_report
@@ -47,8 +47,8 @@ class Testing:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
             baseline = await in_thread(_baseline, desk, work.baseline)
             report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline)
-            report = await in_thread(_tampering, desk, work.commit, report, baseline)
             report = await try_change(desk, report, baseline.report if baseline is not None else None)
+            report = await in_thread(_missing, desk, work.commit, report, baseline)
             artifact = await in_thread(desk.vault.put_artifact, work.delivery, report.model_dump_json().encode())
             return verdict(report).model_copy(update={"report": artifact})
 
@@ -105,12 +105,14 @@ async def test_base(desk: Desk, where: str) -> Base:
     return Base(report, await in_thread(desk.vault.put_artifact, contract.delivery, data), known)
 
 
-def _tampering(desk: Desk, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
-    """The report with what the whole change since the base has done to the tests, earlier commits of a branch too."""
-    contract = desk.contract
+def _missing(desk: Desk, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
+    """The report with tests of the base that are gone or skipped where no run tells it, once all that runs is green."""
+    if verdict(report).status is not TestsStatus.GREEN:
+        return report
+    contract, tried = desk.contract, report.experiment
     before, after = Files.pair(desk.vault, contract.base_sha, commit)
     base = baseline.report if baseline is not None else None
-    found = tampering(before, after, contract.config.test or (), base, report)
+    found = missing_tests(before, after, contract.config.test or (), base, tried.touched if tried is not None else ())
     return judged(report, found, contract.allow_test_changes)
 
 

@@ -81,12 +81,12 @@ class Tampering(StrEnum):
 
 
 class Hit(Published):
-    """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper).
+    """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper), or may.
 
     rule      gone: a test of the base that is not there any more, nor a moved twin of it; skipped: it is skipped or
-              expected to fail; hollow: it checks nothing any more; configuration: what is collected, or how, has
-              changed (conftest.py, runner settings); command: what the test command runs cannot fail any more; report:
-              something writes, or holds, a report of its own
+              expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or
+              how (conftest.py, runner settings); command: what the test command runs may hide failures; report: the
+              product looks at what tests it
     title     one line for people
     evidence  a few lines: what it was and what it is
     """

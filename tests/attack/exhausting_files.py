@@ -93,13 +93,12 @@ def a_go_mod_of_a_million_empty_lines() -> None:
 
 
 def _judged(name: str, before: str, after: str) -> None:
-    """A change of one file, looked at by the tamper gate as it is in a delivery."""
+    """A change of one file, read for its tests and for hints as it is in a delivery."""
     from perdure.adapters.git.repository import Repository
-    from perdure.adapters.project.tamper import Files, apart, tampering
+    from perdure.adapters.project.tamper import Files, hints, missing_tests
     from perdure.models.config import TestCommand
     from tests.targets import git
 
-    apart.TAMPER_CPU_S = 3  # what is to be seen is that it ends
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         git(work, "init", "-q", "--template=")
@@ -109,7 +108,8 @@ def _judged(name: str, before: str, after: str) -> None:
             git(work, "commit", "-qm", "x")
         command = TestCommand(name="unit", command="make test && npm test && pytest")
         files = Files.pair(Repository(work / ".git"), git(work, "rev-parse", "HEAD^"), git(work, "rev-parse", "HEAD"))
-        raise ValueError("; ".join(hit.title for hit in tampering(*files, [command], None, None).hits) or "no hit")
+        found = (*missing_tests(*files, [command]).hits, *hints(*files, [command]).places)
+        raise ValueError("; ".join(hit.title for hit in found) or "no hit")
 
 
 @case

@@ -58,7 +58,7 @@ async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_deliver
         result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
         check_shipped(origin, lab, result, {})
         told = [record.summary for record in result.steps if record.step == "run_tests"]
-        assert told[0].startswith("tampered: test_words is gone")
+        assert told[0].startswith("tampered: 1 test of main fails and is gone: test_words")
         assert steps_of(result).count("fix_tests") == 1
         assert (result.tests.status, result.tests.tampered, result.tests.passed) == ("green", 0, 2)
         assert "def test_words" in git(origin, "show", f"perdure/{result.delivery_id}:tests/test_calc.py")
@@ -77,10 +77,13 @@ async def test_a_test_that_stays_away_ends_the_delivery_as_tampered(tmp_path: Pa
         assert (result.status, result.reason) == ("not_delivered", "tampered")
         assert result.tests.tampered == 1
         assert pulls(origin) == []
-        (hit,) = report_of(lab, result).tampering
-        assert (hit.rule, hit.title, hit.file) == ("gone", "test_words is gone", "tests/test_calc.py")
+        tried = report_of(lab, result).experiment
+        assert tried is not None
+        assert tried.taken == ("tests/test_calc.py::test_words",)
 
         asked = await lab.submit(origin, id="asked", allow_test_changes=True, **TESTED)
         allowed = await finished(asked, lab, timeout=100)
         assert (allowed.status, allowed.tests.tampered) == ("delivered", 0)
-        assert report_of(lab, allowed).allowed
+        tried = report_of(lab, allowed).experiment
+        assert tried is not None
+        assert tried.allowed

@@ -1,4 +1,4 @@
-"""Tests, the tamper gate, findings, reviews and screenshots."""
+"""Tests, how they are judged, findings, reviews and screenshots."""
 
 from __future__ import annotations
 
@@ -78,29 +78,23 @@ PIXELS_PER_TOKEN = 750
 """How the model's API counts an image; larger ones are scaled down before, so that this is the most."""
 
 TAMPER_FILE_BYTES = 1024**2
-"""Of one file the tamper gate reads: no test that people write is larger, and parsing takes a second for each MiB."""
+"""Of one file whose tests are read: no test that people write is larger."""
 
 TAMPER_TOTAL_BYTES = 32 * 1024**2
-"""Of all files it reads on one commit: what a worker can hold twice; later ones count as unreadable."""
+"""Of all files that differ between two commits and are read: what a worker can hold twice; later ones count as
+unreadable."""
 
-TAMPER_HERE_FILE_BYTES, TAMPER_HERE_BYTES = 48 * 1024, 512 * 1024
-"""Of one file, and of all, that are read in the worker itself; the work can grow with the square of a file."""
+TAMPER_TESTS_MOST, TAMPER_LINE_CHARS = 3_000, 500
+"""Tests of one file that are read by name, and of a line that is looked at: no person writes more."""
 
-TAMPER_CPU_S, TAMPER_APART_S, TAMPER_MEMORY_BYTES = 60, 300.0, 2 * 1024**3
-"""Of the process that reads larger ones: 32 MiB of ordinary tests take half a minute; beyond that nothing is judged."""
+TAMPER_DEPTH = 4
+"""Scripts behind scripts that are followed to what runs the tests."""
 
 TAMPER_HITS_MOST = 50
 """Hits and changed tests listed in a report: a person undoes a whole commit long before the fiftieth."""
 
 TAMPER_EVIDENCE_CHARS = 600
 """Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
-
-TAMPER_WORD_FILES = 4
-"""Programs of the base that hold words about reports (`PYTEST_ADDOPTS`) before the repository is one about runners, in
-which they are no news: in others a settings module and a script or two have one."""
-
-TAMPER_DEPTH = 4
-"""Helpers behind helpers that are followed to an assertion, and scripts behind scripts to what runs the tests."""
 
 PATCH_FILE_BYTES = 16 * 1024**2
 """Of one file whose change is looked into; larger ones are nothing a person wrote, and count as binary."""

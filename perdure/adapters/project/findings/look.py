@@ -13,10 +13,10 @@ from perdure.adapters.project.findings import contents
 from perdure.adapters.project.findings.globs import covering
 from perdure.adapters.project.findings.leaked import leaked
 from perdure.adapters.project.findings.names import shown
-from perdure.adapters.project.tamper import Files, Tampered, tampering
+from perdure.adapters.project.tamper import Files, hints
 from perdure.models.contract import Contract
 from perdure.models.policy import FINDINGS_MOST
-from perdure.models.report import Finding, Findings, Rule, Severity
+from perdure.models.report import Finding, Findings, Hit, Rule, Severity
 
 _RULES = tuple(Rule)
 _SEVERITIES = tuple(Severity)
@@ -42,7 +42,7 @@ def look(repository: Repository, contract: Contract, commit: str, more: Sequence
     changed = patch.entries(repository, base, commit)
     binaries = patch.binaries(repository, base, commit)
     secrets, values = leaked(repository, contract, base, commit, changed, binaries)
-    tampered = tampering(*Files.pair(repository, contract.base_sha, commit), contract.config.test or (), None, None)
+    hinted = hints(*Files.pair(repository, contract.base_sha, commit), contract.config.test or ())
     found = [
         *secrets,
         *protected(contract, changed),
@@ -51,14 +51,14 @@ def look(repository: Repository, contract: Contract, commit: str, more: Sequence
         *contents.submodules(changed),
         *contents.size(repository, base, commit),
         *more,
-        *_tampering(tampered, allowed=contract.allow_test_changes),
+        *_hints(hinted.places),
     ]
     files, added, deleted = repository.diff_stat(base, commit)
     findings = Findings(
         base=base,
         head=commit,
         findings=_listed(found),
-        changed_tests=tampered.changed_tests,
+        changed_tests=hinted.changed_tests,
         files=files,
         added=added,
         deleted=deleted,
@@ -91,20 +91,19 @@ def protected(contract: Contract, changed: Iterable[Entry]) -> list[Finding]:
     return found
 
 
-def _tampering(tampered: Tampered, *, allowed: bool) -> list[Finding]:
+def _hints(places: Sequence[Hit]) -> list[Finding]:
+    """Never a verdict: those come from what ran."""
     return [
         Finding(
             rule=Rule.TAMPERING,
-            severity=Severity.SKIPPABLE if allowed else Severity.BLOCKER,
-            title=hit.title,
-            description=hit.evidence,
-            file=hit.file,
-            line=hit.line,
-            suggestion=""
-            if allowed
-            else "Restore it. A request that is about tests is submitted with --allow-test-changes.",
+            severity=Severity.SKIPPABLE,
+            title=one.title,
+            description=one.evidence,
+            file=one.file,
+            line=one.line,
+            suggestion="Look whether tests say less for it.",
         )
-        for hit in tampered.hits
+        for one in places
     ]
 
 

@@ -1,9 +1,16 @@
-"""The tamper gate: does a change make the repository's tests say less than they did? Decided from files and reports."""
+"""What a change does to tests, read and not run: tests that no experiment covers, and what a reviewer should look at.
+
+files      the files of two commits, and which of them differ
+sources    texts without what stands in comments and strings
+names      the tests in one file, by name
+inventory  tests of the base that are gone or skipped where no run tells: hits, which make the verdict red
+hints      changes to look at, with their lines: never a verdict
+"""
 
 from __future__ import annotations
 
 from perdure.adapters.project.tamper.files import Files
-from perdure.adapters.project.tamper.gate import judged, tampering
-from perdure.adapters.project.tamper.inventory import Tampered
+from perdure.adapters.project.tamper.hints import hints
+from perdure.adapters.project.tamper.inventory import judged, missing_tests
 
-__all__ = ["Files", "Tampered", "judged", "tampering"]
+__all__ = ["Files", "hints", "judged", "missing_tests"]

@@ -1,13 +1,13 @@
-"""The gate on changes that are written down as files before and after."""
+"""Changes that are written down as files before and after, read as in a delivery."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tamper_change import PYTEST, Change, Judge, Tree, told
+from tamper_change import Change, Judge, Tree
 
-from perdure.adapters.project.tamper import Tampered
+from perdure.adapters.project.tamper.hints import Hints
 
 
 @pytest.fixture(scope="session")
@@ -17,20 +17,20 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def look(repository: Path) -> Judge:
-    """The whole of what the gate says about a change."""
+def hits(repository: Path) -> Judge:
+    """The tests that are missing, as `rule: title`."""
 
-    def judge(before: Tree, after: Tree, *commands: str) -> Tampered:
-        return Change(repository, before, after).judge(*(commands or (PYTEST,)))
+    def judge(before: Tree, after: Tree, *commands: str) -> list[str]:
+        return [f"{hit.rule.value}: {hit.title}" for hit in Change(repository, before, after).missing(*commands).hits]
 
     return judge
 
 
 @pytest.fixture
-def hits(look: Judge) -> Judge:
-    """Its hits alone, as `rule: title`."""
+def hinted(repository: Path) -> Judge:
+    """All hints about a change."""
 
-    def judge(before: Tree, after: Tree, *commands: str) -> list[str]:
-        return told(look(before, after, *commands))
+    def judge(before: Tree, after: Tree, *commands: str) -> Hints:
+        return Change(repository, before, after).hints(*commands)
 
     return judge

@@ -1,21 +1,21 @@
-"""A change between two commits of a real repository, and what the gate says about it."""
+"""A change between two commits of a real repository, and what is read from it."""
 
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import textwrap
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git.repository import Repository
-from perdure.adapters.project.tamper import Files, Tampered, tampering
+from perdure.adapters.project.tamper import Files, hints, missing_tests
+from perdure.adapters.project.tamper.hints import Hints
+from perdure.adapters.project.tamper.inventory import Missing
 from perdure.models.config import TestCommand
 from perdure.models.report import TestReport
 
-PYTEST = "python -m pytest -q"
 Tree = Mapping[str, str | bytes | None]
 """Path → text; None takes a file away. A text that starts with `-> ` is a link."""
 
@@ -69,21 +69,18 @@ class Change:
             file.write_bytes(zlib.compress(whole, 1))
         return name
 
-    def judge(self, *commands: str, base: TestReport | None = None, now: TestReport | None = None) -> Tampered:
-        before, after = Files.pair(Repository(self.root), self.base, self.head)
-        tests = [TestCommand(name=f"t{n}", command=command) for n, command in enumerate(commands)]
-        return tampering(before, after, tests, base, now)
+    def missing(self, *commands: str, base: TestReport | None = None, covered: Collection[str] = ()) -> Missing:
+        return missing_tests(*self.files(), _commands(commands), base, covered)
 
-    def checkout(self, commit: str, into: Path) -> Path:
-        into.mkdir()
-        archive = subprocess.run(["git", "archive", commit], cwd=self.root, capture_output=True, check=True, timeout=30)
-        subprocess.run(["tar", "x"], cwd=into, input=archive.stdout, check=True, timeout=30)
-        return into
+    def hints(self, *commands: str) -> Hints:
+        return hints(*self.files(), _commands(commands))
+
+    def files(self) -> tuple[Files, Files]:
+        return Files.pair(Repository(self.root), self.base, self.head)
+
+
+def _commands(words: Sequence[str]) -> list[TestCommand]:
+    return [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(words or ("make test",))]
 
 
 Judge = Callable[..., Any]
-
-
-def told(found: Tampered) -> list[str]:
-    """Each hit as `rule: title`."""
-    return [f"{hit.rule.value}: {hit.title}" for hit in found.hits]

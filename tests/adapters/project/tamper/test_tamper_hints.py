@@ -1,0 +1,71 @@
+"""What a reviewer is told to look at, with its lines: a table of changes, and of others that are nobody's business."""
+
+from __future__ import annotations
+
+import pytest
+from tamper_change import Judge
+
+TEST = "def test_zero():\n    assert parse('0s') == 0\n    assert parse('1s') == 1\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after", "told"),
+    [
+        ("pytest.ini", "[pytest]\naddopts = -q\n", "[pytest]\naddopts = -k one\n", "settings of the tests differ"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = '-q'\n", "\n", "settings of the tests differ"),
+        ("package.json", "{}\n", '{"scripts": {"test": "true"}}\n', "settings of the tests differ"),
+        ("Cargo.toml", "[lib]\n", "[lib]\ntest = false\n", "settings of the tests differ"),
+        ("jest.config.js", "module.exports = {}\n", "module.exports = { bail: 1 }\n", "settings of the tests differ"),
+        ("Makefile", "test:\n\tpytest\n", "test:\n\t-pytest\n", "may hide that they fail"),
+        ("Makefile", "test:\n\tpytest\n", "test:\n\tpytest || true\n", "may hide that they fail"),
+        ("run.sh", "set -e\npytest\n", "set -e\nset +e\npytest\n", "may hide that they fail"),
+        ("run.sh", "pytest\n", "pytest -k one\n", "it runs the tests, and differs"),
+        ("conftest.py", "x = 1\n", "def pytest_collection_modifyitems(items):\n    items.clear()\n", "what runs"),
+        ("conftest.py", "@pytest.fixture(autouse=True)\n", "\n", "what runs"),
+        ("tests/test_a.py", TEST, f"@pytest.mark.skip\n{TEST}", "tests may be left out"),
+        ("a.test.js", "test('a', f)\n", "test.only('a', f)\n", "tests may be left out"),
+        ("src/lib.rs", "#[test]\n", "#[test]\n#[ignore]\n", "tests may be left out"),
+        ("tests/test_a.py", TEST, f"import os\nos._exit(0)\n{TEST}", "may end the run"),
+        ("tests/test_a.py", TEST, TEST.replace("    assert parse('1s') == 1\n", "    x = 1\n"), "1 assertion fewer"),
+        ("calc.py", "x = 1\n", "import os\nx = 'PYTEST_CURRENT_TEST' in os.environ\n", "it looks at what tests it"),
+        ("calc.py", "x = 1\n", "import sys\nx = sys._getframe(1)\n", "it looks at what tests it"),
+        ("calc.js", "x = 1\n", "x = process.env.VITEST\n", "it looks at what tests it"),
+        ("calc.go", "package a\n", 'package a\nvar x = flag.Lookup("test.v")\n', "it looks at what tests it"),
+        ("calc.py", "x = 1\n", "class Any:\n    def __eq__(self, other):\n        return True\n", "equal to"),
+        ("calc.py", "x = 1\n", "import os\nos._exit(0)\n", "it may end the process"),
+        ("sitecustomize.py", None, "x = 1\n", "may stand in"),
+        ("node_modules/chai/index.js", None, "x = 1\n", "may stand in"),
+        ("tests/test_b.py", None, "-> ../test_a.py", "a link among the tests"),
+    ],
+)
+def test_a_change_that_may_make_tests_say_less_is_shown_with_its_lines(
+    hinted: Judge, path: str, before: str | None, after: str, told: str
+) -> None:
+    found = hinted({path: before, "other": "x\n"}, {path: after}, "make test && ./run.sh").places
+    (one,) = [hint for hint in found if told in hint.title]
+    assert (one.file, one.title.startswith(path)) == (path, True)
+    assert one.evidence or before is None
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after"),
+    [
+        ("pyproject.toml", "[project]\nname = 'x'\n", "[project]\nname = 'x'\ndependencies = ['y']\n[tool.ruff]\n"),
+        ("package.json", "{}\n", '{"dependencies": {"left-pad": "1"}}\n'),
+        ("conftest.py", "x = 1\n", "x = 1\n\n\n@pytest.fixture\ndef five():\n    return 5\n"),
+        ("tests/test_a.py", TEST, f"{TEST}\n\ndef test_more():\n    assert parse('2s') == 2\n"),
+        ("tests/test_a.py", TEST, TEST.replace("test_zero", "test_nothing")),
+        ("calc.py", "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return sum((a, b))\n"),
+        ("README.md", "x\n", "set PYTEST_ADDOPTS, read <testsuites>\n"),
+        ("tests/__snapshots__/a.snap", "a\n", "b\n"),
+    ],
+)
+def test_what_everybody_does_is_not_pointed_at(hinted: Judge, path: str, before: str, after: str) -> None:
+    found = hinted({path: before}, {path: after}, "pytest")
+    assert (found.places, found.changed_tests) == ((), ())
+
+
+def test_a_test_that_asserts_something_else_is_shown_before_and_after(hinted: Judge) -> None:
+    (one,) = hinted({"test_a.py": TEST}, {"test_a.py": TEST.replace("== 0", "== 1")}, "pytest").changed_tests
+    assert (one.name, one.file, one.line) == ("test_zero", "test_a.py", 1)
+    assert (one.before, one.after) == ("assert parse('0s') == 0", "assert parse('0s') == 1")
