@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.project.baseline import command
+from perdure.adapters.project.experiment.lessened import lessened, names_of
 from perdure.adapters.project.experiment.sides import Sides, mixed
 from perdure.adapters.project.experiment.spared import spared_tests
 from perdure.adapters.project.experiment.trees import Entry, Tree, write
@@ -39,6 +41,7 @@ class Commits:
     ) -> None:
         self._repository = repository
         self.base, self.change = base, change
+        self._told = base
         self.runners = {command(test): recognised_in(base, test) for test in tests}
         commands = [(test, self.runners[command(test)]) for test in tests]
         self.old, self.new = Sides.of(base, commands, side), Sides.of(change, commands, side)
@@ -60,7 +63,28 @@ class Commits:
         return self._layout(self.change.entries, self.new)
 
     def base_tests_on_change(self, *, shared: bool = True) -> Layout:
-        return self._layout(mixed(self.base, self.change, self.old, shared=shared), self.old)
+        return self._layout(mixed(self._told, self.change, self.old, shared=shared), self.old)
+
+    def lessened(self) -> Commits | None:
+        """The same with the base's test files told without what the change has deleted from them; None where that is
+        nothing that is known by name."""
+        paths = [path for path in self.touched if self.old.holds_tests(path)]
+        here = [path for path in self.touched if self.new.holds_tests(path)]
+        now = {path: names_of(path, text) for path, text in self.change.texts(here).items()}
+        everywhere = set[str]().union(*now.values())
+        entries = dict(self.base.entries)
+        for path, text in self.base.texts(paths).items():
+            left = lessened(path, text, now.get(path, everywhere))
+            if left != text and names_of(path, left):
+                oid = self._repository.git.run("hash-object", "-w", "--stdin", stdin=left.encode()).stdout
+                entries[path] = entries[path][0], oid.decode().strip()
+            elif left != text:
+                del entries[path]
+        if entries == self.base.entries:
+            return None
+        other = copy.copy(self)
+        other._told = Tree(self._repository, entries)
+        return other
 
     def change_tests_on_base(self) -> Layout:
         """Where nothing but test files differs, without those that do not and that the others do not need."""
@@ -75,7 +99,7 @@ class Commits:
 
     def canaries(self, rules: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
         """In the base's own test files, or the change's, so that what they are told is what its tests are told."""
-        tree, sides = (self.change, self.new) if on_change else (self.base, self.old)
+        tree, sides = (self.change, self.new) if on_change else (self._told, self.old)
         top = f"{directory}/" if directory else ""
         holding = [path for path in tree.entries if path.startswith(top) and sides.holds_tests(path)]
         texts, found = tree.texts(holding), Canaries()

@@ -84,6 +84,15 @@ class _Trial:
             self._counted("change", self._now),
         ]
         on_change, with_canaries, on_base, before, now = await beside(jobs, self._runs.ground.place.sandbox.grade)
+        if on_change is not None and before is not None and green(before.result) - outcomes(on_change.result).keys():
+            lessened = await in_thread(self._commits.lessened)
+            if lessened is not None:  # tests that do not even load, for what they name is deleted, and some with it
+                self._commits = lessened
+                canaries = await in_thread(lessened.canaries, self._rules, self._test.directory)
+                first = await in_thread(lessened.base_tests_on_change)
+                planted = self._runs.whole("c", first.with_canaries(canaries)) if canaries.names else _nothing()
+                both = [self._runs.whole("b", first), planted]
+                on_change, with_canaries = await beside(both, self._runs.ground.place.sandbox.grade)
         tried = Tried(name=self._test.name, command=self._test.command)
         counted = before is not None and bool(before.result.cases)
         if before is None or now is None or not counted:
@@ -124,7 +133,7 @@ class _Trial:
         there = on_change or now
         own = {one for one in green(before.result) & green(there.result if there else None) if canaries.expects(one[1])}
         missing = await Missing(self._commits, self._rules, self._test.directory, self._runs.whole).found(
-            canaries, ran, own, on_change, bool(before.result.cases)
+            canaries, ran, own, before, on_change, now
         )
         if missing is None:
             self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")

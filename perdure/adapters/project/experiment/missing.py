@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,22 +24,25 @@ class Missing:
     run: Callable[[str, Layout], Awaitable[Ran]]
 
     async def found(
-        self, canaries: Canaries, ran: Ran, own: set[Key], on_change: Ran | None, counts: bool
+        self, canaries: Canaries, ran: Ran, own: set[Key], before: Ran, on_change: Ran | None, now: Ran | None
     ) -> set[str] | None:
         """The names of those that were not red in `ran`, though on the base they are; None where nothing is there.
 
         own        tests of the base that pass on the change, and were made to fail
-        on_change  the same run without canaries. A file of which nothing passes there may not even load, and its
-                   promises tell of it: then the change's own test files are asked instead
+        before     the base's own run, and `now` the change's
+        on_change  the same run without canaries. A file of which nothing passes there, and something did on the base,
+                   may not even load, and its promises tell of it: then the change's own test files are asked instead
         """
+        counts = bool(before.result.cases)
         missed = set(canaries.names) - red(canaries.names, ran.result, counts)
         silent = own - fallen(own, ran.result)
         elsewhere = set[str]()
         if on_change is not None and missed:
-            alive = {file for file, _ in green(on_change.result)}
-            dead = {name for name in missed if canaries.names[name] not in alive and "" not in alive}
+            places = await in_thread(self._places)
+            lived, alive = places(before), places(on_change)
+            dead = {name for name in missed if places.of(canaries.names[name]) in lived - alive}
             missed -= dead
-            elsewhere = await self._on_change(counts) if dead else set()
+            elsewhere = await self._on_change(counts, now, places) if dead else set()
         if not missed and not silent:
             return elsewhere
         layout = await in_thread(self.commits.as_base)
@@ -48,9 +52,35 @@ class Missing:
             return None
         return (missed & shown) | {name for _, name in fallen(silent, there.result)} | elsewhere
 
-    async def _on_change(self, counts: bool) -> set[str]:
-        """Canaries in the change's own test files that are not red."""
+    async def _on_change(self, counts: bool, now: Ran | None, places: _Places) -> set[str]:
+        """Canaries that are not red in the change's own test files, of those that hold a test that passes."""
         canaries = await in_thread(self.commits.canaries, self.rules, self.directory, on_change=True)
         layout = await in_thread(self.commits.as_change)
         ran = await self.run("c-change", layout.with_canaries(canaries))
-        return set(canaries.names) - red(canaries.names, ran.result, counts)
+        alive = places(now) if now is not None else set()
+        left = {name for name, path in canaries.names.items() if places.of(path) in alive}
+        return left - red(left, ran.result, counts)
+
+    def _places(self) -> _Places:
+        top = f"{self.directory}/" if self.directory else ""
+        module = re.search(r"(?m)^module[ \t]+(\S{1,200})", self.commits.base.text(f"{top}go.mod"))
+        return _Places(top, module[1] if module else "")
+
+
+@dataclass(frozen=True)
+class _Places:
+    """The places of tests: their files; of Go's, which are reported by package, its directory."""
+
+    top: str
+    module: str
+
+    def __call__(self, ran: Ran) -> set[str]:
+        """Those where something passed."""
+        return {file or self._directory(name.rpartition("::")[0]) for file, name in green(ran.result)}
+
+    def of(self, path: str) -> str:
+        return path.rpartition("/")[0] or "." if self.module and path.endswith("_test.go") else path
+
+    def _directory(self, package: str) -> str:
+        inside = package.removeprefix(self.module).strip("/")
+        return f"{self.top}{inside}".strip("/") or "."

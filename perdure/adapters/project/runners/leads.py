@@ -10,6 +10,7 @@ from typing import Protocol
 
 from perdure.adapters.project.bounded import parse_json
 from perdure.adapters.project.runners.words import parts, script, unwrapped
+from perdure.adapters.project.tamper.inventory import is_test
 from perdure.models.policy import SIDE_READ_FILES, TAMPER_DEPTH
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
@@ -61,6 +62,8 @@ def _follow(command: str, there: There, found: Leads, depth: int) -> None:
         run = _run(words, there)
         if run:
             found.files.add(run)
+            if is_test(run):
+                continue  # what a test runs is the product
             if run.endswith(".sh") or re.match(r"#!.*\b(?:ba|da|z|k)?sh\b", there.text(run)):
                 _follow(_unquoted(there.text(run)), there, found, depth + 1)
             continue

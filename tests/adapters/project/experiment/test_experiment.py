@@ -93,3 +93,23 @@ async def test_a_command_that_only_says_whether_all_is_well_is_one_promise(tried
     assert not hidden.tampered
     honest = await tried(before, {"calc.py": f"{CALC}\n", "Makefile": f"{recipe}\ntest: more\nmore:\n"}, "make test")
     assert honest.promises == ()
+
+
+async def test_of_a_file_that_does_not_load_what_is_left_of_it_is_asked(tried: Trials) -> None:
+    less = CALC.partition("\n\n\ndef double")[0] + "\n"
+    tests = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == {}\n"
+    found = await tried(FOR_PYTEST, {"calc.py": less, "tests/test_calc.py": tests.format(3)}, PYTEST)
+    (one,) = found.commands
+    assert ([promise.name for promise in one.promises], one.taken) == ([], ("tests/test_calc.py::test_double",))
+    assert one.canaries is Caught.CAUGHT
+    bent = {"calc.py": less.replace("a + b", "a - b"), "tests/test_calc.py": tests.format(-1)}
+    (one,) = (await tried(FOR_PYTEST, bent, PYTEST)).commands
+    assert [promise.name for promise in one.promises] == ["tests/test_calc.py::test_add"]
+
+
+async def test_what_a_test_script_runs_is_the_product(tried: Trials) -> None:
+    checks = '#!/bin/sh\nset -e\nout=$(./calc 1 2)\n[ "$out" = 3 ] || exit 1\n'
+    before = {"calc": "#!/bin/sh\necho $(($1 + $2))\n", "tests/test_add.sh": checks}
+    after = {"calc": "#!/bin/sh\necho $(($1 - $2))\n", "tests/test_add.sh": checks.replace('[ "$out" = 3 ]', "true")}
+    found = await tried(before, after, "sh tests/test_add.sh")
+    assert [promise.name for promise in found.promises] == ["sh tests/test_add.sh"]

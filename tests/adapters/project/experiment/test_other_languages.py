@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from experiment_bench import Files, Trials
+from npm_packages import installed
 
 from perdure.models.experiment import Caught, Experiment
 from tests.needs import require
@@ -99,16 +98,6 @@ async def test_go(tried: Trials, after: Files, promises: list[str], taken: list[
 ES = "export const add = (a, b) => a + b;\n"
 ES_TEST = "import { add } from './calc.js';\n\ntest('adds', () => expect(add(1, 2)).toBe(3));\n"
 COMMON = "const { add } = require('./calc.js');\n\ntest('adds', () => expect(add(1, 2)).toBe(3));\n"
-
-
-def installed(trials: Trials, *packages: str) -> None:
-    """As setup would, outside the sandbox; the running test is left out where no registry can be reached."""
-    require("npm")
-    trials.worktree.mkdir(exist_ok=True)
-    words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--no-package-lock", *packages]
-    done = subprocess.run(words, cwd=trials.worktree, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        pytest.skip(f"npm cannot install {packages}: {done.stderr[-200:]}")
 
 
 @pytest.mark.slow
