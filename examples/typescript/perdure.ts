@@ -531,9 +531,9 @@ export interface Promise {
   name: string;
   file: string;
   message: string;
-  /** the file of the test on the base and on the change, cut; equal ones: only what it uses has changed */
+  /** the test on the base and on the change, cut; equal ones: only what it uses has changed */
   before: string;
-  /** the file of the test on the base and on the change, cut; equal ones: only what it uses has changed */
+  /** the test on the base and on the change, cut; equal ones: only what it uses has changed */
   after: string;
 }
 

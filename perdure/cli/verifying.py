@@ -235,7 +235,7 @@ def tried_again(before: DeliveryResult, again: DeliveryResult) -> tuple[Mark, st
         return unknown("the tests are red now: nothing more was tried")
     same = (now.experiment, now.promises, now.tampered) == (was.experiment, was.promises, was.tampered)
     if same:
-        return yes(f"{now.experiment}, as before")
+        return yes(f"{_tried(now)}, as before")
     told = f"it was {_tried(was)}, now it is {_tried(now)}"
     if before.base_sha != again.base_sha:
         return unknown(f"{before.base} has moved on to {short(again.base_sha or '')}; {told}")

@@ -19,7 +19,7 @@ class Caught(StrEnum):
 class Promise(Published):
     """A test of the base that fails on the change, where a test of its name passes with the change's own tests.
 
-    before, after  the file of the test on the base and on the change, cut; equal ones: only what it uses has changed
+    before, after  the test on the base and on the change, cut; equal ones: only what it uses has changed
     """
 
     name: str

@@ -262,7 +262,7 @@ def test_what_the_experiments_have_shown_is_added_up_again(evidence: Evidence, m
 @pytest.mark.parametrize(
     ("now", "base", "mark", "words"),
     [
-        ({}, "b", Mark.VERIFIED, f"{LINE}, as before"),
+        ({}, "b", Mark.VERIFIED, f"{LINE}, 1 changed promise, as before"),
         ({"experiment": LINE.replace("2/2", "1/2")}, "b", Mark.CONTRADICTED, "now it is 1/2 of"),
         ({"promises": 2}, "b", Mark.CONTRADICTED, "now it is"),
         ({"tampered": 1, "status": "red"}, "b", Mark.CONTRADICTED, "1 place tampered with"),

@@ -43,8 +43,8 @@ class Person:
         assert ran.code == 0, (args, ran, self.lab.worker_log()[-2000:])
         return ran.out
 
-    async def asked(self, not_of: str = "") -> Asked:
-        found: Asked = await until(lambda: self._asked(not_of), timeout=90)
+    async def asked(self, not_of: str = "", within_s: float = 90) -> Asked:
+        found: Asked = await until(lambda: self._asked(not_of), timeout=within_s)
         return found
 
     async def _asked(self, not_of: str) -> Asked | None:

@@ -19,7 +19,8 @@ from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
 
 CLAIMS = [
-    *("ended as it says", "one pull request", "tested tree", "begins at the base", "commits", "checkpoints"),
+    *("ended as it says", "one pull request", "tested tree", "experiment"),
+    *("begins at the base", "commits", "checkpoints"),
     *(
         "worker deaths",
         "turns redone",
@@ -28,6 +29,7 @@ CLAIMS = [
         "cost",
         "history replays",
         "tests run again",
+        "experiment again",
     ),
 ]
 
@@ -102,7 +104,7 @@ async def test_every_line_of_a_receipt_is_derived_again_and_each_lie_about_it_is
         lines = [line for line in out.splitlines() if line[:1] in "✓✗?" and line]
         assert [line[2:22].strip() for line in lines] == CLAIMS, out
         assert all(line.startswith("✓ ") for line in lines), out
-        assert (code, out.splitlines()[-1]) == (0, "13 claims of 13 verified")
+        assert (code, out.splitlines()[-1]) == (0, "15 claims of 15 verified")
         assert lab.model_calls() == calls, "verifying asks no model"
         assert heads(origin).keys() == {"main", result.branch}, "and publishes nothing"
         assert len(pulls(origin)) == 1
@@ -158,7 +160,7 @@ async def lies_in_git(lab: Lab, origin: Path, result: DeliveryResult) -> None:
         moved(vault, f"refs/artifacts/calc-sub/{report}", green),
     ):
         said = await verify(lab, "--json")
-    assert (said.code, said.wrong()) == (1, {"tested tree", "one pull request", "checkpoints"})
+    assert (said.code, said.wrong()) == (1, {"tested tree", "experiment", "one pull request", "checkpoints"})
     assert f"is at {other[:7]} on the remote, the tests ran on {head[:7]}" in said.words("tested tree")
     assert "it is not what its hash says" in said.words("tested tree")
     assert said.words("one pull request") == "#2 is open for perdure/calc-sub, too"

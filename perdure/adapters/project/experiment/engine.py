@@ -19,13 +19,14 @@ from perdure.adapters.project.experiment.judge import ended, green, messages, or
 from perdure.adapters.project.experiment.missing import Missing
 from perdure.adapters.project.experiment.runs import Ground, Ran, Runs, beside
 from perdure.adapters.project.experiment.steady import steady
+from perdure.adapters.project.experiment.versions import versions
 from perdure.adapters.project.runners import RUNNERS
 from perdure.adapters.project.runners.base import Canaries
 from perdure.adapters.project.verdict import line
 from perdure.models.bent import shown
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Caught, Experiment, Promise, Tried
-from perdure.models.policy import CASE_MESSAGE_CHARS, EXPERIMENT_FILE_CHARS, EXPERIMENT_NAMED
+from perdure.models.policy import CASE_MESSAGE_CHARS, EXPERIMENT_NAMED
 from perdure.models.report import CommandResult, TestReport
 
 
@@ -226,15 +227,10 @@ class _Trial:
         some = changed[:EXPERIMENT_NAMED]
         files = {file for file, _ in some}
         old, new = self._commits.base.texts(files), self._commits.change.texts(files)
+        both = [(file, name, *versions(name, old.get(file, ""), new.get(file, ""))) for file, name in some]
         return tuple(
-            Promise(
-                name=name,
-                file=file,
-                message=said.get((file, name), ""),
-                before=old.get(file, "")[:EXPERIMENT_FILE_CHARS],
-                after=new.get(file, "")[:EXPERIMENT_FILE_CHARS],
-            )
-            for file, name in some
+            Promise(name=name, file=file, message=said.get((file, name), ""), before=before, after=after)
+            for file, name, before, after in both
         )
 
 
