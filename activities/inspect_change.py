@@ -14,6 +14,7 @@ from perdure.adapters.host.attempt import now_doing
 from perdure.adapters.host.host import Host
 from perdure.adapters.host.threads import in_thread
 from perdure.adapters.project.findings.look import Seen, look
+from perdure.adapters.project.findings.lost import lost
 from perdure.adapters.project.findings.proof import unproven
 from perdure.adapters.turn.written import read_report
 from perdure.models.errors import WorkspaceLost
@@ -35,7 +36,9 @@ class Inspection:
     def _inspect(self, work: InspectInput) -> Inspected:
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.contract(vault, work.delivery, work.policy)
-        seen = look(vault, contract, work.commit, unproven(contract, _report(vault, work), work.kind))
+        report = _report(vault, work)
+        found = [*unproven(contract, report, work.kind), *lost(vault, report)]
+        seen = look(vault, contract, work.commit, found)
         artifact = vault.put_artifact(work.delivery, seen.findings.model_dump_json().encode())
         return Inspected(
             findings=artifact,

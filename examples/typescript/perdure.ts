@@ -659,4 +659,4 @@ export interface Finding {
 }
 
 /** What the engine itself looks for in a change. */
-export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering" | "unproven";
+export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";

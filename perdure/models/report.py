@@ -250,6 +250,7 @@ class Rule(StrEnum):
     SIZE = "size"
     TAMPERING = "tampering"
     UNPROVEN = "unproven"
+    LOST_TEST = "lost_test"
 
 
 class Finding(Published):
