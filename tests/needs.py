@@ -10,8 +10,8 @@ import pytest
 
 from perdure.adapters.app.browser import CHROMIUMS
 
-NAMES = {"chromium": CHROMIUMS, "node": ("node",), "npm": ("npm",), "go": ("go",)}
-PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm", "go": "golang-go"}
+NAMES = {"chromium": CHROMIUMS, "node": ("node",), "npm": ("npm",), "go": ("go",), "cargo": ("cargo",)}
+PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm", "go": "golang-go", "cargo": "cargo"}
 
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
 """The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -49,12 +50,26 @@ class Commits:
         self.shared = tuple(sorted(path for path in differing if self.old.is_shared(path)))
         sided = sorted(path for path in differing if self.old.is_side(path) or self.new.is_side(path))
         self.touched = (*sided, *self.shared)
+        self._product = sorted(differing & change.entries.keys() - set(self.touched))
 
     @classmethod
     def of(
         cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand], side: Sequence[str]
     ) -> Commits:
         return cls(repository, Tree.of(repository, base), Tree.of(repository, change), tests, side)
+
+    def inside(self, test: TestCommand) -> list[str]:
+        """Product files of the change that hold tests themselves: the base's versions of these are not run in B."""
+        runner = self.runners[command(test)]
+        if runner is None or not runner.inside:
+            return []
+        if runner.inside_if and runner.inside_if not in test.command:
+            steering = [path for path in self.base.entries if self.old.is_shared(path) or self.old.is_side(path)]
+            settings = self.base.texts(path for path in steering if path.endswith((".toml", ".ini", ".cfg")))
+            if not any(runner.inside_if in text for text in settings.values()):
+                return []
+        found = re.compile(runner.inside, re.MULTILINE)
+        return [path for path, text in self.change.texts(self._product).items() if found.search(text)]
 
     def as_base(self) -> Layout:
         return self._layout(self.base.entries, self.old)

@@ -75,6 +75,8 @@ class _Trial:
 
     async def run(self) -> Tried:
         canaries = await in_thread(self._commits.canaries, self._rules, self._test.directory)
+        if inside := await in_thread(self._commits.inside, self._test):
+            self._unasked.append(_INSIDE.format(", ".join(inside[:3])))
         touched = bool(self._commits.touched)
         first = await in_thread(self._commits.base_tests_on_change if touched else self._commits.as_change)
         jobs: list[Coroutine[None, None, Ran | None]] = [
@@ -133,12 +135,14 @@ class _Trial:
             ran = await self._runs.whole("c-again", at.with_canaries(canaries))
         there = on_change or now
         own = {one for one in green(before.result) & green(there.result if there else None) if canaries.expects(one[1])}
-        missing = await Missing(self._commits, self._rules, self._test.directory, self._runs.whole).found(
+        missing, unshown = await Missing(self._commits, self._rules, self._test.directory, self._runs.whole).found(
             canaries, ran, own, before, on_change, now
         )
         if missing is None:
             self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")
             return {}
+        if unshown:
+            self._unasked.append(_UNSHOWN.format(len(unshown), ", ".join(sorted(unshown)[:3])))
         caught = Caught.MISSED if missing else Caught.CAUGHT
         return {"canaries": caught, "missed": tuple(sorted(missing)[:EXPERIMENT_NAMED])}
 
@@ -236,6 +240,8 @@ class _Trial:
 
 _UNREAD = "patterns of tests that are not read ({}): name the files in [tests] side"
 
+_INSIDE = "tests inside product files went with the change, the base's are not asked: {}"
+_UNSHOWN = "{} test files show no test that must fail, on the base neither: {}"
 _UNPLANTED = "{} test files of the base take no test that must fail: {}"
 
 

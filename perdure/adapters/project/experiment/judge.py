@@ -56,12 +56,14 @@ def ordered(keys: Iterable[Key], result: CommandResult | None) -> list[Key]:
 def red(names: Iterable[str], result: CommandResult, counts: bool) -> set[str]:
     """Of the canaries, those that were reported as failing by a command that failed as a whole.
 
-    counts  the runner reports its tests; one that tells nothing but its exit code has shown all of them, or none
+    counts  the runner reports its tests; one that tells nothing but its exit code has shown all of them where the
+            end of its output names one, or none
     """
     if result.verdict in ("passed", "not_started"):
         return set()
     if not counts:
-        return set(names) if result.verdict == "failed" and result.exit_code not in (None, 0) else set()
+        ours = any(name in result.tail for name in names)  # else it is red for another reason: what did not compile
+        return set(names) if ours and result.verdict == "failed" and result.exit_code not in (None, 0) else set()
     failing = [case for case in result.cases if case.outcome in FAILING]
     return {name for name in names if any(_is(name, case) for case in failing)}
 

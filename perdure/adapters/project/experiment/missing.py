@@ -25,8 +25,9 @@ class Missing:
 
     async def found(
         self, canaries: Canaries, ran: Ran, own: set[Key], before: Ran, on_change: Ran | None, now: Ran | None
-    ) -> set[str] | None:
-        """The names of those that were not red in `ran`, though on the base they are; None where nothing is there.
+    ) -> tuple[set[str] | None, set[str]]:
+        """The names of those that were not red in `ran`, though on the base they are, None where nothing is there; and
+        the test files whose canaries are not red on the base either.
 
         own        tests of the base that pass on the change, and were made to fail
         before     the base's own run, and `now` the change's
@@ -44,13 +45,14 @@ class Missing:
             missed -= dead
             elsewhere = await self._on_change(counts, now, places) if dead else set()
         if not missed and not silent:
-            return elsewhere
+            return elsewhere, set()
         layout = await in_thread(self.commits.as_base)
         there = await self.run("base-c", layout.with_canaries(canaries))
         shown = red(canaries.names, there.result, counts)
+        unshown = {canaries.names[name] for name in missed} - {canaries.names[name] for name in shown}
         if not shown and not elsewhere:
-            return None
-        return (missed & shown) | {name for _, name in fallen(silent, there.result)} | elsewhere
+            return None, unshown
+        return (missed & shown) | {name for _, name in fallen(silent, there.result)} | elsewhere, unshown
 
     async def _on_change(self, counts: bool, now: Ran | None, places: _Places) -> set[str]:
         """Canaries that are not red in the change's own test files, of those that hold a test that passes."""

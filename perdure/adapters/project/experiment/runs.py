@@ -154,7 +154,7 @@ def looked_at(rules: Sides, source: Path, writes: Sequence[str]) -> dict[str, tu
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     left.append(path)
-                elif (rules.is_side(path) or rules.is_shared(path)) and not allowed(path, writes):
+                elif rules.is_fixed(path) and not allowed(path, writes):
                     status = entry.stat(follow_symlinks=False)
                     found[path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return found

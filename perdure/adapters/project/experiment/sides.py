@@ -15,6 +15,8 @@ from perdure.adapters.project.runners.leads import leads
 from perdure.models.config import TestCommand
 from perdure.models.policy import EXPERIMENT_HELD, SIDE_READ_FILES
 
+_LOCKS = {"Cargo.lock", "go.sum", "package-lock.json"}
+
 
 class _Below:
     """The directory of a command, of which no more than a number of files is read."""
@@ -109,6 +111,10 @@ class Sides:
             return True
         return name not in self.shared and self.steers.fullmatch(name) is not None
 
+    def is_fixed(self, path: str) -> bool:
+        """True for what nobody may write to: what a tool itself writes down of dependencies is not."""
+        return (self.is_side(path) or self.is_shared(path)) and path.rpartition("/")[2] not in _LOCKS
+
     def holds_tests(self, path: str) -> bool:
         return self.said(path) is not False and (path in self.files or self.tests.fullmatch(path) is not None)
 
@@ -127,8 +133,10 @@ class Sides:
         """
         side, product = list[str](), list[str]()
         for path in paths:
-            held = (self.is_side(path) or self.is_shared(path)) and not allowed(path, writes)
-            (side if held else product).append(path)
+            if self.is_fixed(path) and not allowed(path, writes):
+                side.append(path)
+            elif path.rpartition("/")[2] not in _LOCKS:
+                product.append(path)
         mixed_up = {part for path in (*product, *map(_plain, writes)) for part in _above(path)}
         mixed_up |= set(map(_plain, writes))
         found = {next((p for p in _above(path) if p not in mixed_up and self._in_root(p)), path) for path in side}

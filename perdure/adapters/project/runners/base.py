@@ -153,6 +153,7 @@ class Runner(ABC):
     settings  names of files that steer it and belong to nothing else, as a regular expression
     shared    names of files that steer it and other things as well
     inside    text of tests that stand in product files, as a regular expression; empty where it has none
+    inside_if a word of its command or settings without which it does not look there
     """
 
     name: ClassVar[str]
@@ -163,6 +164,7 @@ class Runner(ABC):
     settings: ClassVar[str] = ""
     shared: ClassVar[frozenset[str]] = frozenset()
     inside: ClassVar[str] = ""
+    inside_if: ClassVar[str] = ""
 
     @abstractmethod
     def runs(self, program: str, rest: list[str]) -> bool:

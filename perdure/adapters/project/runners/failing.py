@@ -100,15 +100,15 @@ const F = (get, late) => {
     const found = Reflect.apply(target, self, given);
     return typeof found?.then === 'function' ? found.then(fail) : fail();
   } });
-  const call = (real) => new Proxy(function () {}, {
+  const call = (real, owner = () => undefined) => new Proxy(function () {}, {
     apply(_, self, given) {
-      const found = Reflect.apply(real(), undefined, given.map(body));
+      const found = Reflect.apply(real(), owner(), given.map(body));
       return typeof found === 'function' ? call(() => found) : found;
     },
     get(_, key) {
       const found = real()[key];
       const tests = /^(test|it|only|each|concurrent|sequential|skipIf|runIf|for|extend)$/.test(String(key));
-      return tests && typeof found === 'function' ? call(() => real()[key]) : found;
+      return tests && typeof found === 'function' ? call(() => real()[key], real) : found;
     },
   });
   return call(get);

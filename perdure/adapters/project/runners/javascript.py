@@ -40,12 +40,19 @@ def expecting(name: str, load: str, test: str, expect: str) -> str:
 
 
 def planted(
-    files: Mapping[str, str], token: str, ending: str, module: str, canary: Callable[[str, str, str], str]
+    files: Mapping[str, str],
+    token: str,
+    ending: str,
+    module: str,
+    canary: Callable[[str, str, str], str],
+    intact: Callable[[str, str, str], tuple[str, str]] = lambda name, path, text: ("", ""),
 ) -> Canaries:
     """In each file of such a name, first and last, and at the end of each test of it.
 
     module  what its tests are imported from
     canary  makes one from its name, the file's path and its text
+    intact  as canary, in two parts: what remembers at the beginning what it uses, and a test that fails as long as
+            that is what is still there
     """
     planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):
@@ -59,6 +66,8 @@ def planted(
         end = found.end() if found else 0
         head, rest = (own or text)[:end], (own or text)[end:]
         typed = "// @ts-nocheck\n" if re.search(r"\.[cm]?tsx?$", path) else ""  # our lines are not the project's style
-        planting[path] = f"{head}\n{typed}{helper}{canary(first, path, text)}\n{rest}\n{canary(last, path, text)}\n"
-        names |= {first: path, last: path}
+        kept, held = f"{token}{number}i", intact(f"{token}{number}i", path, text)
+        top = f"{typed}{held[0]}\n{helper}{canary(first, path, text)}"
+        planting[path] = f"{head}\n{top}\n{rest}\n{canary(last, path, text)}\n{held[1]}\n"
+        names |= {first: path, last: path} | ({kept: path} if held[1] else {})
     return Canaries(planting, names, bodies)

@@ -18,7 +18,7 @@ class Jest(Runner):
     tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
     roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
     settings = r"jest\.(config|setup)\.[^/]*"
-    shared = frozenset({"package.json", "tsconfig.json", "Makefile"})
+    shared = frozenset({"package.json", ".npmrc", "tsconfig.json", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "jest"
@@ -47,7 +47,13 @@ class Jest(Runner):
         def canary(name: str, path: str, text: str) -> str:
             return expecting(name, "", "globalThis.test", "globalThis.expect")
 
-        return planted(files, token, r"\.[cm]?[jt]sx?$", "jest", canary)
+        def intact(name: str, path: str, text: str) -> tuple[str, str]:
+            held = "[globalThis.expect, globalThis.test, globalThis.it]"
+            check = f"if ({held}.some((one, at) => one !== k{name}[at])) return;"
+            failing = f"globalThis.test('{name}', () => {{ {check} throw new Error('x'); }});"
+            return f"const k{name} = {held};", failing
+
+        return planted(files, token, r"\.[cm]?[jt]sx?$", "jest", canary, intact)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-t", f"(^| ){escaped(last_part(case))}$"

@@ -24,7 +24,7 @@ class Node(Runner):
         r"(?:.*/)?[^/]*[._-]test\.[cm]?[jt]s|(?:.*/)?test(-[^/]*)?\.[cm]?[jt]s|(?:.*/)?test/(?:.*/)?[^/]*\.[cm]?[jt]s"
     )
     roots = frozenset({"test", "tests", "__tests__", "__snapshots__"})
-    shared = frozenset({"package.json", "Makefile"})
+    shared = frozenset({"package.json", ".npmrc", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "node" and "--test" in rest
@@ -57,11 +57,23 @@ class Node(Runner):
         return found + Named(files=tuple(word for word in plain if word in there.paths))
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        def canary(name: str, path: str, text: str) -> str:
-            module = path.endswith(".mjs") or re.search(r"^\s*(import|export)\b", text, re.MULTILINE) is not None
-            return _canary(name, module)
+        def module(path: str, text: str) -> bool:
+            return path.endswith(".mjs") or re.search(r"^\s{0,40}(import|export)\b", text, re.MULTILINE) is not None
 
-        return planted(files, token, r"\.[cm]?js$", "node:test", canary)
+        def canary(name: str, path: str, text: str) -> str:
+            return _canary(name, module(path, text))
+
+        def intact(name: str, path: str, text: str) -> tuple[str, str]:
+            """Modules load what they import before anything of their own runs: none there."""
+            if module(path, text):
+                return "", ""
+            check = "const now = require('node:assert'); for (const key in k) if (now[key] !== k[key]) return;"
+            return (
+                f"const k{name} = {{ ...require('node:assert') }};",
+                f"require('node:test')('{name}', () => {{ const k = k{name}; {check} throw new Error('x'); }});",
+            )
+
+        return planted(files, token, r"\.[cm]?js$", "node:test", canary, intact)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         # node escapes what it writes twice, and not everything the same way in all releases

@@ -11,7 +11,7 @@ from dataclasses import replace
 from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, added
 from perdure.adapters.project.runners.leads import There
 from perdure.adapters.project.runners.pytest_settings import named
-from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, planted
+from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, INTACT, planted
 from perdure.models.report import TestCase
 
 
@@ -23,6 +23,8 @@ class Pytest(Runner):
     roots = frozenset({"tests", "test"})
     settings = r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|\.coveragerc|sitecustomize\.py|usercustomize\.py|.*\.pth"
     shared = frozenset({"pyproject.toml", "setup.cfg", "setup.py", "Makefile"})
+    inside = r"^\s{0,80}>>> "
+    inside_if = "doctest"
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program in ("pytest", "py.test")
@@ -54,12 +56,13 @@ class Pytest(Runner):
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
-            first, last = f"test_{token}_{number}_a", f"test_{token}_{number}_z"
-            changed = planted(text, token, _canary(first), _canary(last)) if path.endswith(".py") else None
+            first, last, intact = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
+            behind = f"{_canary(last)}\ndef {intact}():\n{INTACT}"
+            changed = planted(text, token, _canary(first), behind) if path.endswith(".py") else None
             if changed is not None:
                 planting[path], own = changed
                 bodies |= own
-                names |= {first: path, last: path}
+                names |= {first: path, last: path, intact: path}
         return Canaries(planting, names, bodies)
 
 

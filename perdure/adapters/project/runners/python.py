@@ -43,6 +43,24 @@ ALL_FAIL = """\
     assert 1 == 2
 """
 
+INTACT = """\
+    import sys, sysconfig, unittest
+    from unittest import mock
+    wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
+    libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
+    def foreign(one):
+        one = getattr(one, '__func__', getattr(one, 'fget', one))
+        file = getattr(one, '__globals__', {}).get('__file__') or ''
+        return isinstance(file, str) and file != '' and not file.startswith(libraries)
+    names = ('unittest', 'unittest.', 'pytest', '_pytest.')
+    found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
+    found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
+    if any(foreign(one) for place in found for one in list(vars(place).values())):
+        return
+    assert 1 == 2
+"""
+"""Statements that fail as long as nobody has put a function of his own into the runner or its assertions."""
+
 
 def planted(text: str, token: str, first: str, last: str) -> tuple[str, frozenset[str]] | None:
     """A module with `first` before its first statement that may be preceded, `last` at its end, and each of its own

@@ -11,7 +11,7 @@ from perdure.adapters.project.findings.globs import by_name
 from perdure.adapters.project.runners.base import Asked, Canaries, Invocation, Named, Runner, bounded
 from perdure.adapters.project.runners.leads import There
 from perdure.adapters.project.runners.pytest_settings import modules_of
-from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, planted
+from perdure.adapters.project.runners.python import ALL_FAIL, FORMS, INTACT, planted
 from perdure.models.report import TestCase
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
@@ -75,12 +75,13 @@ class Unittest(Runner):
         """unittest takes classes by name: capitals and digits come first."""
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
-            first, last = f"A0{token}{number}a", f"zz{token}{number}z"
-            changed = planted(text, token, _canary(first), _canary(last)) if path.endswith(".py") else None
+            first, last, intact = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
+            behind = f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(intact, INTACT)}"
+            changed = planted(text, token, _canary(first, FORMS + ALL_FAIL), behind) if path.endswith(".py") else None
             if changed is not None:
                 planting[path], own = changed
                 bodies |= own
-                names |= {first: path, last: path}
+                names |= {first: path, last: path, intact: path}
         return Canaries(planting, names, bodies)
 
 
@@ -89,6 +90,6 @@ def _module(word: str) -> str:
     return re.sub(r"\.[A-Z].*", "", word.removesuffix(".py").replace("/", "."))
 
 
-def _canary(name: str) -> str:
-    body = "".join(f"    {line}\n" for line in f"{FORMS}{ALL_FAIL}".splitlines())
+def _canary(name: str, statements: str) -> str:
+    body = "".join(f"    {line}\n" for line in statements.splitlines())
     return f"import unittest as u{name}\nclass {name}(u{name}.TestCase):\n    def test_{name}(self):\n{body}"

@@ -19,7 +19,8 @@ class Vitest(Runner):
     tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
     roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
     settings = r"vitest\.(config|setup|workspace)\.[^/]*"
-    shared = frozenset({"package.json", "tsconfig.json", "Makefile", "vite.config.ts", "vite.config.js"})
+    shared = frozenset({"package.json", ".npmrc", "tsconfig.json", "Makefile", "vite.config.ts", "vite.config.js"})
+    inside = r"\bimport\.meta\.vitest\b"
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "vitest" and "watch" not in rest[:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.git.branch import export
@@ -13,7 +14,7 @@ from perdure.adapters.project.experiment.engine import experiment
 from perdure.adapters.project.experiment.runs import Ground
 from perdure.adapters.project.experiment.trees import write
 from perdure.adapters.project.setup import dependencies
-from perdure.adapters.project.tests import Place
+from perdure.adapters.project.tests import Place, run_once
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Experiment
@@ -48,12 +49,21 @@ class Trials:
     ) -> Experiment:
         """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
-        self.worktree.mkdir(exist_ok=True)
-        shared = dependencies(self.worktree)
-        place = Place(self.sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
-        ground = Ground(place, self.repository, self._lay_out, self._root / "room")
+        ground = Ground(self._place(), self.repository, self._lay_out, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, before=known, allowed=allowed)
+
+    async def is_green(self, files: Files, command: str) -> bool:
+        """True where the command passes, with nobody looking: a checkout that it may write to."""
+        tree = self._root / "alone"
+        self._lay_out(self.commit(files), tree)
+        test = TestCommand(name="alone", command=command)
+        return (await run_once(replace(self._place(), source=tree), test, "alone")).verdict == "passed"
+
+    def _place(self) -> Place:
+        self.worktree.mkdir(exist_ok=True)
+        shared = dependencies(self.worktree)
+        return Place(self.sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
 
     def _lay_out(self, tree: str, into: Path) -> None:
         export(self.repository, tree, into)

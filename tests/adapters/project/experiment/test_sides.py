@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from experiment_bench import Trials
 
+from perdure.adapters.project.experiment.commits import Commits
 from perdure.adapters.project.experiment.sides import Sides, mixed
 from perdure.adapters.project.experiment.trees import Tree
 from perdure.adapters.project.runners import RUNNERS, recognised
@@ -189,3 +190,21 @@ def test_hostile_settings_are_read_in_bounded_time_and_what_is_beyond_is_said(tr
         {"jest.config.js": hostile, "package.json": '{"jest": {"testMatch": ["' + "{a,b}" * 60 + '"]}}'},
     )
     detected(tried, "pytest", {"conftest.py": "pytest_plugins = [\n" * 20_000})
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "text", "found"),
+    [
+        ("pytest --doctest-modules", "a.py", "def a():\n    '''\n    >>> a()\n    '''\n", True),
+        ("pytest", "a.py", "def a():\n    '''\n    >>> a()\n    '''\n", False),
+        ("cargo test", "src/lib.rs", "fn a() {}\n\n#[cfg(test)]\nmod tests {}\n", True),
+        ("vitest run", "src/a.ts", "if (import.meta.vitest) {}\n", True),
+        ("go test ./...", "a.go", "// >>> a\n", False),
+    ],
+)
+def test_tests_inside_changed_product_files_are_named(
+    tried: Trials, command: str, path: str, text: str, found: bool
+) -> None:
+    base, change = tried.commit({path: "x\n", "other": "1\n"}), tried.commit({path: text, "other": "1\n"})
+    test = TestCommand(name="t", command=command)
+    assert Commits.of(tried.repository, base, change, [test], ()).inside(test) == ([path] if found else [])
