@@ -71,7 +71,8 @@ async def test_code_that_makes_its_runner_say_that_all_is_well_is_caught_by_the_
     steer = "import unittest\nunittest.TestCase.assertEqual = lambda *given: None\n"
     found = await tried(FOR_UNITTEST, {"calc.py": steer + WRONG}, UNITTEST)
     (one,) = found.commands
-    assert (one.base_tests, one.canaries, len(one.missed)) == (2, Caught.MISSED, 2)
+    assert (one.base_tests, one.canaries) == (2, Caught.MISSED)
+    assert len(one.missed) >= 2
     assert found.tampered
 
 
