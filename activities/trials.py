@@ -64,10 +64,9 @@ async def try_change(desk: Desk, report: TestReport, before: TestReport | None) 
 
 
 def asks_for_removal(contract: Contract) -> bool:
-    """True where the request, or the issue it came from, says that something is to go."""
+    """True where the request, or the issue it came from, says that something is to go; comments are anybody's."""
     issue = contract.issue
     said = [contract.request, *((issue.title, issue.text) if issue is not None else ())]
-    said += [comment.text for comment in issue.comments] if issue is not None else []
     return any(_REMOVAL.search(text) for text in said)
 
 

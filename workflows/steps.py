@@ -232,13 +232,10 @@ class Steps:
         state.captured = state.head
 
     async def review(self) -> ReviewResult:
-        """Review the change; what the reviewer says and what the engine found are counted together.
-
-        What the run before has bought of this very commit is not bought again: a retry goes on with it.
-        """
+        """Review the change; what the reviewer says and what the engine found are counted together."""
         state, attempt = self._state, self._state.reviews + 1
         before, self._reviewed_before = self._reviewed_before, ""
-        if before and before == state.head:
+        if before and before == state.head:  # the run before has bought it: a retry goes on with that
             return state.review_result
         found = await self.inspect()
         await self.capture()

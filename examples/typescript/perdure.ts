@@ -468,7 +468,7 @@ export interface TestReport {
   /** the request itself is about tests (allow_test_changes) */
   allowed: boolean;
   commands: CommandResult[];
-  /** the base's tests on the change, tests that must fail, the change's tests on the base; null where the change's own tests were not green, or there is no base */
+  /** the change tried beside its own green tests; null: they were not green, or there is no base */
   experiment: Experiment | null;
 }
 
@@ -483,7 +483,7 @@ export interface CommandResult {
   required: boolean;
   /** passed, failed, timed_out, not_started, contradicted (report against exit code) */
   verdict: string;
-  /** new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in the same way; undecidable: red there and here, and no report says in what, or it did not run to its end. null: it passed, or no base is known */
+  /** new: something in it did not fail on the base; known: it failed there in the same tests and ended so; undecidable: red there and here, and no report says in what. null: it passed, or no base is known */
   since: Since | null;
   /** it failed as a whole, and passed when it was run once more */
   flaky: boolean;
@@ -516,7 +516,7 @@ export interface Experiment {
 
 /** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper), or may. */
 export interface Hit {
-  /** gone: a test of the base that is not there any more, nor a moved twin of it; skipped: it is skipped or expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or how (conftest.py, runner settings); command: what the test command runs may hide failures; report: the product looks at what tests it */
+  /** gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or how; command: it may hide failures; report: product that looks at it */
   rule: Tampering;
   /** one line for people */
   title: string;

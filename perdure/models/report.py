@@ -46,9 +46,8 @@ class CommandResult(Published):
     """One test command.
 
     verdict  passed, failed, timed_out, not_started, contradicted (report against exit code)
-    since    new: something in it did not fail on the base; known: on the base it failed in the same tests and ended in
-             the same way; undecidable: red there and here, and no report says in what, or it did not run to its end.
-             None: it passed, or no base is known
+    since    new: something in it did not fail on the base; known: it failed there in the same tests and ended so;
+             undecidable: red there and here, and no report says in what. None: it passed, or no base is known
     partial  it stops at its first failure, or has another part that runs only when the tests pass
     flaky    it failed as a whole, and passed when it was run once more
     cases    failed first, of these the new ones before the known ones
@@ -83,10 +82,8 @@ class Tampering(StrEnum):
 class Hit(Published):
     """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper), or may.
 
-    rule      gone: a test of the base that is not there any more, nor a moved twin of it; skipped: it is skipped or
-              expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or
-              how (conftest.py, runner settings); command: what the test command runs may hide failures; report: the
-              product looks at what tests it
+    rule      gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone:
+              configuration: what is collected, or how; command: it may hide failures; report: product that looks at it
     title     one line for people
     evidence  a few lines: what it was and what it is
     """
@@ -116,8 +113,7 @@ class TestReport(Published):
     fixed      names of tests, and of commands without a report, that failed on the base and passed now
     tampering  where the change makes the tests say less than on the base: each makes the verdict red, unless `allowed`
     allowed    the request itself is about tests (allow_test_changes)
-    experiment the base's tests on the change, tests that must fail, the change's tests on the base; None where the
-               change's own tests were not green, or there is no base
+    experiment the change tried beside its own green tests; None: they were not green, or there is no base
     """
 
     __test__ = False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.models.crash import CrashPoint
-from tests.e2e.test_verdicts import report_of, steps_of
+from tests.e2e.test_verdicts import HERE, PYTEST, report_of, steps_of
 from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, make_target, pulls, sandboxes
 
 WITH_A_TEST = HAPPY.replace(
@@ -76,3 +76,35 @@ async def test_a_worker_killed_in_any_experiment_does_all_of_it_again_and_there_
             assert not lab.home.trials(f"sub-{number}").exists(), "checkouts of a killed experiment are left"
             assert sandboxes(lab) == []
             lab.kill_workers()
+
+
+WRITING = """\
+import pathlib
+from calc import add
+
+
+def test_adds():
+    place = pathlib.Path(__file__).parent / "output"
+    place.mkdir(exist_ok=True)
+    (place / "sum.txt").write_text(str(add(2, 3)))
+    assert (place / "sum.txt").read_text() == "5"
+"""
+
+
+async def test_a_suite_that_writes_beside_its_tests_is_told_before_anything_is_paid_for_and_may_when_it_is_allowed(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git", {"calc.py": CALC["calc.py"], "tests/test_calc.py": WRITING})
+    async with Lab.open(tmp_path, HAPPY, ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin, "Add sub: w", id="writes", config=PYTEST, **TESTED), lab)
+        if "test side" not in (result.message or "") and result.status == "delivered":
+            pytest.skip("only bubblewrap can hold paths")
+        assert (result.status, result.reason, result.usage.cost_usd) == ("not_delivered", "setup_failed", 0)
+        assert "writes to the tests: the test side is read-only: tests/output" in result.message
+        assert 'fix: [[test]] writes = ["tests/output"]' in result.message
+
+        allowed = f'{PYTEST}writes = ["tests/output"]\n'
+        result = await finished(await lab.submit(origin, "Add sub: v", id="allowed", config=allowed, **TESTED), lab)
+        assert result.status == "delivered", result.message
+        assert result.steps[0].summary == "1 green"

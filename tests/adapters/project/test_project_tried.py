@@ -96,6 +96,8 @@ def test_a_request_asks_for_a_removal_in_its_words_or_its_issue_s(words: str, as
     config = RepositoryConfig.model_validate({"version": 1})
     ids = {"delivery": "d", "repository": "r", "base": "main", "base_sha": "0" * 40, "branch": "b"}
     said = Contract(request=words, config=config, **ids)
-    issue = Issue(number=1, title="x", url="u", comments=(IssueComment(author="a", text=words),))
-    asked = Contract(request="", config=config, issue=issue, **ids)
+    asked = Contract(request="", config=config, issue=Issue(number=1, title="x", url="u", text=words), **ids)
+    below = Issue(number=1, title="x", url="u", comments=(IssueComment(author="a", text=words),))
+    commented = Contract(request="", config=config, issue=below, **ids)
     assert (asks_for_removal(said), asks_for_removal(asked)) == (asks, asks)
+    assert not asks_for_removal(commented)  # by anybody who may comment
