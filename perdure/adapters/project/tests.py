@@ -80,13 +80,14 @@ async def run_tests(
     renew: Callable[[], object] | None = None,
     held: Callable[[TestCommand], tuple[str, ...]] = lambda _: (),
 ) -> TestReport:
-    """Run all commands one after the other on one tree; arguments not named here are those of sandbox Command.
+    """Run all commands one after the other; arguments not named here are those of sandbox Command.
 
     log_dir      outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
     commit, tree what is tested, for the report
     on_progress  called with one line when a command starts and when it ended: `pytest: 44 green`
     baseline     what to compare with; None: every failure is new
-    renew        makes `source` clean again, before a failure is tried once more; None: it stays as it is
+    renew        makes `source` clean again: before each command but the first, for none may prepare the next, and
+                 before a failure is tried once more; None: it stays as it is
     held         paths of `source` that this command may not write to; only grade `full` keeps them
 
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
@@ -96,6 +97,8 @@ async def run_tests(
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
         on_progress(f"{test.name}: running")
+        if results and renew is not None:
+            await in_thread(renew)
         place = replace(shown, held=held(test) if sandbox.grade is SandboxGrade.FULL else ())
         first = await run_once(place, test, f"{number}")
         again = _Again(place, test, number, on_progress, renew)

@@ -199,6 +199,16 @@ async def test_each_try_begins_on_a_clean_tree(bench: Bench, files: Files) -> No
     assert verdict(report).status == "red"
 
 
+async def test_each_command_begins_on_a_clean_tree_whatever_the_one_before_it_left(bench: Bench, files: Files) -> None:
+    root = files({"calc.py": "broken"})
+
+    def renew() -> None:
+        (root / "calc.py").write_text("broken")
+
+    report = await bench.run(root, "echo right > calc.py", "grep -q right calc.py", renew=renew)
+    assert [one.verdict for one in report.commands] == ["passed", "failed"]
+
+
 async def test_a_command_that_hung_or_could_not_start_is_not_tried_again(bench: Bench, files: Files) -> None:
     root = files({})
     slow = TestCommand(name="slow", command="echo x >> ran.log; sleep 60", timeout="1s")
