@@ -128,23 +128,24 @@ class _Trial:
         """The fields of what C has shown, and what it could not be asked."""
         if canaries.unplanted and ran is not None:
             self._unasked.append(_UNPLANTED.format(len(canaries.unplanted), ", ".join(canaries.unplanted[:3])))
+        looked = Missing(self._commits, self._rules, self._test.directory, self._runs.whole)
         if ran is None or before is None:
-            self._unasked.append("no test file of the base takes a test that must fail")
-            return {}
+            alone = await looked.without_base(now)
+            if alone is None:
+                self._unasked.append("no test file of the base takes a test that must fail")
+                return {}
+            return _caught(alone)
         if not ended(ran.result):  # a machine with much to do is no trick
             ran = await self._runs.whole("c-again", at.with_canaries(canaries))
         there = on_change or now
         own = {one for one in green(before.result) & green(there.result if there else None) if canaries.expects(one[1])}
-        missing, unshown = await Missing(self._commits, self._rules, self._test.directory, self._runs.whole).found(
-            canaries, ran, own, before, on_change, now
-        )
+        missing, unshown = await looked.found(canaries, ran, own, before, on_change, now)
         if missing is None:
             self._unasked.append("its command shows no test that must fail, on the base neither: no canaries")
             return {}
         if unshown:
             self._unasked.append(_UNSHOWN.format(len(unshown), ", ".join(sorted(unshown)[:3])))
-        caught = Caught.MISSED if missing else Caught.CAUGHT
-        return {"canaries": caught, "missed": tuple(sorted(missing)[:EXPERIMENT_NAMED])}
+        return _caught(missing)
 
     async def _as_a_whole(
         self, tried: Tried, layout: Layout, ran: Ran, before: CommandResult, now: CommandResult
@@ -243,6 +244,11 @@ _UNREAD = "patterns of tests that are not read ({}): name the files in [tests] s
 _INSIDE = "tests inside product files went with the change, the base's are not asked: {}"
 _UNSHOWN = "{} test files show no test that must fail, on the base neither: {}"
 _UNPLANTED = "{} test files of the base take no test that must fail: {}"
+
+
+def _caught(missing: set[str]) -> dict[str, object]:
+    caught = Caught.MISSED if missing else Caught.CAUGHT
+    return {"canaries": caught, "missed": tuple(sorted(missing)[:EXPERIMENT_NAMED])}
 
 
 async def _nothing() -> None:

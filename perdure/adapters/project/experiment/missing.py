@@ -43,7 +43,7 @@ class Missing:
             lived, alive = places(before), places(on_change)
             dead = {name for name in missed if places.of(canaries.names[name]) in lived - alive}
             missed -= dead
-            elsewhere = await self._on_change(counts, now, places) if dead else set()
+            elsewhere = (dead and await self._on_change(now, places)) or set()
         if not missed and not silent:
             return elsewhere, set()
         layout = await in_thread(self.commits.as_base)
@@ -54,14 +54,20 @@ class Missing:
             return None, unshown
         return (missed & shown) | {name for _, name in fallen(silent, there.result)} | elsewhere, unshown
 
-    async def _on_change(self, counts: bool, now: Ran | None, places: _Places) -> set[str]:
+    async def without_base(self, now: Ran | None) -> set[str] | None:
+        """As `found`, where no test file of the base takes a canary; None: none of the change's does either."""
+        return await self._on_change(now, await in_thread(self._places))
+
+    async def _on_change(self, now: Ran | None, places: _Places) -> set[str] | None:
         """Canaries that are not red in the change's own test files, of those that hold a test that passes."""
+        alive = places(now) if now is not None else set()
         canaries = await in_thread(self.commits.canaries, self.rules, self.directory, on_change=True)
+        left = {name for name, path in canaries.names.items() if places.of(path) in alive}
+        if not left:
+            return None
         layout = await in_thread(self.commits.as_change)
         ran = await self.run("c-change", layout.with_canaries(canaries))
-        alive = places(now) if now is not None else set()
-        left = {name for name, path in canaries.names.items() if places.of(path) in alive}
-        return left - red(left, ran.result, counts)
+        return left - red(left, ran.result, counts=True)
 
     def _places(self) -> _Places:
         top = f"{self.directory}/" if self.directory else ""

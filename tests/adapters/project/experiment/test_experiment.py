@@ -67,6 +67,16 @@ async def test_a_changed_promise_is_named_with_both_versions_and_is_not_called_t
     assert one.proving == ("tests/test_calc.py::Calc::test_add",)
 
 
+@pytest.mark.parametrize("steered", [False, True])
+async def test_where_the_base_has_no_tests_the_canaries_stand_in_the_change_s_own(tried: Trials, steered: bool) -> None:
+    steer = "import unittest\nunittest.TestCase.assertEqual = lambda *given: None\n" if steered else ""
+    after = {"calc.py": steer + CALC, "tests/test_calc.py": CLASSES}
+    found = await tried({"calc.py": WRONG}, after, UNITTEST)
+    (one,) = found.commands
+    assert (found.tampered, one.canaries) == (steered, Caught.MISSED if steered else Caught.CAUGHT)
+    assert one.base_tests is None
+
+
 async def test_code_that_makes_its_runner_say_that_all_is_well_is_caught_by_the_canaries(tried: Trials) -> None:
     steer = "import unittest\nunittest.TestCase.assertEqual = lambda *given: None\n"
     found = await tried(FOR_UNITTEST, {"calc.py": steer + WRONG}, UNITTEST)
