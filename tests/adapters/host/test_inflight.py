@@ -83,6 +83,7 @@ async def test_all_that_a_killed_worker_did_is_redone_at_once_and_a_stale_report
                 "turns_redone": 1,
                 "replies_paid_twice": 0,
                 "replies_cut": 0,
+                "experiment": "",
             }
 
 
