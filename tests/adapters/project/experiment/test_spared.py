@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from experiment_bench import Trials
 
+from perdure.adapters.project.experiment.judge import proving
 from perdure.adapters.project.experiment.sides import Sides
 from perdure.adapters.project.experiment.spared import spared_tests
 from perdure.adapters.project.experiment.trees import Tree
 from perdure.adapters.project.runners.go import Go
 from perdure.adapters.project.runners.pytest import Pytest
 from perdure.models.config import TestCommand
+from perdure.models.report import CommandResult, TestCase
 
 FILES = {
     "tests/test_a.py": "from tests.test_b import helper\n",
@@ -49,6 +51,18 @@ def test_a_package_of_go_is_asked_as_a_whole(tried: Trials) -> None:
 
 
 CALC = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return 2 * a\n"
+
+
+@pytest.mark.parametrize(("there", "proves"), [((), False), ((("example.com/words", "errored"),), True)])
+def test_tests_of_a_package_of_go_that_does_not_compile_without_the_change_prove_it(
+    there: tuple[tuple[str, str], ...], proves: bool
+) -> None:
+    def said(*cases: tuple[str, str]) -> CommandResult:
+        found = tuple(TestCase(name=name, outcome=outcome) for name, outcome in cases)
+        return CommandResult(name="t", command="go test ./...", verdict="passed", cases=found)
+
+    test = ("example.com/words::TestSeries", "passed")
+    assert bool(proving(said(test), said(test), said(*there), {"words_test.go"})) is proves
 
 
 @pytest.mark.parametrize("command", [f"{sys.executable} -m pytest -v", "python3 -m unittest discover -s tests -v"])
