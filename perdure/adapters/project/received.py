@@ -29,6 +29,7 @@ class Receiver:
         os.mkfifo(pipe, 0o600)
         self._pipe, self._into, self._made = pipe, into, os.lstat(pipe)
         self._from = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # a writer of our own: it never ends
+        pipe.chmod(0o200)  # whoever reads it elsewhere would wait for ever, or take the report away
         self._wakes, self._wake = os.pipe2(os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._read, name="report", daemon=True)
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import sys
 from pathlib import Path
 
@@ -107,3 +108,9 @@ def test_runs_another(tmp_path):
 """
     result = await bench.one(files({"test_x.py": outer}), PYTEST)
     assert (result.verdict, len(result.cases)) == ("passed", 1), result
+
+
+def test_nobody_but_the_worker_reads_the_pipe(tmp_path: Path) -> None:
+    receiver = Receiver(tmp_path / "pipe", tmp_path / "report")
+    assert stat.S_IMODE((tmp_path / "pipe").lstat().st_mode) == 0o200  # who tries is refused, and does not wait
+    receiver.close()
