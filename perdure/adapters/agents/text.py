@@ -57,7 +57,7 @@ def framed_words(text: str) -> str:
 
 
 def words_in(text: str) -> list[str]:
-    """What stands in the frames of a person's words; a frame whose mark is not the one of its text is none."""
+    """Return the text in the frames of a person's words; a frame whose mark is not the one of its text is none."""
     found = _PERSON.findall(text)
     return [words for mark, words in found if mark == _mark(words)]
 

@@ -90,7 +90,7 @@ class Home:
         return self.root / "workspaces" / delivery
 
     def trials(self, delivery: str) -> Path:
-        """Where experiments on its change have their checkouts, for as long as they run."""
+        """The directory of the checkouts of experiments on its change, for as long as they run."""
         return self.workspace(delivery) / "trials"
 
     def host_id(self) -> str:

@@ -1,4 +1,4 @@
-"""What a command says that was refused to write to the test side: the path, and what allows it."""
+"""The words of a command that was refused to write to the test side: the path, and what allows it."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Commits:
         return other
 
     def change_tests_on_base(self) -> Layout:
-        """Where nothing but test files differs, without those that do not and that the others do not need."""
+        """The tree of D: where nothing but test files differ, only they and those they need."""
         entries = mixed(self.change, self.base, self.new)
         spared = spared_tests(self.change, self.new, self.differing) if not self.shared else frozenset[str]()
         return self._layout({path: entry for path, entry in entries.items() if path not in spared}, self.new)

@@ -36,7 +36,7 @@ class Holding:
         return looked_at(self.rules, source, test.writes)
 
     def named(self, written: Iterable[str]) -> tuple[str, ...]:
-        """What to allow so that these can be written: a directory that is not in the commit as a whole."""
+        """The paths to allow so that these can be written: a directory that is not in the commit as a whole."""
         known = {part for path in self.paths for part in _above(path)}
         return tuple(
             dict.fromkeys(next((part for part in _above(path) if part not in known), path) for path in sorted(written))

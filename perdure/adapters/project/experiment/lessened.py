@@ -19,7 +19,7 @@ _JS_IMPORT = re.compile(r"(?m)^import \{([^}]{1,2000})\} from")
 
 
 def names_of(path: str, text: str) -> set[str]:
-    """What a test file defines, as far as it may be cut: functions, classes, and tests that are calls."""
+    """The names a test file defines, as far as it may be cut: functions, classes, and tests that are calls."""
     if path.endswith(".py"):
         tree = _parsed(text)
         return {name for name, _, _ in _python(tree)} if tree is not None else set()

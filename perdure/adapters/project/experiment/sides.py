@@ -93,7 +93,7 @@ class Sides:
         )
 
     def said(self, path: str) -> bool | None:
-        """What people say of it; None where they say nothing."""
+        """True or False as people say of it; None where they say nothing."""
         last = last_of(path, self.side) if self.side else None
         return None if last is None else not last.startswith("!")
 

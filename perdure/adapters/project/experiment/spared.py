@@ -35,7 +35,7 @@ def spared_tests(tree: Tree, rules: Sides, differing: Collection[str]) -> frozen
 
 
 def _words(text: str) -> set[str]:
-    """What could be the name of another file, with its ending or without."""
+    """Words that could be the name of another file, with its ending or without."""
     return {*re.findall(r"\w+", text), *re.findall(r"[\w.-]+", text)}
 
 

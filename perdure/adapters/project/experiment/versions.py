@@ -8,7 +8,7 @@ from perdure.models.policy import EXPERIMENT_FILE_CHARS
 
 _CLOSES = (")", "]", "}")
 _BELONGS = ("@", "#[")
-"""How a line begins that says something about the one below it."""
+"""The beginning of a line that says something about the one below it."""
 
 
 def versions(name: str, before: str, after: str) -> tuple[str, str]:
@@ -45,7 +45,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _names(part: str, line: str, *, defines: bool) -> bool:
-    """Whether it stands in a line as a word; defines: as the name of something, or as a whole string."""
+    """True where it stands in a line as a word; defines: as the name of something, or as a whole string."""
     word = re.escape(part)
     sought = rf"""\b(?:def|class|func|fn|function)\s+{word}\b|(["'`]){word}\1""" if defines else rf"(?<!\w){word}(?!\w)"
     return re.search(sought, line) is not None

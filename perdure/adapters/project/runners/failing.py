@@ -121,7 +121,7 @@ _LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0}
 
 
 def javascript(text: str, module: str, token: str) -> tuple[str, str]:
-    """What goes in front of a test file, and the file, with its `test` and `it` in the place of those of `module`.
+    """The lines in front of a test file, and the file, with its `test` and `it` in the place of those of `module`.
 
     Both empty where it does not take them in a way that is read here: `import * as`, names of its own.
     """

@@ -1,4 +1,4 @@
-"""What a change does to tests, read and not run: tests that no experiment covers, and what a reviewer should look at.
+"""The marks of a change on tests, read and not run: tests that no experiment covers, and hints for a reviewer.
 
 files      the files of two commits, and which of them differ
 sources    texts without what stands in comments and strings

@@ -18,7 +18,7 @@ Entry: TypeAlias = tuple[str, str]
 
 
 class Files:
-    """What one commit has of the files that another one has otherwise: see `pair`.
+    """The files of one commit that another one has otherwise: see `pair`.
 
     changed  paths that differ between the two commits, whether or not they are here
     """

@@ -68,7 +68,7 @@ _CODE = re.compile(r".*\.(py|[cm]?[jt]sx?|go|rs|java|kt|kts|groovy|scala|rb|php|
 
 @dataclass(frozen=True)
 class Hints:
-    """What a reviewer should look at: places, and tests of the base that check something else now."""
+    """Hints for a reviewer: places, and tests of the base that check something else now."""
 
     places: tuple[Hit, ...] = ()
     changed_tests: tuple[ChangedTest, ...] = ()
@@ -101,7 +101,7 @@ class _Changed:
 
 
 def hints(before: Files, after: Files, commands: Sequence[TestCommand]) -> Hints:
-    """What differs between two commits and is worth a look. Raises GitError when a commit cannot be read."""
+    """The differences between two commits that are worth a look. Raises GitError when a commit cannot be read."""
     words = " ".join(command.command for command in commands)
     paths = sorted(before.changed)
     before.load(paths)

@@ -95,7 +95,7 @@ CHECKS = re.compile(
     r"\bassert|\bexpect|\bshould\b|\.(Error|Fatal|Fail)\w{0,10}\(|\bpanic!?\(|raises\(|\bverify\w{0,20}\("
     r"|throw new \w{0,40}Assert|\[\s[^\]]{1,200}\s\]\s?\|\||\bexit 1\b"
 )
-"""What asserts, in any language, in one line of a test."""
+"""Words that assert, in any language, in one line of a test."""
 
 _GROUPS = {"describe", "context", "suite", "xdescribe"}
 _DEF = re.compile(r"([ \t]{0,200})(?:async )?(def|class) (\w{1,200})")
@@ -163,7 +163,7 @@ def _braces(path: str, source: Source) -> Iterator[Test]:
 
 
 def _marks_begin(text: str, at: int) -> int:
-    """Where the attributes in front of a test begin: lines above it that are nothing else."""
+    """The place the attributes in front of a test begin at: lines above it that are nothing else."""
     start = text.rfind("\n", 0, at) + 1
     for _ in range(_MARKS_MOST):
         if start == 0:

@@ -77,7 +77,7 @@ def _behind(text: str, what: str, at: int) -> int:
 
 
 def _character(text: str, at: int) -> bool:
-    """Whether a single quote begins a character, and not a lifetime."""
+    """True where a single quote begins a character, and not a lifetime."""
     return re.match(r"'(\\.[^']{0,10}|[^'\\])'", text[at : at + 14]) is not None
 
 
