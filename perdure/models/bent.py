@@ -1,4 +1,4 @@
-"""What experiments say against a change: in one line for people, and in words for whoever has to undo it."""
+"""The faults experiments find in a change: in one line for people, and in words for whoever has to undo it."""
 
 from __future__ import annotations
 

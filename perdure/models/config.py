@@ -89,7 +89,7 @@ class TestCommand(Settings):
 
 
 class TestsSettings(Settings):
-    """How a change's tests are judged (docs/testing.md).
+    """Settings of the verdict on a change's tests (docs/testing.md).
 
     side                        patterns of more paths that are tests, or steer them, relative to the repository's top
     new_tests_must_fail_before  severity of the finding that no new test of a bug fix or a feature fails without it

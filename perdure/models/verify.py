@@ -73,7 +73,7 @@ class CommitFact(Recorded):
 
 
 class TriedFact(Recorded):
-    """What the experiments in a test report come to, added up again from its lists.
+    """Return the result of the experiments in a test report, added up again from its lists.
 
     line      as a result has it
     promises  how many tests of the base do not hold
@@ -88,7 +88,7 @@ class TriedFact(Recorded):
 
 
 class ReportFact(Recorded):
-    """What the test report in the vault says, judged again from its cases, exit codes and experiments."""
+    """Return the verdict of the test report in the vault, judged again from its cases, exit codes and experiments."""
 
     commit: str
     tree: str

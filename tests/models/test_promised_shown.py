@@ -1,4 +1,4 @@
-"""What an experiment has found, in the words that every face shares, at the gate and in the Web UI."""
+"""The findings of an experiment, in the words that every face shares, at the gate and in the Web UI."""
 
 from __future__ import annotations
 

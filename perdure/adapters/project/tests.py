@@ -146,7 +146,7 @@ class _Again:
 async def _plain(
     place: Place, test: TestCommand, label: str, case: TestCase | None = None
 ) -> tuple[Path, Invocation | None]:
-    """How it runs, as a whole or for one test alone; None where that one cannot be selected."""
+    """Its invocation, as a whole or for one test alone; None where that one cannot be selected."""
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
     seen = results_place(place.sandbox.grade) or reports
     tree, installed = place.tree / test.directory, place.worktree / test.directory

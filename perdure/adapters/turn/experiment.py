@@ -1,4 +1,4 @@
-"""What the experiments on a change found, as steps read it: a reviewer answers each changed promise by its name."""
+"""The findings of the experiments on a change, for steps: a reviewer answers each changed promise by its name."""
 
 from __future__ import annotations
 

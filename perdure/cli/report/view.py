@@ -169,12 +169,12 @@ def promises(report: Report) -> tuple[Changed, ...]:
 
 
 def tampered(report: Report) -> tuple[str, ...]:
-    """Why the experiments make the verdict red."""
+    """Return the reasons the experiments make the verdict red for."""
     return tuple(fault.title for fault in faults(report.test_report)) if report.test_report else ()
 
 
 def told(report: Report) -> tuple[str, ...]:
-    """What they found that does not decide."""
+    """Return their findings that do not decide."""
     tried = report.test_report.experiment if report.test_report else None
     return notes(tried) if tried is not None else ()
 

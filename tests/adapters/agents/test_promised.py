@@ -43,7 +43,7 @@ def said(*answers: dict[str, Any], issues: Sequence[dict[str, Any]] = ()) -> str
 
 
 def end(*answers: dict[str, Any], about: Promised | None = None) -> tuple[str, Finished]:
-    """What a review is told about its answer, empty when it is taken at once, and what becomes of it in the end."""
+    """Return the words a review is told about its answer, empty when it is taken at once, and its end."""
     about = about or promised()
     first = after_reply(Step.REVIEW, reply(text(said(*answers))), [OPENING], None, about)
     if isinstance(first, Finished):

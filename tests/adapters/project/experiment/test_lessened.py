@@ -1,4 +1,4 @@
-"""What is left of the base's test files without what the change has deleted."""
+"""The rest of the base's test files without what the change has deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tricks begin with: small repositories whose `add` is right, and how it is wrong."""
+"""The beginnings of the tricks: small repositories whose `add` is right, and how it is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reviewer is told to look at, with its lines: a table of changes, and of others that are nobody's business."""
+"""Hints to a reviewer, with their lines: a table of changes, and of others that are nobody's business."""
 
 from __future__ import annotations
 
