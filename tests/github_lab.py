@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.models.result import DeliveryResult
-from perdure.rehearsal.github import GitHubTwin
 from tests.lab import HAPPY, Lab, git, heads, make_target
+from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
 ID = "calc-issue-1"

@@ -16,7 +16,7 @@ from perdure.cli import playbill
 from perdure.cli.closing import closing
 from perdure.cli.keys import ENTER, Keys, at_a_terminal
 from perdure.cli.knife import STRIKES, Knife, paced
-from perdure.cli.scene import Scene, scene
+from perdure.cli.scene import Scene, scenery
 from perdure.cli.screen import Screen
 from perdure.cli.stage import PACKAGE, Stage, best_grade, environment, stage, supervised
 from perdure.cli.story import Teller
@@ -103,11 +103,11 @@ async def _until_interrupted(wanted: Wanted) -> int:
 @asynccontextmanager
 async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIterator[Cast]:
     """Home, repository, forge, model, server and worker, all fresh, with the delivery under way."""
-    strikes = STRIKES[: wanted.kills]
+    scene, strikes = scenery(github=wanted.github), STRIKES[: wanted.kills]
     screenplay = Screenplay.load(examples() / f"{PACKAGE}.toml")
     async with AsyncExitStack() as stack:
         place = stack.enter_context(stage(wanted.keep))
-        played = await stack.enter_async_context(scene(place, github=wanted.github))
+        played = await stack.enter_async_context(scene(place))
         screen.say(playbill.title(played))
         rehearsal = await stack.enter_async_context(
             Rehearsal(paced(screenplay, strikes) if wanted.fast else screenplay)

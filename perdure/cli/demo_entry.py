@@ -23,7 +23,7 @@ def demo(
         ),
     ] = None,
     github: Annotated[
-        bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own on this machine.")
+        bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own; needs a clone.")
     ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
     kills: Annotated[

@@ -1,24 +1,22 @@
-"""Where the demo's request comes from and its pull request goes to: a directory, or GitHub's twin."""
+"""Where the demo's request comes from and its pull request goes to: a directory, or, in a clone, GitHub's twin."""
 
 from __future__ import annotations
 
-import secrets
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.door import Git
-from perdure.cli.chapters import BAD
 from perdure.cli.stage import PACKAGE, Stage
-from perdure.cli.words import clean, count, one_line
+from perdure.cli.words import clean, one_line
+from perdure.local.application import worker_script
+from perdure.models.errors import BadInput
 
-if TYPE_CHECKING:
-    from perdure.rehearsal.github import GitHubTwin
-
-_REPOSITORY = f"me/{PACKAGE}"
 _BODY_LINES = 6
 
 
@@ -55,26 +53,29 @@ class Scene:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-@asynccontextmanager
-async def scene(stage: Stage, *, github: bool) -> AsyncIterator[Scene]:
-    """The one that was asked for; what it serves ends with the context."""
+def scenery(*, github: bool) -> Callable[[Stage], AbstractAsyncContextManager[Scene]]:
+    """Return the maker of a stage's scene, which serves until its context ends. BadInput where there is no twin.
+
+    GitHub's twin is a tool of the tests: a clone has it, an installation does not.
+    """
     if not github:
-        yield _local(stage)
-        return
-    from perdure.rehearsal.github import GitHubTwin
+        return _local
+    clone = worker_script().parent
+    if not (clone / "tests" / "twins").is_dir():
+        raise BadInput(
+            "GitHub's twin is not part of an installation",
+            where="--github",
+            fix="make demo ARGS=--github in a clone of Perdure",
+        )
+    sys.path.insert(0, str(clone))
+    made: Callable[[Stage], AbstractAsyncContextManager[Scene]] = import_module("tests.twins.demo").on_github
+    return made
 
-    token = f"ghp_{secrets.token_hex(18)}"
-    async with GitHubTwin(stage.root / "github", token=token) as twin:
-        twin.add_repository(_REPOSITORY, source=stage.origin)
-        title, _, text = stage.request().partition("\n")
-        title = title.strip().rstrip(".")
-        issue = twin.add_issue(_REPOSITORY, title, text.strip(), labels=("enhancement",), author="ada")
-        yield _github(stage, twin, token, issue, title)
 
-
-def _local(stage: Stage) -> Scene:
+@asynccontextmanager
+async def _local(stage: Stage) -> AsyncIterator[Scene]:
     """The request in words, the pull request in the repository itself."""
-    return Scene(
+    yield Scene(
         id=f"{PACKAGE}-1h30m",
         wanted="request",
         submission={"repository": str(stage.origin), "request": stage.request()},
@@ -98,59 +99,13 @@ def _in_directory(origin: Path) -> Outcome:
         lines += [
             f"Pull request #{pull.number}  {one_line(pull.title)}",
             f"  take it  {clean(details.take)}",
-            *_shown(origin, details.head_sha, details.body),
+            *shown(origin, details.head_sha, details.body),
         ]
     return Outcome(len(found) == 1, lines)
 
 
-def _github(stage: Stage, twin: GitHubTwin, token: str, issue: int, title: str) -> Scene:
-    """An issue, and a pull request that closes it."""
-    url = f"{twin.url}/{_REPOSITORY}"
-    return Scene(
-        id=f"{PACKAGE}-issue-{issue}",
-        wanted="issue",
-        submission={"repository": url, "issue": issue},
-        repository=f"{url}, a small Python package, fresh",
-        facts=(
-            ("issue", f'#{issue} "{title}" · {url}/issues/{issue}'),
-            ("GitHub", "a twin of it on this machine: no account, no network; it takes nothing that GitHub would not"),
-        ),
-        twins=(
-            "GitHub and the model were twins on this machine: one held every request against GitHub's own description",
-            "of its API, the other's replies came from examples/durations.toml. Everything else was real: Temporal,",
-            "HTTP, git, the sandbox, the tests, the kills. The same with the real ones, in a repository of yours:",
-        ),
-        typed=("export ANTHROPIC_API_KEY=… GH_TOKEN=…", "perdure deliver --issue 12"),
-        outcome=lambda: _on_github(stage.root / "github" / f"{_REPOSITORY}.git", twin, url, issue),
-        variables={"PERDURE_GITHUB_URL": twin.url, "PERDURE_GITHUB_TOKEN": token},
-    )
-
-
-def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> Outcome:
-    pulls, comments = twin.pulls(_REPOSITORY), twin.comments(_REPOSITORY, issue)
-    lines = ["No pull request was opened"] if not pulls else []
-    for pull in pulls:
-        lines += [
-            f"Pull request #{pull['number']}  {one_line(pull['title'])}",
-            f"  page     {url}/pull/{pull['number']}",
-            *_shown(bare, pull["head"]["sha"], pull["body"] or ""),
-        ]
-    lines += [f"Issue #{issue}  {url}/issues/{issue}"]
-    lines += [f"  {comment['user']['login']}: {_headline(comment['body'])}" for comment in comments]
-    wrong = [f"{BAD} against GitHub's description: {one_line(str(each))}" for each in twin.violations]
-    lines += [f"  {count(len(comments), 'comment')}, {count(len(twin.calls), 'request')} to GitHub", *wrong]
-    pages = {f"issue #{issue}": f"{url}/issues/{issue}"}
-    pages |= {f"pull request #{pull['number']}": f"{url}/pull/{pull['number']}" for pull in pulls}
-    return Outcome((len(pulls), len(comments), len(wrong)) == (1, 1, 0), lines, pages)
-
-
-def _headline(comment: str) -> str:
-    """The first line that a reader of a comment sees."""
-    shown = (line.strip(" *#") for line in clean(comment).splitlines() if not line.startswith("<!--"))
-    return one_line(next(filter(None, shown), ""), 100)
-
-
-def _shown(bare: Path, head: str, body: str) -> list[str]:
+def shown(bare: Path, head: str, body: str) -> list[str]:
+    """A pull request's changes and the beginning of its text."""
     stat = Git(git_dir=bare).text("diff", "--stat=72", f"main...{head}")
     lines = [line for line in clean(body).splitlines() if line.strip()][:_BODY_LINES]
     return [

@@ -18,11 +18,11 @@ import psutil
 from temporalio.service import RPCError
 
 from perdure.local.ports import any_free
-from perdure.rehearsal.github import GitHubTwin
 from tests.chaos.stories import Story
 from tests.github_lab import TOKEN
 from tests.lab import Lab, git, make_target
 from tests.processes import family, send
+from tests.twins.github import GitHubTwin
 
 PATIENCE_S = 240.0
 """For anything that the harness waits for: twenty times what it takes on a busy machine."""

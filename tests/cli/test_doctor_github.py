@@ -17,9 +17,9 @@ import pytest
 
 from perdure.adapters.forges.base import Access
 from perdure.cli.origin import _within
-from perdure.rehearsal.github import GitHubTwin
 from tests.cli.conftest import Cli, Ran
 from tests.lab import git, make_target
+from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
 NOWHERE = "http://127.0.0.1:9"

@@ -18,10 +18,10 @@ from perdure.cli.issue import named_issue
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
-from perdure.rehearsal.github import GitHubTwin
 from tests.cli.conftest import Cli, Ran
 from tests.lab import git
 from tests.served import server
+from tests.twins.github import GitHubTwin
 
 __all__ = ["server"]
 

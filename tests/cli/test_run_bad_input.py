@@ -10,11 +10,11 @@ import pytest
 
 from perdure.cli.intake import Asked, take_in
 from perdure.models.errors import BadInput
-from perdure.rehearsal.github import GitHubTwin
 from tests.cli.conftest import Cli
 from tests.cli.test_cli_bad_input import nowhere, refused
 from tests.cli.test_issue import env, github, here
 from tests.lab import git
+from tests.twins.github import GitHubTwin
 
 __all__ = ["env", "github", "here", "nowhere"]
 

@@ -11,10 +11,10 @@ import pytest
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.crash import CrashPoint
 from perdure.models.result import Status
-from perdure.rehearsal.github import GitHubTwin
 from tests.cli.conftest import Cli
 from tests.github_lab import TOKEN
 from tests.lab import SCREENPLAYS, Lab, finished, git, heads, pulls
+from tests.twins.github import GitHubTwin
 
 BEGIN = (SCREENPLAYS / "begin_calc.toml").read_text()
 CONFIG = """

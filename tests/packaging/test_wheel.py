@@ -112,6 +112,19 @@ def test_the_installed_command_answers_from_the_wheel_alone(usable: Path, tmp_pa
     assert not (tmp_path / "home").exists()
 
 
+def test_the_installed_demo_says_where_github_s_twin_is(usable: Path, tmp_path: Path) -> None:
+    """It is a tool of the tests, and neither it nor what only it needs is installed."""
+    clean = {"PATH": os.defpath, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    command = [usable / "bin" / "perdure", "demo", "--github", "--keep", "kept"]
+    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert "--github" in done.stderr
+    assert "make demo ARGS=--github in a clone" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    needs = "\n".join(distribution("perdure").requires or ())
+    assert "openapi" not in needs
+
+
 def test_the_worker_of_the_wheel_imports_its_own_workflows(usable: Path, tmp_path: Path) -> None:
     """`perdure worker` runs that worker.py as a script: its directory comes first, as in a clone."""
     application = site_packages(usable) / "perdure" / "_app"

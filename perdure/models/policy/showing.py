@@ -36,9 +36,6 @@ DEMO_KILLS_MOST = 4
 KNIFE_LOOK_S = 0.02
 """How often the demo looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
 
-REHEARSAL_GIT_S = 60
-"""For one git command of GitHub's twin: on a busy machine a clone of a small repository can take seconds."""
-
 RUNS_READ = 50
 """Runs of one delivery that a report looks at: retries and continuations; a month of daily retries."""
 

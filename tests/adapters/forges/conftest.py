@@ -12,7 +12,7 @@ from github_lab import HEAD, TOKEN, Lab, git, make_source
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     """Whatever a test did, every request fitted GitHub's own description."""
-    from perdure.rehearsal.github import GitHubTwin
+    from tests.twins.github import GitHubTwin
 
     source = make_source(tmp_path)
     async with GitHubTwin(tmp_path / "hub", token=TOKEN, login="perdure-bot", scopes=("repo",)) as hub:

@@ -12,7 +12,7 @@ from perdure.adapters.forges.github.forge import GitHub
 from perdure.adapters.forges.select import Forges
 
 if TYPE_CHECKING:
-    from perdure.rehearsal.github import GitHubTwin
+    from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_0123456789abcdefghij0123456789abcdef"
 HEAD = "perdure/d-1"

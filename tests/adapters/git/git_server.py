@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from perdure.adapters.git.credentials import Credential
-from perdure.rehearsal.github import smart_http
-from perdure.rehearsal.github.smart_http import Cut, Moment, Moved, Refusal, SmartHTTP, Visit
+from tests.twins.github import smart_http
+from tests.twins.github.smart_http import Cut, Moment, Moved, Refusal, SmartHTTP, Visit
 
 TOKEN = "ghp_TheTokenOfTheseTests0123456789"
 

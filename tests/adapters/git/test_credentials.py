@@ -22,8 +22,8 @@ from perdure.adapters.git.source import resolve
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
-from perdure.rehearsal.github.smart_http import Moved, Refusal
 from tests.secret_watch import SecretWatch, hits
+from tests.twins.github.smart_http import Moved, Refusal
 
 SHIP = "perdure/demo-1"
 

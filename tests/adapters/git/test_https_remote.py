@@ -18,8 +18,8 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.host.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.policy import GIT_LINE_CHARS
-from perdure.rehearsal.github import smart_http
-from perdure.rehearsal.github.smart_http import Cut, Moment, Refusal, Visit, protect
+from tests.twins.github import smart_http
+from tests.twins.github.smart_http import Cut, Moment, Refusal, Visit, protect
 
 SHIP = "perdure/demo-1"
 

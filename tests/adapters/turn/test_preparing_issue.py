@@ -18,8 +18,8 @@ from perdure.models.contract import Contract
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, SetupFailed
 from perdure.models.request import parse_request
 from perdure.models.work import Asking, Prepared, PrepareInput
-from perdure.rehearsal.github import GitHubTwin
 from tests.lab import make_target
+from tests.twins.github import GitHubTwin
 
 TOKEN = "ghp_" + "t0psecret" * 4
 CONFIG = 'version = 1\n[setup]\ncommands = []\n[git]\nbranch = "work/{issue}-{slug}"\n'

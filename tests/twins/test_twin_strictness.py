@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.rehearsal.github import api, description, rights
-from perdure.rehearsal.github.answers import Reply
+from tests.twins.github import api, description, rights
+from tests.twins.github.answers import Reply
 
 ISSUE = "/repos/me/calc/issues/1"
 PULLS = "/repos/me/calc/pulls"
@@ -121,7 +121,7 @@ def test_errors_have_githubs_two_shapes() -> None:
 
 
 def test_whose_description_it_is_and_under_which_licence_is_said_beside_it() -> None:
-    here = files("perdure.rehearsal.github")
+    here = files("tests.twins.github")
     said = json.loads((here / "description.json").read_text())
     assert said["source"].startswith("@octokit/openapi ")
     assert "MIT License Copyright (c) 2020 Octokit contributors" in (here / "NOTICE").read_text()

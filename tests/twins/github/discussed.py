@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.rehearsal.github import refs, shapes
-from perdure.rehearsal.github.access import Actor, Kind
-from perdure.rehearsal.github.state import Comment, Issue, Pull, Repository, World
+from tests.twins.github import refs, shapes
+from tests.twins.github.access import Actor, Kind
+from tests.twins.github.state import Comment, Issue, Pull, Repository, World
 
 Json = dict[str, Any]
 

@@ -16,8 +16,8 @@ import psutil
 import pytest
 from aiohttp import ClientSession, web
 
-from perdure.rehearsal.github import smart_http
-from perdure.rehearsal.github.smart_http import Cut, Moment, Moved, Refusal, SmartHTTP, Visit, protect
+from tests.twins.github import smart_http
+from tests.twins.github.smart_http import Cut, Moment, Moved, Refusal, SmartHTTP, Visit, protect
 
 PERSON = {
     "PATH": os.environ["PATH"],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from perdure.rehearsal.github import refs, shapes
-from perdure.rehearsal.github.access import App, Kind
-from perdure.rehearsal.github.answers import Problem, Reply, not_found, plain_invalid
-from perdure.rehearsal.github.call import Call
-from perdure.rehearsal.github.description import Json, required
-from perdure.rehearsal.github.state import Repository
+from tests.twins.github import refs, shapes
+from tests.twins.github.access import App, Kind
+from tests.twins.github.answers import Problem, Reply, not_found, plain_invalid
+from tests.twins.github.call import Call
+from tests.twins.github.description import Json, required
+from tests.twins.github.state import Repository
 
 
 def get(call: Call) -> Reply:

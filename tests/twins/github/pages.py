@@ -7,9 +7,9 @@ from functools import partial
 
 from aiohttp import web
 
-from perdure.rehearsal.github import discussed, refs
-from perdure.rehearsal.github.html import POLICY, anchor, escape, label, markdown, state, whole
-from perdure.rehearsal.github.state import Comment, Issue, Pull, Repository, World
+from tests.twins.github import discussed, refs
+from tests.twins.github.html import POLICY, anchor, escape, label, markdown, state, whole
+from tests.twins.github.state import Comment, Issue, Pull, Repository, World
 
 DIFF_LINES = 400
 

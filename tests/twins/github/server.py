@@ -11,14 +11,14 @@ from aiohttp import web
 
 from perdure.models.errors import BadInput
 from perdure.models.policy import REHEARSAL_STOP_S
-from perdure.rehearsal.github.access import Keys
-from perdure.rehearsal.github.api import PREFIX, Api
-from perdure.rehearsal.github.contents import Contents
-from perdure.rehearsal.github.doorman import Doorman
-from perdure.rehearsal.github.faults import UNICORN, Faults
-from perdure.rehearsal.github.pages import Pages
-from perdure.rehearsal.github.smart_http import SmartHTTP
-from perdure.rehearsal.github.state import World
+from tests.twins.github.access import Keys
+from tests.twins.github.api import PREFIX, Api
+from tests.twins.github.contents import Contents
+from tests.twins.github.doorman import Doorman
+from tests.twins.github.faults import UNICORN, Faults
+from tests.twins.github.pages import Pages
+from tests.twins.github.smart_http import SmartHTTP
+from tests.twins.github.state import World
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes; a push is one request."""

@@ -1,7 +1,6 @@
 """GitHub's own description of its REST API: which operation a request is, and whether it and its reply fit it.
 
-`description.json` is cut out of the one that GitHub publishes (tests/rehearsal/github/extract.py); NOTICE has its
-licence.
+`description.json` is cut out of the one that GitHub publishes (extract.py); NOTICE has its licence.
 """
 
 from __future__ import annotations

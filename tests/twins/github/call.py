@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from perdure.rehearsal.github.access import Actor, Keys
-from perdure.rehearsal.github.answers import Problem, Reply, not_found
-from perdure.rehearsal.github.description import Operation
-from perdure.rehearsal.github.state import LEVELS, Issue, Person, Pull, Repository, World
+from tests.twins.github.access import Actor, Keys
+from tests.twins.github.answers import Problem, Reply, not_found
+from tests.twins.github.description import Operation
+from tests.twins.github.state import LEVELS, Issue, Person, Pull, Repository, World
 
 Json = dict[str, Any]
 

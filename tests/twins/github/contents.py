@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.rehearsal.github import discussed, refs, smart_http
-from perdure.rehearsal.github.about_pulls import merge_pull
-from perdure.rehearsal.github.access import WRITES, Actor, App, Keys, Kind, new_key
-from perdure.rehearsal.github.state import Comment, Issue, Pull, Repository, Ruleset, World
+from tests.twins.github import discussed, refs, smart_http
+from tests.twins.github.about_pulls import merge_pull
+from tests.twins.github.access import WRITES, Actor, App, Keys, Kind, new_key
+from tests.twins.github.state import Comment, Issue, Pull, Repository, Ruleset, World
 
 Json = dict[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from perdure.rehearsal.github.answers import Reply, not_found
-from perdure.rehearsal.github.call import Call
+from tests.twins.github.answers import Reply, not_found
+from tests.twins.github.call import Call
 
 
 def of_branch(call: Call) -> Reply:

@@ -87,7 +87,7 @@ async def _feed(request: web.Request, process: Process) -> None:
 
 async def _end_with_client(request: web.Request, process: Process) -> None:
     """End git when nobody waits for its answer any more: a hook may think for ever."""
-    while request.transport is not None:  # noqa: ASYNC110  aiohttp tells nobody that a client has left
+    while request.transport is not None:
         await asyncio.sleep(_LOOK_S)
     _kill(process)
 

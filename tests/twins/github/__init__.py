@@ -1,5 +1,5 @@
 """A GitHub on this machine: its REST API, git over HTTP and pages, held against GitHub's own description of the API."""
 
-from perdure.rehearsal.github.server import GitHubTwin
+from tests.twins.github.server import GitHubTwin
 
 __all__ = ["GitHubTwin"]

@@ -6,9 +6,9 @@ import base64
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.rehearsal.github import refs
-from perdure.rehearsal.github.access import Actor, App, Kind
-from perdure.rehearsal.github.state import LEVELS, Label, Person, Pull, Repository, World, now
+from tests.twins.github import refs
+from tests.twins.github.access import Actor, App, Kind
+from tests.twins.github.state import LEVELS, Label, Person, Pull, Repository, World, now
 
 Json = dict[str, Any]
 

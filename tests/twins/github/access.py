@@ -12,8 +12,8 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from perdure.rehearsal.github.answers import Problem
-from perdure.rehearsal.github.state import LEVELS, Person, Repository
+from tests.twins.github.answers import Problem
+from tests.twins.github.state import LEVELS, Person, Repository
 
 WRITES = {"metadata": "read", "contents": "write", "issues": "write", "pull_requests": "write"}
 """What an App or a fine-grained token needs to deliver."""

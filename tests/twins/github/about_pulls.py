@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from perdure.rehearsal.github import discussed, refs
-from perdure.rehearsal.github.about_issues import check_text, check_title, edit
-from perdure.rehearsal.github.answers import Problem, Reply, invalid, must_be_admin, plain_invalid
-from perdure.rehearsal.github.call import Call
-from perdure.rehearsal.github.state import Person, Pull, Repository, World, now
+from tests.twins.github import discussed, refs
+from tests.twins.github.about_issues import check_text, check_title, edit
+from tests.twins.github.answers import Problem, Reply, invalid, must_be_admin, plain_invalid
+from tests.twins.github.call import Call
+from tests.twins.github.state import Person, Pull, Repository, World, now
 
 _CLOSES = re.compile(
     r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:(?P<repository>[\w.-]+/[\w.-]+))?#(?P<number>\d+)\b", re.I

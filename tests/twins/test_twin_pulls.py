@@ -8,8 +8,8 @@ from typing import Any
 import github
 import pytest
 
-from perdure.rehearsal.github import refs
-from perdure.rehearsal.github.about_pulls import closes
+from tests.twins.github import refs
+from tests.twins.github.about_pulls import closes
 
 
 def create(head: str = "work", base: str = "main", **more: Any) -> Any:

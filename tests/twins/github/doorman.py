@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.rehearsal.github import smart_http
-from perdure.rehearsal.github.access import Actor, Keys, Kind
-from perdure.rehearsal.github.rights import sees
-from perdure.rehearsal.github.smart_http import Moved, Refusal, Visit
-from perdure.rehearsal.github.state import LEVELS, Repository, World
+from tests.twins.github import smart_http
+from tests.twins.github.access import Actor, Keys, Kind
+from tests.twins.github.rights import sees
+from tests.twins.github.smart_http import Moved, Refusal, Visit
+from tests.twins.github.state import LEVELS, Repository, World
 
 
 class Doorman:

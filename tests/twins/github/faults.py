@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from aiohttp import web
 
-from perdure.rehearsal.github.answers import Problem
-from perdure.rehearsal.github.smart_http import CUT, Cut, Moment, Visit
+from tests.twins.github.answers import Problem
+from tests.twins.github.smart_http import CUT, Cut, Moment, Visit
 
 SOON_S = 1.0
 """How long a limit or a slow answer lasts unless told: GitHub's own minute would be a long test."""

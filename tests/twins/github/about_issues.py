@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.rehearsal.github import discussed, shapes
-from perdure.rehearsal.github.access import Kind
-from perdure.rehearsal.github.answers import Problem, Reply, invalid, must_be_admin, not_found
-from perdure.rehearsal.github.call import Call
-from perdure.rehearsal.github.state import Comment, Issue, now
+from tests.twins.github import discussed, shapes
+from tests.twins.github.access import Kind
+from tests.twins.github.answers import Problem, Reply, invalid, must_be_admin, not_found
+from tests.twins.github.call import Call
+from tests.twins.github.state import Comment, Issue, now
 
 TEXT = 65_536
 TITLE = 256

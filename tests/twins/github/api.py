@@ -13,14 +13,14 @@ from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
-from perdure.rehearsal.github import about_issues, about_pulls, about_repositories, about_rules, description, rights
-from perdure.rehearsal.github.access import Actor, Keys
-from perdure.rehearsal.github.answers import Problem, Reply, not_found
-from perdure.rehearsal.github.call import MOST_PER_PAGE, Call, moved
-from perdure.rehearsal.github.description import Operation
-from perdure.rehearsal.github.faults import UNICORN, Fault, Faults, Kind, problem
-from perdure.rehearsal.github.state import Pull, Repository, World
 from perdure.rehearsal.playing import reset
+from tests.twins.github import about_issues, about_pulls, about_repositories, about_rules, description, rights
+from tests.twins.github.access import Actor, Keys
+from tests.twins.github.answers import Problem, Reply, not_found
+from tests.twins.github.call import MOST_PER_PAGE, Call, moved
+from tests.twins.github.description import Operation
+from tests.twins.github.faults import UNICORN, Fault, Faults, Kind, problem
+from tests.twins.github.state import Pull, Repository, World
 
 PREFIX = "/api/v3"
 VERSIONS = ("2022-11-28", "2026-03-10")

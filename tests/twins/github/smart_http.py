@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from perdure.rehearsal.github.http_backend import backend, head, out
 from perdure.rehearsal.playing import reset
+from tests.twins.github.http_backend import backend, head, out
 
 _CHUNK = 64 * 1024
 _PATH = re.compile(r"/(?P<name>[^/]+/[^/]+?)(?:\.git)?/(?P<rest>info/refs|git-upload-pack|git-receive-pack)")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from perdure.models.policy import REHEARSAL_GIT_S
+_GIT_S = 60
+"""For one git command: on a busy machine a clone of a small repository can take seconds."""
 
 _CONFIG = {
     "gc.auto": "0",
@@ -63,7 +64,7 @@ def git(repository: Path, *arguments: str, who: str = "GitHub", text: str = "") 
         },
         input=text.encode(),
         capture_output=True,
-        timeout=REHEARSAL_GIT_S,
+        timeout=_GIT_S,
     )  # fmt: skip
     if done.returncode:
         raise GitFailed(done.stderr.decode(errors="replace").strip() or f"git {arguments[0]}: {done.returncode}")

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 from github import Auth
 
-from perdure.rehearsal.github import GitHubTwin, refs
+from tests.twins.github import GitHubTwin, refs
 
 TOKEN = "ghp_" + "0123456789abcdef" * 2
 AGENT = {"User-Agent": "tests", "Accept": "application/vnd.github+json"}

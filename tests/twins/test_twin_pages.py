@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.models.errors import BadInput
-from perdure.rehearsal.github import GitHubTwin
-from perdure.rehearsal.github.html import markdown
+from tests.twins.github import GitHubTwin
+from tests.twins.github.html import markdown
 
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) <!-- perdure:status=1 -->"
 
@@ -76,29 +71,3 @@ async def test_a_port_that_is_taken_is_said_in_words(hub: Any, tmp_path: Path) -
     with pytest.raises(BadInput, match="cannot listen"):
         async with GitHubTwin(tmp_path, token="t", port=int(hub.twin.url.rpartition(":")[2])):
             pass
-
-
-async def test_as_a_program_it_shows_where_it_is_and_leaves_no_token_behind(tmp_path: Path) -> None:
-    program = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.rehearsal.github", str(tmp_path / "root")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(os.environ),
-    )
-    try:
-        assert program.stdout is not None
-        lines = [(await asyncio.wait_for(program.stdout.readline(), 60)).decode() for _ in range(3)]
-        file = tmp_path / "root" / "token"
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        token = file.read_text().strip()
-        assert token not in "".join(lines)
-        assert str(file) in lines[1]
-        assert lines[2].strip().endswith("/me/sample/issues/1")
-        program.send_signal(signal.SIGINT)
-        _, errors = await asyncio.wait_for(program.communicate(), 60)
-        assert (program.returncode, errors) == (0, b"")
-        assert not file.exists()
-    finally:
-        if program.returncode is None:
-            program.kill()
-            await program.wait()

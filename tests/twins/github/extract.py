@@ -1,6 +1,6 @@
 """Cuts the operations that the twin knows out of GitHub's own description of its REST API.
 
-    python tests/rehearsal/github/extract.py api.github.com.json > perdure/rehearsal/github/description.json
+    python tests/twins/github/extract.py api.github.com.json > tests/twins/github/description.json
 
 The big file is `generated/api.github.com.json` of the npm package @octokit/openapi (MIT; `npm pack @octokit/openapi`).
 Words and examples go; every schema stays as strict as it was.

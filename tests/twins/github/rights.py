@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.rehearsal.github.access import Actor, Kind
-from perdure.rehearsal.github.answers import Problem, archived, must_be_admin, not_found
-from perdure.rehearsal.github.description import Operation
-from perdure.rehearsal.github.state import LEVELS, Repository
+from tests.twins.github.access import Actor, Kind
+from tests.twins.github.answers import Problem, archived, must_be_admin, not_found
+from tests.twins.github.description import Operation
+from tests.twins.github.state import LEVELS, Repository
 
 
 @dataclass(frozen=True)
