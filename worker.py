@@ -19,16 +19,16 @@ from typing import Any
 from temporalio.worker import Worker
 
 from activities import anywhere, here, publishing
-from perdure.adapters.host.attempt import AttemptInterceptor
-from perdure.adapters.host.beside import beside
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.attempt import AttemptInterceptor
+from perdure.adapters.worker.beside import beside
+from perdure.adapters.worker.host import Host
+from perdure.client.budgets import keep, put_rules
 from perdure.local import forkserver
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
 from perdure.local.strangers import NoStrangers
 from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
-from perdure.treasury import keep, put_rules
 from workflows import WORKFLOWS
 
 

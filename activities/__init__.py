@@ -24,7 +24,7 @@ from activities.run_tests import Testing
 from activities.spent import SpendLogs
 from activities.turns import Turns
 from activities.verify import Verification
-from perdure.adapters.host.host import Host
+from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]
 

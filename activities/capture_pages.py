@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from temporalio import activity
 
-from perdure.adapters.app.capture import Page, Shown, capture
+from perdure.adapters.browser.capture import Page, Shown, capture
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
 from perdure.models.report import Screenshot, Screenshots
 from perdure.models.work import Captured, CaptureInput
 

@@ -12,9 +12,9 @@ from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
 from perdure.models.publishing import Checked, CheckInput
 
 

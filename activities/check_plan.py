@@ -8,9 +8,9 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.turn.written import check_plan
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.written import check_plan
 from perdure.models.decisions import CheckedPlan, CheckPlanInput
 
 

@@ -6,12 +6,12 @@ import logging
 
 from temporalio import activity
 
-from perdure.adapters.git import surface
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.workspace import Workspace, sweep
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.ports import release
+from perdure.adapters.repository.ports import release
+from perdure.adapters.system.removal import discard
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
 from perdure.models.errors import WorkspaceLost
 from perdure.models.ledger import Usage
 from perdure.models.work import Closed, CloseInput
@@ -37,7 +37,7 @@ class Closing:
 
     def _tidy(self, workspace: Workspace, keep: bool) -> str:
         release(self._host.home, workspace.delivery)
-        surface.discard(self._host.home.trials(workspace.delivery))  # of experiments that were killed
+        discard(self._host.home.trials(workspace.delivery))  # of experiments that were killed
         workspace.end()
         message = "" if keep else workspace.remove()
         packing = ""

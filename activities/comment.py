@@ -10,10 +10,10 @@ from temporalio import activity
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.status import status_comment
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.crash import crash_point
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import to_the_end
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import to_the_end
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
 from perdure.models.crash import CrashPoint
 from perdure.models.publishing import Commented, CommentInput
 

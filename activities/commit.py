@@ -11,9 +11,9 @@ from temporalio import activity
 from perdure.adapters.forges.body import subject
 from perdure.adapters.git.branch import commit_tree, find_commit
 from perdure.adapters.git.door import IDENTITY
-from perdure.adapters.host.desk import Desk
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.session import Desk
 from perdure.models.ids import branch_name
 from perdure.models.phases import Step
 from perdure.models.work import CommitInput, Committed

@@ -8,15 +8,15 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.agents.text import shortened
+from perdure.adapters.checks.findings.look import Seen, look
+from perdure.adapters.checks.findings.lost import lost
+from perdure.adapters.checks.findings.proof import unproven
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.findings.look import Seen, look
-from perdure.adapters.project.findings.lost import lost
-from perdure.adapters.project.findings.proof import unproven
-from perdure.adapters.turn.written import read_report
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.written import read_report
 from perdure.models.errors import WorkspaceLost
 from perdure.models.report import Severity, TestReport
 from perdure.models.turn import SUMMARY_LIMIT

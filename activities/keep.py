@@ -9,8 +9,8 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
 from perdure.models.decisions import KeepInput, Kept
 from perdure.models.errors import InvalidRequest
 from perdure.models.policy import KEPT_BYTES

@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from temporalio import activity
 
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.crash import crash_point
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
 from perdure.adapters.notify.message import message_of
 from perdure.adapters.notify.pages import web_ui_of
 from perdure.adapters.notify.send import send
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import NoticeUnheard
 from perdure.models.notice import Addresses, Notice, Notified, NotifyInput

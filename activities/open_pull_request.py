@@ -14,11 +14,11 @@ from perdure.adapters.forges.pictures import picture_files
 from perdure.adapters.forges.template import read_template
 from perdure.adapters.git.publish import publish
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.crash import crash_point
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread, to_the_end
-from perdure.adapters.turn.written import (
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread, to_the_end
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.written import (
     read_findings,
     read_picture,
     read_plan,

@@ -12,34 +12,34 @@ from temporalio import activity
 
 from activities.run_tests import Base, test_base
 from activities.terms import CONFIG_FILE, Terms
+from perdure.adapters.checks.experiment.survey import survey
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.retention import note_branches
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.crash import crash_point
-from perdure.adapters.host.desk import Desk
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.setting_up import SetUp, read_set_up
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.budgets import shared_by
-from perdure.adapters.project.config import Effective, with_detected
-from perdure.adapters.project.detect import detect
-from perdure.adapters.project.experiment.survey import survey
-from perdure.adapters.project.notes import read_notes
-from perdure.adapters.project.terms import title_of, tokens_of
-from perdure.adapters.turn.adopt import turn_of
+from perdure.adapters.repository.budgets import shared_by
+from perdure.adapters.repository.config import Effective, with_detected
+from perdure.adapters.repository.detect import detect
+from perdure.adapters.repository.notes import read_notes
+from perdure.adapters.repository.terms import title_of, tokens_of
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.setting_up import SetUp, read_set_up
+from perdure.adapters.worker.turn.adopt import turn_of
 from perdure.models.amounts import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import AGENTIC, Phase, Step
 from perdure.models.policy import UNKNOWN_HOST_PATIENCE
-from perdure.models.putting import decided_by_people
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
+from perdure.models.rules.gates import decided_by_people
 from perdure.models.spans import span
 from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.turn.reading import page_of
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.reading import page_of
 from perdure.models.work import Page, ReadInput
 
 

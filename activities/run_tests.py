@@ -13,19 +13,19 @@ from temporalio import activity
 
 from activities.trials import try_change
 from activities.writes import check_writes, holding_of
+from perdure.adapters.checks import tests
+from perdure.adapters.checks.baseline import environment_key, recall, remember
+from perdure.adapters.checks.tamper import Files, judged, missing_tests
+from perdure.adapters.checks.verdict import not_started, verdict
 from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.crash import crash_point
-from perdure.adapters.host.desk import Desk
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.setting_up import read_binds
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project import tests
-from perdure.adapters.project.baseline import environment_key, recall, remember
-from perdure.adapters.project.tamper import Files, judged, missing_tests
-from perdure.adapters.project.verdict import not_started, verdict
-from perdure.adapters.project.whence import whence
-from perdure.adapters.turn.written import read_report
+from perdure.adapters.repository.origin import whence
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.setting_up import read_binds
+from perdure.adapters.worker.turn.written import read_report
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
 from perdure.models.phases import Step

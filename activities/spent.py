@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
 from perdure.models.ledger import Spend
 from perdure.models.treasury import SpentInput
 

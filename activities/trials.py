@@ -1,20 +1,20 @@
-"""Trials: a change whose own tests are green, judged by experiment (perdure.adapters.project.experiment)."""
+"""Trials: a change whose own tests are green, judged by experiment (perdure.adapters.checks.experiment)."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from perdure.adapters.git import surface
+from perdure.adapters.checks.experiment.engine import experiment
+from perdure.adapters.checks.experiment.runs import Ground
+from perdure.adapters.checks.tests import Place
+from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.host.attempt import now_doing
-from perdure.adapters.host.desk import Desk
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.experiment.engine import experiment
-from perdure.adapters.project.experiment.runs import Ground
-from perdure.adapters.project.tests import Place
-from perdure.adapters.project.verdict import verdict
+from perdure.adapters.system.removal import discard
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.session import Desk
 from perdure.models.bent import tried
 from perdure.models.contract import Contract
 from perdure.models.experiment import Experiment
@@ -37,7 +37,7 @@ async def try_change(desk: Desk, report: TestReport, before: TestReport | None) 
     """
     contract = desk.contract
     room = desk.workspace.home.trials(contract.delivery)
-    await in_thread(surface.discard, room)  # of an attempt that was killed in the middle
+    await in_thread(discard, room)  # of an attempt that was killed in the middle
     if verdict(report).status is not TestsStatus.GREEN:
         return report
     base = await in_thread(desk.vault.merge_base, contract.base_sha, report.commit)
@@ -59,7 +59,7 @@ async def try_change(desk: Desk, report: TestReport, before: TestReport | None) 
             on_progress=lambda line: now_doing(doing=line),
         )
     finally:
-        await in_thread(surface.discard, room)
+        await in_thread(discard, room)
     return tried(report, found.model_copy(update={"branch": contract.base, "removes": asks_for_removal(contract)}))
 
 

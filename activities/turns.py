@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.host.host import Host
-from perdure.adapters.turn.transaction import take_turn
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.transaction import take_turn
 from perdure.models.phases import Step
 from perdure.models.turn import TurnInput, TurnResult
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.host import Host
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.verdict import verdict
-from perdure.adapters.turn.written import read_report
-from perdure.adapters.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
-from perdure.adapters.verify.ledger import ledger
-from perdure.adapters.verify.published import published
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.written import read_report
+from perdure.adapters.worker.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
+from perdure.adapters.worker.verify.ledger import ledger
+from perdure.adapters.worker.verify.published import published
 from perdure.models.errors import WorkspaceLost
 from perdure.models.policy import VERIFY_PAGE
 from perdure.models.verify import Facts, PublishedFacts, PublishedInput, ReportFact, TriedFact, VerifyInput

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.adapters.host.desk import Desk
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.baseline import by_command, command, failing, key
-from perdure.adapters.project.experiment.holding import Holding
-from perdure.adapters.project.held import refused, setting, told
-from perdure.adapters.project.tests import Place, run_once
-from perdure.adapters.project.whence import whence
+from perdure.adapters.checks.baseline import by_command, command, failing, key
+from perdure.adapters.checks.experiment.holding import Holding
+from perdure.adapters.checks.held import refused, setting, told
+from perdure.adapters.checks.tests import Place, run_once
+from perdure.adapters.repository.origin import whence
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.session import Desk
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.errors import SetupFailed
 from perdure.models.report import CommandResult, TestReport

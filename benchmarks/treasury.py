@@ -35,8 +35,8 @@ from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
 from workflow_cast import Cast
 
-from perdure import treasury
 from perdure.client import Perdure
+from perdure.client import budgets as treasury
 from perdure.local.binary import temporal_binary
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase

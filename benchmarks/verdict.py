@@ -28,19 +28,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from perdure.adapters.git import surface
+from perdure.adapters.checks.experiment.engine import experiment
+from perdure.adapters.checks.experiment.holding import Holding
+from perdure.adapters.checks.experiment.runs import Ground
+from perdure.adapters.checks.experiment.trees import Tree, write
+from perdure.adapters.checks.tests import Baseline, Place, run_tests
+from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.threads import in_thread
-from perdure.adapters.project.experiment.engine import experiment
-from perdure.adapters.project.experiment.holding import Holding
-from perdure.adapters.project.experiment.runs import Ground
-from perdure.adapters.project.experiment.trees import Tree, write
-from perdure.adapters.project.tests import Baseline, Place, run_tests
-from perdure.adapters.project.verdict import verdict
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.removal import remove
+from perdure.adapters.system.threads import in_thread
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.experiment import Experiment
 from perdure.models.report import TestReport
@@ -192,7 +192,7 @@ class Bench:
         return self.vault.objects.commit(write(self.vault, entries), (self.commit,), "changed", at=0)
 
     def checkout(self, commit: str) -> Path:
-        surface.remove(self.clean)
+        remove(self.clean)
         export(self.vault, commit, self.clean)
         return self.clean
 

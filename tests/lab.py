@@ -20,8 +20,8 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from perdure.adapters.host.files import try_lock
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.home import Home
 from perdure.client import Perdure, Submitted
 from perdure.local.application import worker_command, worker_environment, worker_script
 from perdure.local.server import ensure_server, find_server, stop_server

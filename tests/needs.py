@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from perdure.adapters.app.browser import CHROMIUMS
+from perdure.adapters.browser.browser import CHROMIUMS
 
 NAMES = {"chromium": CHROMIUMS, "node": ("node",), "npm": ("npm",), "go": ("go",), "cargo": ("cargo",)}
 PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm", "go": "golang-go", "cargo": "cargo"}

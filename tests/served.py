@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.server import ensure_server, stop_server
 
 

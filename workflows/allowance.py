@@ -10,8 +10,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.allowance import paid
 from perdure.models.policy import BLOCK_AHEAD, GRANT_AGAIN, GRANT_AGAIN_MOST, GRANT_SOON
+from perdure.models.rules.allowance import paid
 from perdure.models.state import DeliveryState
 from perdure.models.treasury import TREASURY, Granted, Reserve
 

@@ -9,16 +9,16 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from perdure.models.decisions import Gate
-from perdure.models.details import refused
 from perdure.models.errors import InvalidRequest
-from perdure.models.fixing import given_up, hopeless
 from perdure.models.ids import delivery_key
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
-from perdure.models.putting import CANNOT_TELL
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
+from perdure.models.rules.fixing import given_up, hopeless
+from perdure.models.rules.gates import CANNOT_TELL
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
+from perdure.models.webui.details import refused
 from perdure.models.work import TestVerdict
 from workflows.endings import Stopped, doubts, heed_cancellation, invalid, not_delivered
 from workflows.inbox import TakesMessages

@@ -7,8 +7,8 @@ import asyncio
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
-from perdure.models.putting import CANNOT_TELL, let_through
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
+from perdure.models.rules.gates import CANNOT_TELL, let_through
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending
 from perdure.models.work import Asking, Prepared

@@ -11,10 +11,10 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.attaching import Attached, attached, refusal
-from perdure.models.deciding import Inbox, NotCounted
 from perdure.models.policy import ATTACHES
 from perdure.models.request import DeliveryRequest
+from perdure.models.rules.attaching import Attached, attached, refusal
+from perdure.models.rules.inbox import Inbox, NotCounted
 from perdure.models.state import DeliveryState
 
 

@@ -13,7 +13,6 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, ChildWorkflowError
 
 from perdure.models.errors import NoticeRefused
-from perdure.models.markdown import cell
 from perdure.models.notice import Addresses, Notice, Notified, NotifyInput, notice_of
 from perdure.models.policy import (
     HEARTBEAT_TIMEOUT,
@@ -26,6 +25,7 @@ from perdure.models.policy import (
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
 from perdure.models.state import DeliveryState
+from perdure.models.webui.markdown import cell
 from workflows.endings import invalid
 
 FOR_A_DAY = RetryPolicy(

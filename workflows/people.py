@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from perdure.models import captions
-from perdure.models.allowance import Limit, breach, time_left, time_over
-from perdure.models.deciding import count
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
 from perdure.models.phases import Step
 from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMIND_LATER, REMINDERS
 from perdure.models.result import Reason
+from perdure.models.rules.allowance import Limit, breach, time_left, time_over
+from perdure.models.rules.inbox import count
 from perdure.models.state import DeliveryState
+from perdure.models.webui import captions
 from perdure.models.work import Asking
 from workflows.endings import heed_cancellation, not_delivered
 

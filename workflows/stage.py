@@ -13,9 +13,7 @@ from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
-from perdure.models import captions
 from perdure.models.decisions import Said
-from perdure.models.details import details
 from perdure.models.ids import short_run
 from perdure.models.phases import Phase, Step
 from perdure.models.policy import (
@@ -30,6 +28,8 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from perdure.models.webui import captions
+from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
 from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time

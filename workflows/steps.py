@@ -10,9 +10,9 @@ from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate,
 from perdure.models.phases import Phase, Step
 from perdure.models.policy import NOTES_KEPT
 from perdure.models.publishing import PushInput, ShipInput
-from perdure.models.putting import accepted, put
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, ReviewResult, TestsStatus
+from perdure.models.rules.gates import accepted, put
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
 from perdure.models.work import (

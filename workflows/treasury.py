@@ -13,9 +13,9 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.granting import Granting
 from perdure.models.ledger import Spend
 from perdure.models.policy import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY, SPENT_TIME, TREASURY_TICK
+from perdure.models.rules.granting import Granting
 from perdure.models.treasury import Add, Granted, LastTable, LastTableInput, Lease, Reserve, Rules, SpentInput, Table
 
 

@@ -514,7 +514,7 @@ export interface Experiment {
   commands: Tried[];
 }
 
-/** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper), or may. */
+/** One place where the change makes the tests say less (docs/testing.md, perdure.adapters.checks.tamper), or may. */
 export interface Hit {
   /** gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone: configuration: what is collected, or how; command: it may hide failures; report: product that looks at it */
   rule: Tampering;

@@ -9,29 +9,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from perdure import __version__, secrets
-from perdure.cli import (
-    budget,
-    config,
-    control,
-    decide,
-    deliver,
-    demo_entry,
-    doctor,
-    gc,
-    init,
-    local,
-    logs,
-    pulls,
-    read,
-    rehearse,
-    steer,
-    verify,
-)
-from perdure.cli import report as report_on
-from perdure.cli import run as run_one
 from perdure.cli.commands import ADVANCED_PAGE, Commands
-from perdure.cli.failures import BROKEN_PIPE, report
+from perdure.cli.decide import answer, budget, say
+from perdure.cli.failures import BROKEN_PIPE
+from perdure.cli.failures import report as report_failure
+from perdure.cli.host import config, doctor, gc, init, local, rehearse
+from perdure.cli.look import logs, pulls, read, report, verify
 from perdure.cli.plain import PLAIN
+from perdure.cli.request import deliver, retry
+from perdure.cli.request import run as run_phase
+from perdure.demo import command as demo
 from perdure.models.errors import BadInput
 
 app = Commands(
@@ -44,26 +31,11 @@ app = Commands(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (
-    demo_entry,
-    init,
-    deliver,
-    run_one,
-    read,
-    logs,
-    report_on,
-    verify,
-    decide,
-    budget,
-    steer,
-    control,
-    pulls,
-    local,
-    doctor,
-    gc,
-    config,
-    rehearse,
-):
+GROUPS = (
+    *(demo, init, deliver, run_phase, read, logs, report, verify),
+    *(answer, budget, say, retry, pulls, local, doctor, gc, config, rehearse),
+)
+for group in GROUPS:
     group.register(app)
 
 
@@ -106,7 +78,7 @@ def run(arguments: list[str]) -> int:
             return BROKEN_PIPE  # Typer has seen it first
         return end.code if isinstance(end.code, int) else 1
     except BaseException as error:  # noqa: BLE001 - the last one to see it: everything is told, nothing is raised
-        return report(error, as_json=as_json)
+        return report_failure(error, as_json=as_json)
     return code if isinstance(code, int) else 0
 
 

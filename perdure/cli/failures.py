@@ -96,7 +96,7 @@ def _nowhere() -> bool:
 
 def _log(error: BaseException) -> Path | None:
     """Append the traceback to the home's log; None where that cannot be done."""
-    from perdure.adapters.host.home import Home
+    from perdure.adapters.system.home import Home
 
     try:
         path = Home.find().logs / "cli.log"

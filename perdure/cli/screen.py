@@ -38,7 +38,7 @@ class Screen:
 
     @property
     def width(self) -> int:
-        from perdure.cli.chapters import WIDTH
+        from perdure.cli.look.chapters import WIDTH
 
         return self.console.width if self.terminal else WIDTH
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 async def connected(screen: Screen) -> Perdure:
     """A client of the configured or the embedded server; raises TemporalUnreachable when it does not run."""
-    from perdure.adapters.host.home import Home
+    from perdure.adapters.system.home import Home
     from perdure.client import Perdure
     from perdure.local.connect import connect
 
@@ -32,7 +32,7 @@ async def look_at(screen: Screen, delivery: Delivery) -> tuple[Described | None,
     """
     from temporalio.service import RPCError
 
-    from perdure.adapters.host.home import Home
+    from perdure.adapters.system.home import Home
     from perdure.local.strangers import astray
     from perdure.models.errors import BadInput
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import perdure
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import PerdureError
 
 

@@ -54,7 +54,7 @@ def check_home(root: Path) -> None:
 
 
 def _check_writable(root: Path) -> None:
-    from perdure.adapters.host.home import Home  # needs flock, which Windows does not have
+    from perdure.adapters.system.home import Home  # needs flock, which Windows does not have
 
     try:
         Home(root).make_private()

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.identity import NAMESPACE
 from perdure.local.server import ensure_server, find_server

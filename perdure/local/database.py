@@ -9,7 +9,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from perdure.adapters.host.files import write_whole
+from perdure.adapters.system.files import write_whole
 from perdure.local.places import Places
 from perdure.models.errors import BadInput
 from perdure.models.policy import DATABASE_CHECK_S, DISK_FREE_BYTES

@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNa
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.places import Places
 from perdure.local.ports import Pair
 from perdure.models.policy import RETENTION, SERVER_ANSWER_S

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from temporalio.service import RPCError
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
+from perdure.client.submit import WORKFLOW
 from perdure.local.connect import configured, connect
 from perdure.models.errors import PerdureError, TemporalUnreachable
-from perdure.submission import WORKFLOW
 
 _RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Notification') AND ExecutionStatus = 'Running'"
 """What is told of a delivery may outlive it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 
 
 class Places:

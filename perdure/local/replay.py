@@ -16,7 +16,7 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.application import worker_command, worker_environment
 from perdure.models.errors import PerdureError
 from perdure.models.policy import VERIFY_REPLAY_S

@@ -12,11 +12,11 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.adapters.git import surface
 from perdure.adapters.git.retention import Kept, forget, kept, prune, size, unmerged
 from perdure.adapters.git.workspace import sweep
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.setting_up import read_binds
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.removal import remove
+from perdure.adapters.worker.setting_up import read_binds
 from perdure.models.errors import PerdureError
 
 
@@ -104,7 +104,7 @@ def forget_caches(home: Home, remaining: Iterable[Kept], older_than: timedelta) 
     for path in home.caches.glob("*"):
         try:
             if path.name not in needed and time.time() - path.stat().st_mtime >= older_than.total_seconds():
-                surface.remove(path)
+                remove(path)
         except OSError as error:
             problems.append(f"{path}: {error.strerror}")
     return problems

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.host.files import try_lock
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.home import Home
 from perdure.local import Say, database, front, ports
 from perdure.local.binary import temporal_binary, temporal_version
 from perdure.local.checks import check_home, check_platform

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, ValidationError
 
 from perdure import secrets
-from perdure.adapters.host.files import try_lock, write_whole
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import try_lock, write_whole
+from perdure.adapters.system.home import Home
 from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_names, notify_names
 from perdure.local.application import worker_command, worker_environment

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from perdure import secrets
-from perdure.adapters.host.files import try_lock
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.access import check_same, check_same_forge
 from perdure.local.application import worker_environment

@@ -80,7 +80,7 @@ class Tampering(StrEnum):
 
 
 class Hit(Published):
-    """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.project.tamper), or may.
+    """One place where the change makes the tests say less (docs/testing.md, perdure.adapters.checks.tamper), or may.
 
     rule      gone, without a twin; skipped, or expected to fail; hollow: it checks nothing any more. Of hints alone:
               configuration: what is collected, or how; command: it may hide failures; report: product that looks at it

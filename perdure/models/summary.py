@@ -6,7 +6,6 @@ import shlex
 from datetime import datetime
 
 from perdure.models.policy import DECISIONS_SHOWN, UNREAD_CHARS, UNREAD_SHOWN
-from perdure.models.putting import accepted
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import (
     DecisionMade,
@@ -17,6 +16,7 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
+from perdure.models.rules.gates import accepted
 from perdure.models.state import DeliveryState, Progress
 
 

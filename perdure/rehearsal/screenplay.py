@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from perdure.adapters.project.bounded import read_text, why_unread
-from perdure.adapters.project.keys import parse as parse_toml
-from perdure.adapters.project.keys import place
+from perdure.adapters.repository.keys import parse as parse_toml
+from perdure.adapters.repository.keys import place
+from perdure.adapters.system.bounded import read_text, why_unread
 from perdure.models.base import Written
 from perdure.models.errors import BadInput
 from perdure.models.phases import AGENTIC, Step

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from perdure.models import decisions
-from perdure.models.attaching import Attached
 from perdure.models.notice import Message
 from perdure.models.report import Findings, Plan, Review, TestReport
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
+from perdure.models.rules.attaching import Attached
 from perdure.models.state import Progress
 from perdure.schemas import examples
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.models.attaching import Attached
 from perdure.models.decisions import Asked, Gate
 from perdure.models.ledger import Spend, Usage
 from perdure.models.notice import Message, decisions
@@ -35,6 +34,7 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
+from perdure.models.rules.attaching import Attached
 from perdure.models.state import Progress
 
 BASE, HEAD = "9f1c2d3e4b5a69788796a5b4c3d2e1f009182736", "4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.project.terms import Ground as Standing
-from perdure.adapters.project.terms import branches_of, check_branch
+from perdure.adapters.repository.terms import Ground as Standing
+from perdure.adapters.repository.terms import branches_of, check_branch
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue
 from perdure.models.request import DeliveryRequest

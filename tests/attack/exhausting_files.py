@@ -26,7 +26,7 @@ def a_model_answer_with_a_number_of_60_000_digits() -> None:
 
 
 def _report(text: str) -> None:
-    from perdure.adapters.project.junit import BadReport, read_junit
+    from perdure.adapters.checks.junit import BadReport, read_junit
 
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
         file.write(text)
@@ -58,7 +58,7 @@ def a_JUnit_report_nested_a_million_deep() -> None:
 
 @case
 def a_notes_file_without_end() -> None:
-    from perdure.adapters.project.notes import read_notes
+    from perdure.adapters.repository.notes import read_notes
 
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "AGENTS.md").symlink_to("/dev/zero")
@@ -85,7 +85,7 @@ def a_tool_output_of_one_long_line() -> None:
 
 @case
 def a_go_mod_of_a_million_empty_lines() -> None:
-    from perdure.adapters.project.detect import detect
+    from perdure.adapters.repository.detect import detect
 
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "go.mod").write_text("\n" * 1_000_000)
@@ -94,8 +94,8 @@ def a_go_mod_of_a_million_empty_lines() -> None:
 
 def _judged(name: str, before: str, after: str) -> None:
     """A change of one file, read for its tests and for hints as it is in a delivery."""
+    from perdure.adapters.checks.tamper import Files, hints, missing_tests
     from perdure.adapters.git.repository import Repository
-    from perdure.adapters.project.tamper import Files, hints, missing_tests
     from perdure.models.config import TestCommand
     from tests.targets import git
 

@@ -11,7 +11,7 @@ from tests.attack.exhausting_case import case
 
 
 def _toml(text: str) -> None:
-    from perdure.adapters.project.config import load_repository_config
+    from perdure.adapters.repository.config import load_repository_config
 
     load_repository_config(text, "perdure.toml")
 
@@ -87,7 +87,7 @@ def a_command_of_60_000_characters() -> None:
 
 
 def _branch(template: str) -> str:
-    from perdure.adapters.project.terms import branch_of
+    from perdure.adapters.repository.terms import branch_of
     from perdure.models.request import DeliveryRequest
 
     return branch_of(template, "d" * 80, DeliveryRequest(repository="/r", request="x"), None, "perdure.toml")
@@ -110,7 +110,7 @@ def a_branch_that_repeats_its_id_100_000_times() -> None:
 
 @case
 def a_user_file_of_10_MB() -> None:
-    from perdure.adapters.project.host import load_host_config
+    from perdure.adapters.repository.host import load_host_config
 
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("# nothing\n" * 1_000_000)
@@ -120,7 +120,7 @@ def a_user_file_of_10_MB() -> None:
 
 @case
 def an_endless_file_after_config() -> None:
-    from perdure.cli.intake import read_config
+    from perdure.cli.request.validation import read_config
 
     read_config(Path("/dev/zero"))
 
@@ -141,7 +141,7 @@ def a_dotted_key_in_a_screenplay() -> None:
 
 @case
 def a_dotted_key_in_a_pyproject_toml() -> None:
-    from perdure.adapters.project.reading import read_toml
+    from perdure.adapters.system.reading import read_toml
 
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("a." * 50_000 + "a = 1\n")
@@ -151,7 +151,7 @@ def a_dotted_key_in_a_pyproject_toml() -> None:
 
 
 def _plan(text: str) -> None:
-    from perdure.cli.planfile import parsed
+    from perdure.cli.decide.planfile import parsed
 
     parsed(text, markdown=False)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from tests.attack.pages import server
 from tests.attack.table import GAP, LEFT, SECRET, Case, Ground, Seen, held
 from tests.targets import make_target
@@ -120,7 +120,7 @@ def _copied(name: str) -> Callable[[Ground], Seen]:
     """`[setup] copy` names a file that is not one of those git ignores in the checkout."""
 
     def attack(at: Ground) -> Seen:
-        from perdure.adapters.project.copying import copy_files
+        from perdure.adapters.repository.copying import copy_files
         from perdure.models.errors import SetupFailed
 
         place = Path(tempfile.mkdtemp(dir=at.root))
@@ -149,7 +149,7 @@ def _source(at: Ground) -> Seen:
     """`source` of a start request that anybody could have sent names a checkout of the host."""
     from perdure.adapters.git.credentials import NO_KEYS
     from perdure.adapters.git.source import resolve
-    from perdure.adapters.project.places import find_source
+    from perdure.adapters.repository.places import find_source
     from perdure.models.errors import InvalidRequest
     from perdure.models.request import DeliveryRequest
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from tests.attack.table import Case, Ground, Seen, held
 
 PAGE = "web page in the browser"

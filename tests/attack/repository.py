@@ -105,7 +105,7 @@ def _plain(work: Path, command: Sequence[str]) -> None:
 
 def _as_a_person_delivers(work: Path) -> str:
     """The command line in somebody's checkout, before anything is asked or paid."""
-    from perdure.cli.repository import file_at, in_working_tree, origin_of
+    from perdure.cli.request.repository import file_at, in_working_tree, origin_of
 
     try:
         origin_of(work)
@@ -175,7 +175,7 @@ def _agents_worktree(what: Callable[[Workspace, Path, Path], None]) -> Callable[
         place = Path(tempfile.mkdtemp(dir=at.root))
         evil = _evil(place)
         target = make_target(place / "calc.git")
-        from perdure.adapters.host.home import Home
+        from perdure.adapters.system.home import Home
 
         home = Home(place / "home")
         vault = Vault.open(home, str(target))

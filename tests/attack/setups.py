@@ -6,10 +6,10 @@ import asyncio
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.environments import Environments
-from perdure.adapters.host.lease import Leases
-from perdure.adapters.host.setting_up import set_up
 from perdure.adapters.sandbox.reach import Reach
+from perdure.adapters.worker.environments import Environments
+from perdure.adapters.worker.lease import Leases
+from perdure.adapters.worker.setting_up import set_up
 from perdure.models.config import RepositoryConfig, SandboxGrade
 from perdure.models.contract import Contract
 from tests.attack.inside import Try, cases_of, connect, python, reached

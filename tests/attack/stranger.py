@@ -11,8 +11,8 @@ from typing import Any
 
 from perdure.adapters.git.credentials import NO_KEYS
 from perdure.adapters.git.source import resolve
-from perdure.adapters.host.home import Home
-from perdure.adapters.project.places import comes_from_here, find_target
+from perdure.adapters.repository.places import comes_from_here, find_target
+from perdure.adapters.system.home import Home
 from perdure.models.errors import PerdureError
 from perdure.models.ids import slug
 from perdure.models.proof import proof
@@ -120,7 +120,7 @@ def _hidden(_: Ground) -> Seen:
 
 
 def _details(_: Ground) -> Seen:
-    from perdure.models.markdown import cell
+    from perdure.models.webui.markdown import cell
 
     seen = cell("x](javascript:1) | <script>alert(1)</script> `", 200)
     return held("<script>" not in seen.replace("\\<", ""), seen)
@@ -128,14 +128,14 @@ def _details(_: Ground) -> Seen:
 
 def _markup(_: Ground) -> Seen:
     """The report is a file that people open in a browser."""
-    from perdure.cli.report.harmless import shown
+    from perdure.cli.look.report.harmless import shown
 
     seen = shown("what is \u202enettirw\u200b")
     return held("\u202e" not in seen, seen)
 
 
 def _notes_out(at: Ground) -> Seen:
-    from perdure.adapters.project.notes import read_notes
+    from perdure.adapters.repository.notes import read_notes
 
     place = Path(tempfile.mkdtemp(dir=at.root))
     (place / "tree").mkdir()

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, cast
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Sandbox
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ from perdure.adapters.git.branch import push
 from perdure.adapters.git.source import not_included, resolve
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.visit import _STARTS, find, receiving
-from perdure.adapters.host.home import Home
-from perdure.cli.init import _root
-from perdure.cli.origin import _known_default
-from perdure.cli.pulls import _origin
-from perdure.cli.repository import file_at, origin_of, place_of
+from perdure.adapters.system.home import Home
+from perdure.cli.host.init import _root
+from perdure.cli.host.origin import _known_default
+from perdure.cli.look.pulls import _origin
+from perdure.cli.request.repository import file_at, origin_of, place_of
 from perdure.models.errors import BadInput, PerdureError
 from tests.lab import CALC, git, make_target
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from perdure.adapters.host.inflight import BURIAL
+from perdure.adapters.worker.inflight import BURIAL
 from perdure.local import front
 from tests.chaos.world import World, mentions
 from tests.lab import git

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from perdure.cli.claims import claims
-from perdure.cli.evidence import Evidence, Told, Turn
+from perdure.cli.look.claims import claims
+from perdure.cli.look.evidence import Evidence, Told, Turn
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import DeliveryResult, PullRequest, Receipt, Status, StepRecord, TestsStatus, UsageResult
 from perdure.models.result import TestsResult as Verdict

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from perdure.cli.alone import Options, asked_for, phase_named, title_of
-from perdure.cli.intake import asks_a_model
+from perdure.cli.request.single_phase import Options, asked_for, phase_named, title_of
+from perdure.cli.request.validation import asks_a_model
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
 from perdure.models.report import Plan

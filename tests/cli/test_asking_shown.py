@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.asking import chosen, commands, diffstat, meant, none_of, waiting_words, waits_for_you
-from perdure.cli.closing import closing
-from perdure.cli.showing import red_lines
-from perdure.cli.story import REWOUND, Teller, waiting
+from perdure.cli.decide.asking import chosen, commands, diffstat, meant, none_of, waiting_words, waits_for_you
+from perdure.cli.decide.showing import red_lines
+from perdure.cli.look.closing import closing
+from perdure.cli.look.story import REWOUND, Teller, waiting
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 from perdure.models.report import CommandResult, TestReport
 from perdure.models.result import DeliveryResult, Status, StepRecord

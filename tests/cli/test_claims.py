@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.claims import claims
-from perdure.cli.evidence import Evidence, Told, Turn, Unknown
-from perdure.cli.verifying import tried_again
+from perdure.cli.look.claims import claims
+from perdure.cli.look.evidence import Evidence, Told, Turn, Unknown
+from perdure.cli.look.verifying import tried_again
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
 from perdure.models.result import TestsResult as Verdict

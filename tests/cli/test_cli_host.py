@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli import checkups
 from perdure.cli.app import run
+from perdure.cli.host import checkups
 from tests.cli.conftest import Cli
 from tests.lab import git
 
@@ -67,7 +67,7 @@ def test_help_loads_nothing_heavy(cli: Cli) -> None:
         timeout=60,
     )
     loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
-    assert "perdure.cli.deliver" in loaded
+    assert "perdure.cli.request.deliver" in loaded
     assert not loaded & {"anthropic", "git", "temporalio", "pydantic", "aiohttp", "asyncio", "perdure.client"}
 
 

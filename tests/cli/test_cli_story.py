@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.chapters import BAD, GOOD, LEFT, RUNS, STOPS, Line, chapters, line_of, row, rows
-from perdure.cli.story import REWOUND, Header, Teller, again, no_worker
+from perdure.cli.host.workers import NOBODY
+from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, Line, chapters, line_of, row, rows
+from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker
 from perdure.cli.words import clean
-from perdure.cli.workers import NOBODY
 from perdure.client import Pending
 from perdure.models.phases import Step
 from perdure.models.result import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.closing import closing
+from perdure.cli.look.closing import closing
 from perdure.models import result as results
 from perdure.models.result import (
     DeliveryResult,

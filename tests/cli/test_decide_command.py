@@ -9,10 +9,10 @@ import pytest
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from perdure.cli.decide import who
-from perdure.models.deciding import NotCounted
+from perdure.cli.decide.answer import who
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.report import Plan
+from perdure.models.rules.inbox import NotCounted
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Asking
 from tests.cli.decision_desk import Desk, desk, on_a_terminal, server

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.cli.intake import Asked, take_in
-from perdure.cli.submit import base_line
+from perdure.cli.request.submit import base_line
+from perdure.cli.request.validation import Asked, take_in
 from perdure.models.errors import BadInput
 from tests.lab import git
 

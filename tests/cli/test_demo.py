@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
-from perdure.cli.stage import Stage, environment, stage
+from perdure.demo.stage import Stage, environment, stage
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
@@ -126,7 +126,7 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     playing = (
-        "import time, perdure.cli.stage as s\nwith s.stage(None) as it: print(it.root, flush=True); time.sleep(600)"
+        "import time, perdure.demo.stage as s\nwith s.stage(None) as it: print(it.root, flush=True); time.sleep(600)"
     )
     with ExitStack() as ended:
         demo = _started(ended, playing, TMPDIR=str(tmp_path))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perdure.adapters.forges.base import Access
-from perdure.cli.origin import _within
+from perdure.cli.host.origin import _within
 from tests.cli.conftest import Cli, Ran
 from tests.lab import git, make_target
 from tests.twins.github import GitHubTwin
@@ -267,5 +267,5 @@ def test_help_does_not_load_what_doctor_needs(cli: Cli) -> None:
         timeout=60,
     )
     loaded: Any = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "perdure.cli.doctor" in loaded
-    assert not loaded & {"github", "requests", "perdure.cli.origin", "perdure.adapters.forges.select"}
+    assert "perdure.cli.host.doctor" in loaded
+    assert not loaded & {"github", "requests", "perdure.cli.host.origin", "perdure.adapters.forges.select"}

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.adapters.host.files import try_lock, write_whole
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import try_lock, write_whole
+from perdure.adapters.system.home import Home
 from perdure.local.access import fingerprint, notify_names
 from perdure.local.places import Places
 from perdure.local.supervisor import SupervisorRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.cli.found import plan_text, report_lines, review_lines
+from perdure.cli.look.found import plan_text, report_lines, review_lines
 from perdure.models.report import (
     ChangedTest,
     CommandResult,

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from perdure.cli.gate import choices
-from perdure.cli.showing import verdict_lines
+from perdure.cli.decide.gate import choices
+from perdure.cli.decide.showing import verdict_lines
 from perdure.models.decisions import Asked, Gate
 from perdure.models.ledger import Spend
 from perdure.models.result import StepRecord

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.intake import Asked, check_gates, parse_gates, parse_labels, take_in
+from perdure.cli.request.validation import Asked, check_gates, parse_gates, parse_labels, take_in
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.request import LABEL_CHARS, LABELS_MOST, parse_request

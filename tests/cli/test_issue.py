@@ -13,8 +13,8 @@ from temporalio.client import Client
 
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.select import Forges
-from perdure.cli.intake import Asked, Taken, take_in
-from perdure.cli.issue import named_issue
+from perdure.cli.request.issue import named_issue
+from perdure.cli.request.validation import Asked, Taken, take_in
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin

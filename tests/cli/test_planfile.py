@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.planfile import blank, editable, parsed
+from perdure.cli.decide.planfile import blank, editable, parsed
 from perdure.models.errors import BadInput
 from perdure.models.report import Plan, Task
 

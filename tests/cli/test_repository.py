@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.repository import NAME, in_working_tree
+from perdure.cli.request.repository import NAME, in_working_tree
 
 
 @pytest.mark.timeout(10)

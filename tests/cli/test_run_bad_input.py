@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.intake import Asked, take_in
+from perdure.cli.request.validation import Asked, take_in
 from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
 from tests.cli.test_cli_bad_input import nowhere, refused

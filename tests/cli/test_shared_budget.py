@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from perdure.cli.budget import budget
-from perdure.cli.shared import as_data, budget_rows, holder_rows, nearest
+from perdure.cli.decide.budget import budget
+from perdure.cli.decide.shared import as_data, budget_rows, holder_rows, nearest
 from perdure.models.errors import BadInput
 from perdure.models.treasury import Budget, Lease, Table
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.host.home import Home
-from perdure.cli.watch import Watcher
-from perdure.cli.workers import NOBODY, STARTING, absent
+from perdure.adapters.system.home import Home
+from perdure.cli.host.workers import NOBODY, STARTING, absent
+from perdure.cli.look.watch import Watcher
 from perdure.local.places import Places
 from perdure.models.policy import WATCH_LOST_S, WATCH_SILENCE_S
 

@@ -11,10 +11,10 @@ import pytest
 import typer.main
 
 from perdure.cli.app import app
-from perdure.cli.asking import waits_for_you
+from perdure.cli.decide.asking import waits_for_you
 from perdure.models.base import Written
-from perdure.models.deciding import SHAPES
 from perdure.models.decisions import Asked, Decide, Gate, Hold, Question, QuestionKind, Resume, Say, understood
+from perdure.models.rules.inbox import SHAPES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "control.md").read_text(encoding="utf-8")
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 from perdure.adapters.forges.github.access import APP_ID, SECRET_VARIABLES, URL
-from perdure.adapters.project.host import OTHER_VARIABLES, VARIABLES
-from perdure.cli.issue import named_issue
+from perdure.adapters.repository.host import OTHER_VARIABLES, VARIABLES
+from perdure.cli.request.issue import named_issue
 from perdure.models.issue import mentioned
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "github.md").read_text(encoding="utf-8")

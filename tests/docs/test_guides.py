@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from perdure.adapters.project.config import load_repository_config
-from perdure.adapters.project.host import OTHER_VARIABLES, VARIABLES
+from perdure.adapters.repository.config import load_repository_config
+from perdure.adapters.repository.host import OTHER_VARIABLES, VARIABLES
 from perdure.models.config import HostConfig, RepositoryConfig
 from perdure.models.phases import Phase, Step
 from perdure.models.result import Reason, Status

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from perdure.adapters.agents.tools.ask import ASKING
-from perdure.adapters.project.config import load_repository_config
-from perdure.models.deciding import SHAPES
+from perdure.adapters.repository.config import load_repository_config
 from perdure.models.decisions import Say
+from perdure.models.rules.inbox import SHAPES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.app.capture import capture
-from perdure.adapters.host.home import Home
-from perdure.adapters.project.config import load_repository_config
+from perdure.adapters.browser.capture import capture
+from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.system.home import Home
 from perdure.models import policy
 from tests import needs
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError
 
-from perdure.adapters.host.files import try_lock
-from perdure.adapters.host.spend import SpendLog
+from perdure.adapters.system.files import try_lock
+from perdure.adapters.worker.spend import SpendLog
 from perdure.models.decisions import Asked
 from tests.lab import BUILT, BUILT_CALLS, HAPPY, Lab, check_shipped, finished, make_target, sandboxes, until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.client.notifications import untold
 from perdure.models.crash import CrashPoint
-from perdure.untold import untold
 from tests.cli.conftest import Cli
 from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
 from tests.receiver import SECRET, Receiver, genuine

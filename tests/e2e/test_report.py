@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.report.facts import Report
+from perdure.cli.look.report.facts import Report
 from perdure.models.report import Plan
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli

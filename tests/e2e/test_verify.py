@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.ids import resolve_id
-from perdure.cli.verifying import verified
+from perdure.cli.look.verifying import verified
 from perdure.models.errors import BadInput
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli

@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 
 from perdure.local.server import find_server
-from perdure.models.markdown import cell, compact, copied
+from perdure.models.webui.markdown import cell, compact, copied
 from tests import needs
 from tests.lab import HAPPY, Lab, heads, make_target
 

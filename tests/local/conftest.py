@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,8 +19,8 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
-from perdure.adapters.host.files import try_lock
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.home import Home
 from perdure.local.identity import answers_as, read_record
 from perdure.local.places import Places
 from perdure.local.ports import any_free
@@ -33,7 +33,7 @@ from tests.lab import until
 
 STARTER = """
 import asyncio, sys
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.server import ensure_server
 info = asyncio.run(ensure_server(Home.find(), say=lambda line: None))
 print(info.pid, info.started, flush=True)

@@ -9,7 +9,7 @@ import signal
 import psutil
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.front import allowed
 from perdure.local.identity import read_record
 from perdure.local.places import Places

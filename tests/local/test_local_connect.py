@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.connect import configured, connect, embedded_environment
 from perdure.local.idle import running_deliveries
 from perdure.local.ports import any_free

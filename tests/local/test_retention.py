@@ -13,8 +13,8 @@ from temporalio.client import Client
 from perdure.adapters.git.retention import forget, kept, note_branches, prune, unmerged
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.system.home import Home
 from perdure.local.retention import collect, forget_ended
 from perdure.models import ids
 from tests.lab import CALC, git, make_target

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local import database
 from perdure.local.places import Places
 from perdure.local.processes import held

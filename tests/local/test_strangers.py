@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
+from perdure.cli.look.watch import Watcher
 from perdure.cli.screen import Screen
 from perdure.cli.session import connected
-from perdure.cli.watch import Watcher
 from perdure.local.ports import any_free, is_free
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.policy import WATCH_EVERY_S

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local import forkserver
 from perdure.local.places import Places
 from perdure.local.ports import any_free

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.local.places import Places
 from perdure.local.processes import held
 from perdure.local.server import find_server
@@ -112,7 +112,7 @@ async def test_ctrl_c_in_the_foreground_ends_worker_and_server(home: Home, tmp_p
     script = tmp_path / "up.py"
     script.write_text(
         "import asyncio, os\n"
-        "from perdure.adapters.host.home import Home\n"
+        "from perdure.adapters.system.home import Home\n"
         "from perdure.local.up import up\n"
         f"asyncio.run(up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"
         "os._exit(0)\n"  # like the command line: the Temporal SDK may crash in an ordinary exit
@@ -131,7 +131,7 @@ async def test_a_terminal_that_is_closed_ends_worker_and_server_as_ctrl_c_does(h
     script = tmp_path / "up.py"
     script.write_text(
         "import asyncio, fcntl, os, termios\n"
-        "from perdure.adapters.host.home import Home\n"
+        "from perdure.adapters.system.home import Home\n"
         "from perdure.local.up import up\n"
         "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
         f"asyncio.run(up(Home.find(), False, lambda line: print(line, flush=True), command={WORKER!r}))\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models.allowance import Limit, breach, time_left
 from perdure.models.ledger import Spend, Usage
+from perdure.models.rules.allowance import Limit, breach, time_left
 from perdure.models.state import DeliveryState
 from perdure.models.work import Prepared
 

@@ -7,15 +7,15 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models import captions
 from perdure.models.decisions import Decided, Verdict
-from perdure.models.details import cell, details, dollars
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, Reason, ReviewResult, Status, StepRecord, TestsStatus
 from perdure.models.state import DeliveryState
 from perdure.models.summary import next_commands, progress_of, result_of, usage_of
+from perdure.models.webui import captions
+from perdure.models.webui.details import cell, details, dollars
 from perdure.models.work import Prepared, TestVerdict
 
 REQUEST = DeliveryRequest(repository="/r", request="Add sub", base="main", budget_usd=2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.models.fixing import hopeless, not_converging
 from perdure.models.result import TestsStatus
+from perdure.models.rules.fixing import hopeless, not_converging
 from perdure.models.work import TestVerdict
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.models.granting import Granting
+from perdure.models.rules.granting import Granting
 from perdure.models.treasury import Granted, Reserve, Table
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.decisions import Gate
-from perdure.models.details import details
 from perdure.models.experiment import Promise
 from perdure.models.promised import changed, difference, label_of, notes
-from perdure.models.putting import put
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import StepRecord
+from perdure.models.rules.gates import put
 from perdure.models.state import DeliveryState
 from perdure.models.summary import progress_of, result_of
+from perdure.models.webui.details import details
 from tests.tried import ADD, LINE, QUOTE, REVIEW, VERDICT, ZERO, report, tried
 
 

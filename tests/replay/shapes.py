@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
-from perdure import treasury
+from perdure.client import budgets as treasury
 from perdure.local.binary import temporal_binary
 from perdure.plugin import perdure_plugin
 from tests.e2e.test_tamper import FILES, IN_VAIN, TAKES_AWAY, line

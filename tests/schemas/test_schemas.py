@@ -11,10 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from temporalio.workflow import _Definition
 
-from perdure.models.deciding import SHAPES as DECISIONS
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
+from perdure.models.rules.inbox import SHAPES as DECISIONS
 from perdure.models.state import Progress
 from perdure.schemas import SHAPES, Shape, files, schema
 from perdure.schemas.__main__ import main

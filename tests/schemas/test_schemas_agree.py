@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from perdure.models.deciding import SHAPES as DECISIONS
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.request import DeliveryRequest, parse_request
+from perdure.models.rules.inbox import SHAPES as DECISIONS
 from perdure.schemas import SHAPES, schema
 
 SENT = {shape.name: shape for shape in SHAPES if shape.sent}

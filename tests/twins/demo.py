@@ -1,4 +1,4 @@
-"""The demo's scene on GitHub's twin: an issue, and a pull request that closes it (perdure/cli/scene.py)."""
+"""The demo's scene on GitHub's twin: an issue, and a pull request that closes it (perdure/demo/scene.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from perdure.cli.chapters import BAD
-from perdure.cli.scene import Outcome, Scene, shown
-from perdure.cli.stage import PACKAGE, Stage
+from perdure.cli.look.chapters import BAD
 from perdure.cli.words import clean, count, one_line
+from perdure.demo.scene import Outcome, Scene, shown
+from perdure.demo.stage import PACKAGE, Stage
 from tests.twins.github import GitHubTwin
 
 _REPOSITORY = f"me/{PACKAGE}"

@@ -18,7 +18,7 @@ from temporalio.worker import Worker
 from workflow_cast import Cast
 
 from activities.last_table import last_table
-from perdure import treasury
+from perdure.client import budgets as treasury
 from perdure.local.binary import temporal_binary
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase

@@ -14,9 +14,9 @@ from temporalio.worker import Worker
 from workflow_cast import Cast
 
 from activities.notify import Notices
-from perdure.adapters.host.attempt import AttemptInterceptor
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.attempt import AttemptInterceptor
+from perdure.adapters.worker.host import Host
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.policy import TASK_QUEUE

@@ -12,11 +12,11 @@ from temporalio.testing import TimeSkipper, WorkflowEnvironment
 from workflow_cast import Cast
 
 from perdure.client import Perdure
+from perdure.client.notifications import untold
+from perdure.client.trial import Tried, try_notice
 from perdure.local.binary import temporal_binary
 from perdure.models.policy import NOTIFY_FOR, TASK_QUEUE
 from perdure.plugin import perdure_plugin
-from perdure.trial import Tried, try_notice
-from perdure.untold import untold
 from tests.lab import until
 from tests.receiver import Receiver, genuine
 

@@ -16,10 +16,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 from workflow_cast import Cast, playing
 
-from perdure.cli.report.desk import PNG
-from perdure.cli.report.gather import gather
-from perdure.cli.report.page import page_of
-from perdure.cli.report.text import lines_of
+from perdure.cli.look.report.from_host import PNG
+from perdure.cli.look.report.gather import gather
+from perdure.cli.look.report.page import page_of
+from perdure.cli.look.report.text import lines_of
 from perdure.client import Perdure
 from perdure.models.errors import BadInput
 from perdure.models.phases import Phase
@@ -96,7 +96,7 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
 
 
 async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure: Perdure) -> None:
-    from perdure.cli.report.desk import Desk
+    from perdure.cli.look.report.from_host import Desk
 
     vault = Vault()
 

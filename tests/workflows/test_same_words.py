@@ -10,10 +10,10 @@ import pytest
 from temporalio.client import Client
 
 from perdure.client import Perdure
-from perdure.models.attaching import wish
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 from perdure.models.policy import TASK_QUEUE
+from perdure.models.rules.attaching import wish
 
 Request = dict[str, Any]
 

@@ -8,8 +8,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.spent import SpendLogs
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
 from perdure.models.config import HostConfig
 from perdure.models.ledger import Usage
 from perdure.models.treasury import SpentInput

@@ -10,9 +10,9 @@ from temporalio.client import Client
 from workflow_cast import playing
 
 from perdure.client import Answered, Perdure
-from perdure.models.deciding import NotCounted
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase, Step
+from perdure.models.rules.inbox import NotCounted
 from perdure.models.turn import TurnInput, TurnResult
 
 

@@ -15,8 +15,8 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from perdure.client.stuck import Stuck, stuck
 from perdure.models.policy import TASK_QUEUE
-from perdure.stuck import Stuck, stuck
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 

@@ -22,12 +22,12 @@ from temporalio.exceptions import ApplicationError
 from workflow_cast import Cast, playing
 
 from perdure.client import Perdure
-from perdure.models.attaching import Attached
+from perdure.client.submit import told
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.policy import ATTACHES
 from perdure.models.result import Status
-from perdure.submission import told
+from perdure.models.rules.attaching import Attached
 
 
 def payload(text: str, encoding: str = "json/plain") -> Payload:

@@ -9,8 +9,8 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from workflow_cast import playing
 
-from perdure import treasury
 from perdure.client import Perdure
+from perdure.client import budgets as treasury
 from perdure.models.policy import WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, BudgetRule
 

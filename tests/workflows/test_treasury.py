@@ -17,10 +17,10 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 
 from activities.notify import Notices
-from perdure import treasury
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
 from perdure.client import Perdure
+from perdure.client import budgets as treasury
 from perdure.models.errors import PerdureError
 from perdure.models.policy import TASK_QUEUE
 from perdure.models.treasury import TREASURY, BudgetRule, Table

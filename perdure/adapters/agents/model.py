@@ -13,7 +13,7 @@ from perdure.adapters.agents.bounds import bounding
 from perdure.adapters.agents.errors import Endpoint, translate, unavailable
 from perdure.adapters.agents.prices import price
 from perdure.adapters.agents.question import Question, Reply, most_tokens, upper_bound
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput
 from perdure.models.ledger import Usage
 from perdure.models.policy import MODEL_CONNECT_S, MODEL_REPLY_S, MODEL_SILENCE_S

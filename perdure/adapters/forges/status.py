@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from perdure.adapters.forges.neutral import code, line, web_address
 from perdure.models.contract import Contract
-from perdure.models.details import dollars
 from perdure.models.ledger import Spend
 from perdure.models.policy import STATUS_CHARS
 from perdure.models.publishing import CommentInput
 from perdure.models.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
+from perdure.models.webui.details import dollars
 
 _WHY: dict[str, str] = {
     Reason.TESTS_RED: "tests are red",

@@ -15,7 +15,7 @@ from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.visit import receiving
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.crash import crash_point
+from perdure.adapters.system.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 

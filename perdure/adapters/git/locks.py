@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perdure.adapters.host.files import make_directory
+from perdure.adapters.system.files import make_directory
 from perdure.models import policy
 from perdure.models.errors import PerdureError
 

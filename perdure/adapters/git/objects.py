@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.door import IDENTITY
-from perdure.adapters.host.files import sync_directory
+from perdure.adapters.system.files import sync_directory
 
 FILE, TREE = "100644", "40000"
 

@@ -7,7 +7,7 @@ from perdure.adapters.git.door import redact
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.remote import Heads, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.crash import crash_point
+from perdure.adapters.system.crash import crash_point
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import Diverged, ForgeRefused

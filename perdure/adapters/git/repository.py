@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.loose import Loose
-from perdure.adapters.host.crash import crash_point
+from perdure.adapters.system.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput, PerdureError
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from perdure.adapters.git import surface
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
-from perdure.adapters.host.files import write_whole
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.removal import remove
 from perdure.models import ids
 from perdure.models.errors import PerdureError, WorkspaceLost
 from perdure.models.policy import PRUNE_AFTER
@@ -103,8 +103,8 @@ def forget(home: Home, one: Kept) -> None:
     directory = home.workspace(one.delivery)
     for path in directory.iterdir():
         if path.name != "record.json":  # last: with its record gone nobody would look for the rest
-            surface.remove(path)
-    surface.remove(directory)
+            remove(path)
+    remove(directory)
 
 
 def prune(vault: Vault, remaining: Iterable[Kept]) -> str:

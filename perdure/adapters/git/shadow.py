@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perdure.adapters.git.door import Git, GitError
-from perdure.adapters.host.boot import boot
+from perdure.adapters.system.boot import boot
 
 HIDDEN = (".venv", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
 """Names that are in no checkpoint and no commit, at any depth, whatever the repository's .gitignore says."""

@@ -7,11 +7,12 @@ import json
 import os
 import re
 import stat
-import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from perdure.adapters.system.removal import remove
 
 _USUAL_FILE, _USUAL_EXECUTABLE, _USUAL_DIRECTORY = 0o644, 0o755, 0o755
 _BITS = 0o777  # never set-uid, set-gid or sticky: a checkpoint must not hand those out on another host
@@ -138,41 +139,6 @@ def clear_special(root: Path, hidden: Collection[str], kept: Collection[str]) ->
             os.chmod(target, stat.S_IMODE(target.stat().st_mode) | stat.S_IRWXU)
     for path in (*surface.special, *surface.nested):
         remove(root / path)
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a whole directory, whose directories may be closed to their owner, and of any depth.
-
-    Level by level, each directory moved up before it is looked into: what a runaway program nests thousands deep
-    has paths longer than the system takes, and `shutil.rmtree` ends in a RecursionError.
-    """
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    left, number, prefix = [str(path)], 0, f".removed-{uuid.uuid4().hex}-"
-    while left:
-        directory = left.pop()
-        os.chmod(directory, stat.S_IRWXU)
-        with os.scandir(directory) as found:
-            entries = list(found)
-        for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-                continue
-            number += 1
-            up = os.path.join(path, f"{prefix}{number}")
-            os.chmod(entry.path, stat.S_IRWXU)
-            os.rename(entry.path, up)
-            left.append(up)
-        if directory != str(path):
-            os.rmdir(directory)
-    os.rmdir(path)
-
-
-def discard(path: Path) -> None:
-    """Remove as much of it as can be removed: for what a program of strangers leaves, which nobody needs."""
-    with contextlib.suppress(OSError):
-        remove(path)
 
 
 def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[str]]:

@@ -17,8 +17,8 @@ from perdure.adapters.git.locks import locked
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
-from perdure.adapters.host.files import sync_directory, write_whole
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import sync_directory, write_whole
+from perdure.adapters.system.home import Home
 from perdure.models import ids
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.policy import LOOSE_MOST, PACKS_MOST

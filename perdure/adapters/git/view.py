@@ -15,9 +15,9 @@ from perdure.adapters.git.door import Git
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.vault import BARE, Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.boot import boot
-from perdure.adapters.host.files import write_whole
 from perdure.adapters.sandbox.base import GitView
+from perdure.adapters.system.boot import boot
+from perdure.adapters.system.files import write_whole
 from perdure.models.policy import GIT_VIEW_PACKS
 
 

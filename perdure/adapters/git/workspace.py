@@ -13,15 +13,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from perdure.adapters.git import shadow, surface
+from perdure.adapters.git import shadow
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.loose import is_full
 from perdure.adapters.git.shadow import PORTS_FILE
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.files import write_whole
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.files import write_whole
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.removal import remove
 from perdure.models import policy
 from perdure.models.base import Recorded
 from perdure.models.errors import Superseded, WorkspaceLost
@@ -296,5 +297,5 @@ def _take_away(vault: Vault, path: Path, held: int) -> None:
     """Remove a worktree, also one that git does not recognise any more, and prune what git knows of it."""
     if path.exists() or path.is_symlink():
         vault.git.run("worktree", "remove", "--force", "--force", "--", str(path), ok=(0, 128), hold=(held,))
-    surface.remove(path)
+    remove(path)
     vault.git.run("worktree", "prune", "--expire=now", hold=(held,))

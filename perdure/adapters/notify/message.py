@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perdure.adapters.forges.neutral import line, web_address
 from perdure.models.decisions import Asked, QuestionKind
-from perdure.models.details import dollars
 from perdure.models.notice import Links, Message, Notice, decisions
 from perdure.models.summary import local_repository
+from perdure.models.webui.details import dollars
 
 
 def message_of(notice: Notice, web_ui: str = "") -> Message:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from perdure.adapters.forges.neutral import web_address
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 
 VARIABLE = "PERDURE_UI_URL"
 RECORD = "server.json"

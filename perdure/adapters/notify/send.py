@@ -14,9 +14,9 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import perdure
-from perdure.adapters.host.threads import in_thread
 from perdure.adapters.notify.addresses import Address
 from perdure.adapters.notify.sign import headers
+from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import NoticeRefused, NoticeUnheard
 from perdure.models.policy import NOTIFY_ATTEMPT_S, NOTIFY_RETRY_AFTER_S
 

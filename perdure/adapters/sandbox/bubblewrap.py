@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox import bridge, environment, seccomp, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView
 from perdure.adapters.sandbox.etc import private_etc
@@ -24,6 +23,7 @@ from perdure.adapters.sandbox.rules import SYSTEM
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.policy import (
     OUTPUT_FILE_BYTES,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.adapters.git.surface import discard
+from perdure.adapters.system.removal import discard
 
 ALLOWED = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "localtime", "timezone"),

@@ -8,8 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from perdure.adapters.git.surface import discard
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox import environment, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView
 from perdure.adapters.sandbox.etc import sweep
@@ -17,6 +15,8 @@ from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.removal import discard
 from perdure.models.policy import SANDBOX_FILE_BYTES, SANDBOX_NICE, SANDBOX_OOM_SCORE
 
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.launched import run_launched
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.policy import OUTPUT_FILE_BYTES
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.landlock import Landlock
@@ -10,6 +9,7 @@ from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.probe import probe, probe_landlock
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 
 _proved: set[SandboxGrade] = set()

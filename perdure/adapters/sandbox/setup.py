@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.environment import CACHE, CERTIFICATES, HOME, setup_variables
 from perdure.adapters.sandbox.reach import named_by_owner
 from perdure.adapters.sandbox.rules import in_system
+from perdure.adapters.system.home import Home
 
 NAME_SERVICE = ("/etc/resolv.conf", "/etc/hosts")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox import rules
+from perdure.adapters.system.home import Home
 from perdure.models.base import Recorded
 
 PASSED_ON = ("PYENV_ROOT", "PYENV_VERSION", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "JAVA_HOME", "GOROOT", "TZ")

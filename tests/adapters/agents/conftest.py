@@ -10,11 +10,11 @@ import pytest
 
 from perdure.adapters.agents.model import Model
 from perdure.adapters.agents.tools import Toolbox
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal

@@ -8,11 +8,11 @@ import pytest
 from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.tools import Toolbox
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable, Superseded
 from perdure.models.phases import Step

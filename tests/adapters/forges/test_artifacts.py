@@ -15,7 +15,7 @@ from github_lab import TOKEN, Lab
 from perdure.adapters.forges.artifacts import permalink, publish
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.policy import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES
 
@@ -143,7 +143,7 @@ from pathlib import Path
 from perdure.adapters.forges.artifacts import publish
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 home, origin, delivery, pid = sys.argv[1:]
 Path(pid).write_text(str(os.getpid()))
 for number in range(3):

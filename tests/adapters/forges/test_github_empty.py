@@ -13,7 +13,7 @@ from perdure.adapters.git.first import FIRST_COMMIT, make_first
 from perdure.adapters.git.publish import publish, publish_first
 from perdure.adapters.git.source import resolve
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import ForgeRefused

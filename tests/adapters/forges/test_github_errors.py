@@ -15,7 +15,7 @@ from canned_github import Canned, canned
 from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import AppAccount, TokenAccount
 from perdure.adapters.forges.github.forge import GitHub
-from perdure.adapters.host.attempt import _translate
+from perdure.adapters.worker.attempt import _translate
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 TOKEN = "ghp_0123456789abcdef"

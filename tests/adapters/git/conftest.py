@@ -10,7 +10,7 @@ from git_repositories import make_origin
 
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
 TRAILERS = {"Perdure-Delivery": "demo-1", "Perdure-Step": "implement 1"}

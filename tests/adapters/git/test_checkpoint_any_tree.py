@@ -15,7 +15,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 
 _names = st.one_of(
     st.sampled_from(

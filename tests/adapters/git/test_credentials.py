@@ -20,7 +20,7 @@ from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.source import resolve
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from tests.secret_watch import SecretWatch, hits
 from tests.twins.github.smart_http import Moved, Refusal

@@ -15,7 +15,7 @@ from perdure.adapters.git.branch import commit_tree
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 
 REWRITTEN = {
     ".gitattributes": b"*.bat text eol=crlf\n*.id ident\n*.u working-tree-encoding=UTF-16LE\n*.lfs filter=lfs -text\n",

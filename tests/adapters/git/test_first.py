@@ -18,7 +18,7 @@ from perdure.adapters.git.retention import kept, unmerged
 from perdure.adapters.git.source import Target, resolve
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, ForgeRefused

@@ -13,12 +13,12 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git import view as views
 from perdure.adapters.git.view import view
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host import boot as boots
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.base import Command, GitView
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.system import boot as boots
+from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 
 EVERYTHING = "git cat-file --batch-all-objects --batch"

@@ -14,7 +14,7 @@ import pytest
 
 from perdure.adapters.git import bounds
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from tests.lab import until
 

@@ -15,7 +15,7 @@ from perdure.adapters.git.door import GitError
 from perdure.adapters.git.refusals import line_fix, push_fix, told
 from perdure.adapters.git.remote import remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.policy import GIT_LINE_CHARS
 from tests.twins.github import smart_http

@@ -13,7 +13,7 @@ from perdure.adapters.git.publish import commits_between, publish, try_out
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import Diverged, ForgeRefused

@@ -18,7 +18,7 @@ import perdure
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import Entry
 from perdure.adapters.git.vault import RefLocked, RefMoved, Vault
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.ids import artifact_ref
 

@@ -15,7 +15,7 @@ from perdure.adapters.git import checkpoint as cp
 from perdure.adapters.git.branch import commit_tree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, sweep
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.models.errors import WorkspaceLost
 
 

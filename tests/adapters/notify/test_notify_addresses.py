@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.host.home import Home
-from perdure.adapters.host.host import Host
 from perdure.adapters.notify.addresses import Listeners
-from perdure.adapters.project.config import load_repository_config
-from perdure.adapters.project.host import load_host_config
+from perdure.adapters.repository.config import load_repository_config
+from perdure.adapters.repository.host import load_host_config
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
 from perdure.models.config import NotifySettings
 from perdure.models.errors import BadInput
 from tests.receiver import SECRET

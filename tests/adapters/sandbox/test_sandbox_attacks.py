@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.host.home import Home
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.system.home import Home
 
 SECRET = "planted-secret-7d1f"
 

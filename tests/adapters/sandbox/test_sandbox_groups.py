@@ -19,7 +19,7 @@ from perdure.adapters.sandbox.groups import MARK, OURS, SANDBOX, Group, delegate
 from perdure.adapters.sandbox.landlock import Landlock
 from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.usage import Caps
-from perdure.cli.checkups import check_sandbox
+from perdure.cli.host.checkups import check_sandbox
 from tests import needs
 
 MB = 1024**2

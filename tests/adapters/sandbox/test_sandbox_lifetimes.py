@@ -226,7 +226,7 @@ async def test_the_fence_is_asked_under_the_lock_and_can_refuse(any_grade, run, 
 RUNNER = """
 import asyncio, os, sys
 from pathlib import Path
-from perdure.adapters.host.home import Home
+from perdure.adapters.system.home import Home
 from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds

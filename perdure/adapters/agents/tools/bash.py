@@ -12,10 +12,10 @@ from pydantic import Field
 
 from perdure.adapters.agents.tools.base import Call, Tool
 from perdure.adapters.agents.tools.paths import ToolError
-from perdure.adapters.host.threads import in_thread
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.output import excerpt
 from perdure.adapters.sandbox.usage import killed
+from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 from perdure.models.policy import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL, TOOL_TIMEOUT_MAX_S, TOOL_TIMEOUT_S
 

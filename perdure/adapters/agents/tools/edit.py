@@ -11,7 +11,7 @@ from perdure.adapters.agents.tools.base import Call, Tool
 from perdure.adapters.agents.tools.paths import ToolError, inside, is_binary, read_bytes, version, write_bytes
 from perdure.adapters.agents.tools.read import seen
 from perdure.adapters.agents.tools.write import has_crlf
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 
 _LINES_NAMED = 10

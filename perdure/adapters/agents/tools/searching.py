@@ -14,7 +14,7 @@ from typing import Any
 from perdure.adapters.agents.tools import search
 from perdure.adapters.agents.tools.base import Call, Toolbox
 from perdure.adapters.agents.tools.paths import ToolError, inside
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
 from perdure.models.policy import SEARCH_FILE_BYTES, SEARCH_FILES, SEARCH_LINE_CHARS, SEARCH_RESULTS, SEARCH_S
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from perdure.adapters.agents.tools.base import Call, Tool
 from perdure.adapters.agents.tools.paths import ToolError, inside, read_bytes, version, write_bytes
 from perdure.adapters.agents.tools.read import seen
-from perdure.adapters.host.threads import in_thread
+from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 
 

@@ -1,0 +1,246 @@
+"""Start the application in the sandbox and take its pages. Whatever goes wrong is a note, never a failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.adapters.agents.text import plain
+from perdure.adapters.browser.addresses import NotAnAddress, addresses
+from perdure.adapters.browser.browser import Browser, NoBrowser, find_browser
+from perdure.adapters.browser.png import Picture, checked
+from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.adapters.sandbox.output import clean
+from perdure.adapters.system.output import tail
+from perdure.adapters.system.removal import discard
+from perdure.adapters.system.threads import in_thread
+from perdure.models import policy
+from perdure.models.base import Published
+from perdure.models.config import AppSettings
+
+DRIVER = Path(__file__).with_name("driver.py")
+
+ARGUMENTS = (
+    "--disable-gpu",
+    "--no-proxy-server",
+    "--disable-breakpad",
+    "--force-color-profile=srgb",
+    f"--js-flags=--max-old-space-size={policy.BROWSER_HEAP_MB}",
+)
+
+_SAID_BYTES = 512 * 1024
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds: for everything; for the app to answer, one answer of it, its end to count as "at once", and a server
+    that it left behind; for the browser's start; for a page to load and to settle."""
+
+    whole_s: float = policy.APP_S
+    ready_s: float = policy.APP_READY_S
+    probe_s: float = policy.APP_PROBE_S
+    at_once_s: float = policy.APP_AT_ONCE_S
+    detached_s: float = policy.APP_DETACHED_S
+    launch_s: float = policy.BROWSER_START_S
+    page_s: float = policy.APP_PAGE_S
+    settle_s: float = policy.APP_SETTLE_S
+
+
+@dataclass(frozen=True)
+class Page:
+    """`picture` None: there is none, and `note` says why."""
+
+    page: str
+    picture: Picture | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The pages in the order of `[app] pages`. `note`: what is to be said about all of them, its first line why there
+    is no picture at all, further lines what the application wrote last."""
+
+    pages: tuple[Page, ...] = ()
+    note: str = ""
+
+    @property
+    def taken(self) -> int:
+        return sum(page.picture is not None for page in self.pages)
+
+    @property
+    def summary(self) -> str:
+        """`2 pages`, `1 of 2 pages`, `no pictures: the app exited at once (exit code 1)`."""
+        taken = self.taken
+        word = "page" if len(self.pages) == 1 else "pages"
+        if taken:
+            return f"{taken} {word}" if taken == len(self.pages) else f"{taken} of {len(self.pages)} {word}"
+        first = next((page.note for page in self.pages if page.note), "there are none")
+        return "no pictures: " + (self.note.partition("\n")[0] or first)
+
+
+class _Line(Published):
+    """What the driver says, which the application could have written itself."""
+
+    page: int = 0
+    note: str = ""
+    tail: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class _Heard:
+    pages: Mapping[int, str]
+    note: str
+    done: bool
+
+
+async def capture(
+    sandbox: Sandbox,
+    command: Command,
+    settings: AppSettings,
+    logs: Path,
+    *,
+    browser: Browser | None = None,
+    patience: Patience = Patience(),
+) -> Shown:
+    """Run `[app] start` and take `[app] pages` of what `command` shows (its `script` and `output` do not count).
+
+    logs     takes the output and, for as long as this runs, the pictures
+    browser  None: this host's own
+
+    What the application started is dead on return. Raises Superseded when somebody else owns the workspace.
+    """
+    try:
+        ready, pages, refused = addresses(settings, command.env)
+        tools: Browser = await in_thread(find_browser) if browser is None else browser
+    except (NotAnAddress, NoBrowser) as no:
+        return Shown(note=str(no))
+    if not pages:
+        return Shown(tuple(Page(page, note=why) for page, why in refused.items()))
+    shown = dict(list(pages.items())[: policy.APP_PAGES_MOST])
+    results = await in_thread(_fresh, logs)
+    try:
+        spec = _spec(settings, ready, list(shown.values()), tools, results, patience)
+        wanted = replace(
+            command,
+            script=shlex.join(["exec", tools.python, "-I", "-S", str(DRIVER), json.dumps(spec)]),
+            output=logs / "app.log",
+            timeout_s=patience.whole_s,
+            results=results,
+            shown=(*tools.shown, DRIVER),
+        )
+        finished = await sandbox.run(wanted)
+        found = await in_thread(_found, list(shown), results, finished, wanted.output)
+    finally:
+        await in_thread(discard, results)
+    if found.pages:
+        found = replace(found, pages=(*found.pages, *(Page(page, note=why) for page, why in refused.items())))
+    if len(shown) < len(pages):
+        more = f"only the first {len(shown)} of {len(pages)} pages were taken"
+        found = replace(found, note="\n".join(part for part in (found.note, more) if part))
+    return found
+
+
+def _spec(
+    settings: AppSettings, ready: str, pages: list[str], browser: Browser, results: Path, patience: Patience
+) -> dict[str, Any]:
+    return {
+        "start": settings.start,
+        "ready": ready,
+        "pages": pages,
+        "results": str(results),
+        "chromium": browser.chromium,
+        "packages": browser.packages,
+        "arguments": ARGUMENTS,
+        "limits": {
+            **asdict(patience),
+            "tail": policy.APP_TAIL_CHARS,
+            "width": policy.PICTURE_WIDTH,
+            "viewport": policy.PICTURE_VIEWPORT,
+            "height": policy.PICTURE_HEIGHT,
+            "bytes": policy.PICTURE_BYTES,
+            "errors": policy.PAGE_ERRORS,
+            "error_chars": policy.PAGE_ERROR_CHARS,
+        },
+    }
+
+
+def _fresh(logs: Path) -> Path:
+    """A directory nobody has written to."""
+    logs.mkdir(parents=True, exist_ok=True)
+    for old in logs.glob("pages-*"):
+        discard(old)
+    return Path(tempfile.mkdtemp(prefix="pages-", dir=logs))
+
+
+def _found(names: list[str], results: Path, finished: Finished, output: Path) -> Shown:
+    heard = _heard(results / "said.jsonl")
+    note = heard.note or ("" if heard.done else _broken_off(finished, output))
+    missing = note.partition("\n")[0] or "it was not taken"
+    pages = []
+    for number, name in enumerate(names, start=1):
+        picture, why = _picture(results / f"page-{number}.png")
+        said = "; ".join(part for part in (heard.pages.get(number, ""), why) if part)
+        pages.append(Page(name, picture, said or ("" if picture else missing)))
+    if not any(page.picture or page.note != missing for page in pages):
+        return Shown(note=note)
+    return Shown(tuple(pages), note)
+
+
+def _broken_off(finished: Finished, output: Path) -> str:
+    if finished.failure:
+        return f"the sandbox could not run it: {plain(finished.failure, policy.PAGE_NOTE_CHARS)}"
+    if finished.timed_out:
+        return "no time was left for it"
+    last = plain(tail(output, policy.APP_TAIL_CHARS).rstrip().rpartition("\n")[2], policy.PAGE_ERROR_CHARS)
+    return f"the browser's driver ended (exit code {finished.exit_code})" + (f": {last}" if last else "")
+
+
+def _heard(path: Path) -> _Heard:
+    pages, note, done = {}, "", False
+    for text in (_bytes(path, _SAID_BYTES) or b"").splitlines():
+        try:
+            said = _Line.model_validate_json(text)
+        except ValidationError:
+            continue
+        words = plain(said.note, policy.PAGE_NOTE_CHARS)
+        if said.page:
+            pages[said.page] = words
+        elif words:
+            last = clean(said.tail)[-policy.APP_TAIL_CHARS :].strip()
+            note = f"{words}\n{last}" if last else words
+        done = done or said.done
+    return _Heard(pages, note, done)
+
+
+def _picture(path: Path) -> tuple[Picture | None, str]:
+    """(the picture, why it is none): neither when there is no file."""
+    data = _bytes(path, policy.PICTURE_BYTES)
+    if data is None:
+        return None, ""
+    if len(data) > policy.PICTURE_BYTES:
+        return None, "its picture is not used: it is too large"
+    try:
+        return checked(data, policy.PICTURE_WIDTH, policy.PICTURE_HEIGHT), ""
+    except ValueError as problem:
+        return None, f"its picture is not used: {problem}"
+
+
+def _bytes(path: Path, most: int) -> bytes | None:
+    """A regular file's bytes, `most` and one at most; None: it is none. A link that the application left is not
+    followed, and nothing of it waited for."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        return file.read(most + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None

@@ -1,0 +1,148 @@
+"""Both commits of an experiment, their sides, and the trees made of them."""
+
+from __future__ import annotations
+
+import copy
+import re
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perdure.adapters.checks.baseline import command
+from perdure.adapters.checks.experiment.lessened import lessened, names_of
+from perdure.adapters.checks.experiment.sides import Sides, mixed
+from perdure.adapters.checks.experiment.spared import spared_tests
+from perdure.adapters.checks.experiment.trees import Entry, Tree, write
+from perdure.adapters.checks.runners import recognised
+from perdure.adapters.checks.runners.base import Canaries, Runner
+from perdure.adapters.git.repository import Repository
+from perdure.models.config import TestCommand
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tree to run in, its test side, and files that are put over it."""
+
+    tree: str
+    rules: Sides
+    paths: Sequence[str]
+    over: Mapping[str, str]
+
+    def with_canaries(self, canaries: Canaries) -> Layout:
+        return replace(self, paths=sorted({*self.paths, *canaries.files}), over=canaries.files)
+
+
+class Commits:
+    """Both commits, their sides, and the trees made of them."""
+
+    def __init__(
+        self, repository: Repository, base: Tree, change: Tree, tests: Sequence[TestCommand], side: Sequence[str] = ()
+    ) -> None:
+        self._repository = repository
+        self.base, self.change = base, change
+        self._told = base
+        self.runners = {command(test): recognised_in(base, test) for test in tests}
+        commands = [(test, self.runners[command(test)]) for test in tests]
+        self.old, self.new = Sides.of(base, commands, side), Sides.of(change, commands, side)
+        differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
+        self.shared = tuple(sorted(path for path in differing if self.old.is_shared(path)))
+        sided = sorted(path for path in differing if self.old.is_side(path) or self.new.is_side(path))
+        self.touched = (*sided, *self.shared)
+        self._product = sorted(differing & change.entries.keys() - set(self.touched))
+
+    @classmethod
+    def of(
+        cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand], side: Sequence[str]
+    ) -> Commits:
+        return cls(repository, Tree.of(repository, base), Tree.of(repository, change), tests, side)
+
+    def inside(self, test: TestCommand) -> list[str]:
+        """Product files of the change that hold tests themselves: the base's versions of these are not run in B."""
+        runner = self.runners[command(test)]
+        if runner is None or not runner.inside:
+            return []
+        if runner.inside_if and runner.inside_if not in test.command:
+            steering = [path for path in self.base.entries if self.old.is_shared(path) or self.old.is_side(path)]
+            settings = self.base.texts(path for path in steering if path.endswith((".toml", ".ini", ".cfg")))
+            if not any(runner.inside_if in text for text in settings.values()):
+                return []
+        found = re.compile(runner.inside, re.MULTILINE)
+        return [path for path, text in self.change.texts(self._product).items() if found.search(text)]
+
+    def as_base(self) -> Layout:
+        return self._layout(self.base.entries, self.old)
+
+    def as_change(self) -> Layout:
+        return self._layout(self.change.entries, self.new)
+
+    def base_tests_on_change(self, *, shared: bool = True) -> Layout:
+        return self._layout(mixed(self._told, self.change, self.old, shared=shared), self.old)
+
+    def lessened(self) -> Commits | None:
+        """The same with the base's test files told without what the change has deleted from them; None where that is
+        nothing that is known by name."""
+        paths = [path for path in self.touched if self.old.holds_tests(path)]
+        here = [path for path in self.touched if self.new.holds_tests(path)]
+        now = {path: names_of(path, text) for path, text in self.change.texts(here).items()}
+        everywhere = set[str]().union(*now.values())
+        entries = dict(self.base.entries)
+        for path, text in self.base.texts(paths).items():
+            left = lessened(path, text, now.get(path, everywhere))
+            if left != text and names_of(path, left):
+                oid = self._repository.git.run("hash-object", "-w", "--stdin", stdin=left.encode()).stdout
+                entries[path] = entries[path][0], oid.decode().strip()
+            elif left != text:
+                del entries[path]
+        if entries == self.base.entries:
+            return None
+        other = copy.copy(self)
+        other._told = Tree(self._repository, entries)
+        return other
+
+    def change_tests_on_base(self) -> Layout:
+        """The tree of D: where nothing but test files differ, only they and those they need."""
+        entries = mixed(self.change, self.base, self.new)
+        spared = spared_tests(self.change, self.new, self.differing) if not self.shared else frozenset[str]()
+        return self._layout({path: entry for path, entry in entries.items() if path not in spared}, self.new)
+
+    @property
+    def differing(self) -> frozenset[str]:
+        """Paths of the change's test side that are not the base's."""
+        return frozenset(path for path in self.touched if path in self.change.entries)
+
+    def canaries(self, rules: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
+        """In the base's own test files, or the change's, so that what they are told is what its tests are told."""
+        tree, sides = (self.change, self.new) if on_change else (self._told, self.old)
+        top = f"{directory}/" if directory else ""
+        holding = [path for path in tree.entries if path.startswith(top) and sides.holds_tests(path)]
+        texts, found = tree.texts(holding), Canaries()
+        for rule in rules:
+            found += rule.canaries({path: text for path, text in texts.items() if path not in found.files}, _token())
+        beside = {path.rpartition("/")[0] for path in found.files if path.endswith("_test.go")}
+        taken = {*found.files, *found.names.values()}
+        return replace(
+            found,
+            unplanted=tuple(
+                path
+                for path in sorted(set(holding) - taken)
+                if not (path.endswith("_test.go") and path.rpartition("/")[0] in beside)
+            ),
+        )
+
+    def _layout(self, entries: Mapping[str, Entry], rules: Sides) -> Layout:
+        return Layout(write(self._repository, entries), rules, sorted(entries), {})
+
+
+def recognised_in(base: Tree, test: TestCommand) -> Runner | None:
+    """By what the base says its scripts are."""
+    with tempfile.TemporaryDirectory() as directory:
+        scripts = base.text(f"{test.directory}/package.json" if test.directory else "package.json")
+        (Path(directory) / "package.json").write_text(scripts)
+        return recognised(test.command, Path(directory))[0]
+
+
+def _token() -> str:
+    """Nobody can know it before; letters only, for it is part of names in all languages."""
+    return "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(10))

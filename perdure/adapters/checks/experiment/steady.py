@@ -1,0 +1,41 @@
+"""Tests of the base that fail on the change every time: one that does not is as flaky as it may be on the change."""
+
+from __future__ import annotations
+
+import time
+
+from perdure.adapters.checks.baseline import Key, key
+from perdure.adapters.checks.experiment.commits import Layout
+from perdure.adapters.checks.experiment.judge import green
+from perdure.adapters.checks.experiment.runs import Runs
+from perdure.models.amounts import seconds
+from perdure.models.policy import EXPERIMENT_AGAIN, RERUN_TESTS_MOST
+from perdure.models.report import CommandResult
+
+
+async def steady(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, spared: set[Key]) -> set[Key]:
+    """Those that fail again, each alone where that can be, within the time the command itself may take.
+
+    before  the command's report of the base
+    spared  nobody is called tampered for these: once more is enough
+    """
+    end = time.monotonic() + seconds(runs.test.timeout)
+    for turn in range(EXPERIMENT_AGAIN):
+        if not failing or (turn and (failing <= spared or time.monotonic() > end)):
+            break
+        failing = failing - await _passing(runs, layout, failing, before, end)
+    return failing
+
+
+async def _passing(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, end: float) -> set[Key]:
+    cases, passing = {key(case): case for case in before.cases}, set[Key]()
+    if len(failing) > RERUN_TESTS_MOST:
+        return green((await runs.whole("b-again", layout)).result)
+    for one in sorted(failing):
+        if time.monotonic() > end:
+            break
+        ran = await runs.alone(layout, cases[one])
+        if ran is None:
+            return green((await runs.whole("b-again", layout)).result)
+        passing |= green(ran.result)
+    return passing

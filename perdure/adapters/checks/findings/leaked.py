@@ -1,0 +1,119 @@
+"""Findings about secrets: in what the change adds, and in earlier commits that would be published along with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.checks.findings.secrets import Leak, in_bytes, in_hunks, in_text
+from perdure.adapters.git import patch
+from perdure.adapters.git.door import GitError
+from perdure.adapters.git.patch import FILES, LINK, Entry
+from perdure.adapters.git.repository import Repository
+from perdure.models.contract import Contract
+from perdure.models.policy import FINDING_BINARY_BYTES, SECRET_COMMITS, SECRET_LEAKS, SECRET_VALUES
+from perdure.models.report import Finding, Rule, Severity
+
+_MEND = (
+    "Take it out and read it from the environment or a secret store; revoke it if it is real. A value made up for a "
+    "test or a guide has EXAMPLE in it; a key for tests is made by the test, or its file is named example."
+)
+_ANEW = "The files are right already and stay as they are; the next fix is committed in the place of all so far."
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a leak is: a path, or a commit that is not the last one, or the words of one."""
+
+    leak: Leak = field(repr=False)
+    path: str = ""
+    commit: str = ""
+    message: bool = False
+
+
+def leaked(
+    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[Entry], binaries: set[str]
+) -> tuple[list[Finding], set[str]]:
+    """(findings, the secrets themselves, which nothing may hold). What the base holds already is not new."""
+    places = list(islice(_places(repository, contract, base, head, changed, binaries), SECRET_LEAKS))
+    values = dict.fromkeys(place.leak.value for place in places)
+    new = set(values) - _held(repository, base, list(values)[:SECRET_VALUES])
+    told: dict[tuple[str, str, int | None, str], Finding] = {}
+    seen: set[str] = set()
+    for place in places:
+        leak = place.leak
+        if leak.value not in new or (leak.value in seen and (place.commit or place.message)):
+            continue  # what is in the files has to go first, and its commits with it
+        seen.add(leak.value)
+        told.setdefault((leak.kind, place.path, leak.line, place.commit), _finding(place))
+    return list(told.values()), new
+
+
+def _places(
+    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[Entry], binaries: set[str]
+) -> Iterator[_Place]:
+    for path, leak in _leaks(repository, base, head, changed, binaries):
+        yield _Place(leak, path)
+    begun = contract.head or base
+    for commit in _earlier(repository, begun, base, head):
+        before = f"{commit}^1"
+        entries = patch.entries(repository, before, commit)
+        for path, leak in _leaks(repository, before, commit, entries, patch.binaries(repository, before, commit)):
+            yield _Place(leak, path, commit)
+    written = repository.git.run("log", "--format=%B", "--end-of-options", head, f"^{begun}", f"^{base}").stdout
+    for leak in in_text(written.decode("utf-8", "replace")):
+        yield _Place(leak, message=True)
+
+
+def _leaks(
+    repository: Repository, a: str, b: str, changed: Sequence[Entry], binaries: set[str]
+) -> Iterator[tuple[str, Leak]]:
+    files = [one for one in changed if one.mode in (*FILES, LINK) and one.sha != one.was_sha]
+    for path, hunks in patch.hunks(repository, a, b, [one for one in files if one.path not in binaries]):
+        yield from ((path, leak) for leak in in_hunks(path, hunks))
+    opaque = [one for one in files if one.path in binaries and one.size <= FINDING_BINARY_BYTES]
+    for one, data in patch.blobs(repository, opaque):
+        yield from ((one.path, leak) for leak in in_bytes(one.path, data))
+    for one in changed:
+        if one.there and not one.was_mode.strip("0"):
+            yield from ((one.path, Leak(leak.kind, None, leak.value, leak.blocks)) for leak in in_text(one.path))
+
+
+def _earlier(repository: Repository, begun: str, base: str, head: str) -> Iterable[str]:
+    """Commits of this delivery before the last one; those of a branch that was there before are published already."""
+    listed = repository.git.text("rev-list", "--first-parent", "--end-of-options", head, f"^{begun}", f"^{base}")
+    return reversed(listed.splitlines()[1 : SECRET_COMMITS + 1])
+
+
+def _held(repository: Repository, base: str, values: Sequence[str]) -> set[str]:
+    """Which of these the base's files hold: they were only moved or reformatted. Given on stdin, where nobody looks."""
+    if not values:
+        return set()
+    asked = ("grep", "-h", "-o", "--text", "--fixed-strings", "-f", "-", base)
+    try:
+        found = repository.git.run(*asked, stdin="\n".join(values).encode() + b"\n", ok=(0, 1)).stdout
+    except GitError:  # it took too long: what was not found counts as new
+        return set()
+    return set(found.decode("utf-8", "replace").split("\n"))
+
+
+def _finding(place: _Place) -> Finding:
+    leak, published = place.leak, bool(place.commit or place.message)
+    where = " in an earlier commit" if place.commit else " in a commit message" if place.message else ""
+    if place.commit:
+        words = f"Commit {place.commit[:12]} has it, and a later one takes it out: it would be published all the same."
+    elif leak.blocks:
+        words = "It is not shown here, and nothing is pushed that has it."
+    else:
+        words = "It is not shown here. If everybody is meant to see it, it can stay."
+    return Finding(
+        rule=Rule.SECRET,
+        severity=Severity.BLOCKER if leak.blocks else Severity.TECH_DEBT,
+        title=f"{leak.kind}{where}",
+        description=words,
+        file=shown(place.path),
+        line=None if published else leak.line,
+        suggestion=_ANEW if published else _MEND,
+    )

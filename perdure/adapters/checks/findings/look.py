@@ -1,0 +1,144 @@
+"""Everything the engine itself finds in the change from the base to one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perdure.adapters.checks.findings import contents
+from perdure.adapters.checks.findings.globs import covering
+from perdure.adapters.checks.findings.leaked import leaked
+from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.checks.tamper import Files, hints
+from perdure.adapters.git import patch
+from perdure.adapters.git.patch import Entry
+from perdure.adapters.git.repository import Repository
+from perdure.models.contract import Contract
+from perdure.models.policy import FINDINGS_MOST
+from perdure.models.report import Finding, Findings, Hit, Rule, Severity
+
+_RULES = tuple(Rule)
+_SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was found. `counts` are of all findings, those too that are not listed; `secrets` must not be pushed."""
+
+    findings: Findings
+    counts: Counter[Severity]
+    secrets: int
+
+
+def look(repository: Repository, contract: Contract, commit: str, more: Sequence[Finding] = ()) -> Seen:
+    """Look at a change from git's objects alone. Whatever is in it, this ends, and no secret is in the result.
+
+    more  what runs have found
+
+    A branch that is behind its base is compared with where it left it, as its pull request will be.
+    """
+    base = repository.merge_base(contract.base_sha, commit)
+    changed = patch.entries(repository, base, commit)
+    binaries = patch.binaries(repository, base, commit)
+    secrets, values = leaked(repository, contract, base, commit, changed, binaries)
+    hinted = hints(*Files.pair(repository, contract.base_sha, commit), contract.config.test or ())
+    found = [
+        *secrets,
+        *protected(contract, changed),
+        *contents.binary_files(changed, binaries),
+        *contents.links(repository, changed),
+        *contents.submodules(changed),
+        *contents.size(repository, base, commit),
+        *more,
+        *_hints(hinted.places),
+    ]
+    files, added, deleted = repository.diff_stat(base, commit)
+    findings = Findings(
+        base=base,
+        head=commit,
+        findings=_listed(found),
+        changed_tests=hinted.changed_tests,
+        files=files,
+        added=added,
+        deleted=deleted,
+    )
+    blocking = sum(one.severity is Severity.BLOCKER for one in secrets)
+    return Seen(_without(findings, values), Counter(one.severity for one in found), blocking)
+
+
+def protected(contract: Contract, changed: Iterable[Entry]) -> list[Finding]:
+    """Paths that `[protect] paths` covers, whatever happened to them: of a rename both ends count."""
+    found = []
+    for one in changed:
+        pattern = covering(one.path, contract.config.protect.paths)
+        if pattern is None and contents.is_link(one):  # a link in the place of a directory stands for what is in it
+            pattern = covering(f"{one.path}/.", contract.config.protect.paths)
+        if pattern is None:
+            continue
+        how = "deleted" if not one.there else "changed" if one.was_mode.strip("0") else "added"
+        found.append(
+            Finding(
+                rule=Rule.PROTECTED_PATH,
+                severity=Severity.BLOCKER,
+                title=f"a protected path is {how}",
+                description=f"[protect] paths has {pattern!r}.",
+                file=shown(one.path),
+                suggestion=f"Undo the change to this file. Only its owner can allow it: without this pattern in "
+                f"[protect] paths of perdure.toml on {contract.base}, or of the file given with --config.",
+            )
+        )
+    return found
+
+
+def _hints(places: Sequence[Hit]) -> list[Finding]:
+    """Never a verdict: those come from what ran."""
+    return [
+        Finding(
+            rule=Rule.TAMPERING,
+            severity=Severity.SKIPPABLE,
+            title=one.title,
+            description=one.evidence,
+            file=one.file,
+            line=one.line,
+            suggestion="Look whether tests say less for it.",
+        )
+        for one in places
+    ]
+
+
+def _listed(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The worst first, at most FINDINGS_MOST; the last one then says how many are left out."""
+    ordered = sorted(found, key=_rank)
+    if len(ordered) <= FINDINGS_MOST:
+        return tuple(ordered)
+    kept, left = ordered[: FINDINGS_MOST - 1], ordered[FINDINGS_MOST - 1 :]
+    counts = Counter(one.severity.replace("_", " ") for one in left)
+    words = ", ".join(f"{number} {severity}" for severity, number in counts.items())
+    more = Finding(rule=left[0].rule, severity=left[0].severity, title=f"{len(left)} more findings: {words}")
+    return (*kept, more)
+
+
+def _rank(one: Finding) -> tuple[int, int, str, bool, int]:
+    """Within a file by line; what has no line comes last."""
+    return _SEVERITIES.index(one.severity), _RULES.index(one.rule), one.file, one.line is None, one.line or 0
+
+
+def _without(findings: Findings, values: Iterable[str]) -> Findings:
+    """No secret in any word: evidence, changed tests and names of files can quote one."""
+    ordered = sorted(values, key=len, reverse=True)
+
+    def clean(text: str) -> str:
+        for value in ordered:
+            text = text.replace(value, "[secret]")
+        return text
+
+    cleaned = [
+        one.model_copy(update={name: clean(getattr(one, name)) for name in ("title", "description", "file")})
+        for one in findings.findings
+    ]
+    tests = [
+        one.model_copy(update={name: clean(getattr(one, name)) for name in ("name", "file", "before", "after")})
+        for one in findings.changed_tests
+    ]
+    return findings.model_copy(update={"findings": tuple(cleaned), "changed_tests": tuple(tests)})

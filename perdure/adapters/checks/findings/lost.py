@@ -1,0 +1,49 @@
+"""Tests of the base that would pass on the change and are gone from it: what they guarded is guarded no more."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.adapters.checks.experiment.trees import Tree
+from perdure.adapters.checks.tamper.names import Test, tests
+from perdure.adapters.git.repository import Repository
+from perdure.models.bent import shown
+from perdure.models.report import Finding, Rule, Severity, TestReport
+
+
+def lost(repository: Repository, report: TestReport | None) -> list[Finding]:
+    """At most one. A test that was moved or renamed has a twin in the change, and is not lost.
+
+    Raises GitError when a commit of the report is not there.
+    """
+    tried = report.experiment if report is not None else None
+    names = [name for one in tried.commands for name in one.lost] if tried is not None else []
+    if tried is None or tried.allowed or not names:
+        return []
+    old, new = (_tests(Tree.of(repository, commit), tried.touched) for commit in (tried.base, tried.change))
+    had = {(test.file, test.leaf) for test in old}
+    fresh = [test for test in new if (test.file, test.leaf) not in had]
+    twins = {test.leaf for test in fresh} | {test.body for test in fresh}
+    gone = [name for name in names if not _has_twin(name, old, twins)]
+    if not gone:
+        return []
+    base, number = tried.branch or "the base", len(gone)
+    those = f"1 test of {base} is" if number == 1 else f"{number} tests of {base} are"
+    return [
+        Finding(
+            rule=Rule.LOST_TEST,
+            severity=Severity.TECH_DEBT,
+            title=f"{those} gone: {shown(gone)}"[:200],
+            description="Run on the change, they pass; nothing checks any more what they did.",
+            suggestion="Put them back, unless the request wants them gone.",
+        )
+    ]
+
+
+def _tests(tree: Tree, paths: tuple[str, ...]) -> list[Test]:
+    return [test for path, text in tree.texts(paths).items() for test in tests(path, text)]
+
+
+def _has_twin(name: str, old: list[Test], twins: set[str]) -> bool:
+    leaf = re.split(r"::| > |\.|/", name.partition("[")[0])[-1]
+    return any(test.leaf == leaf and (test.leaf in twins or test.body in twins) for test in old)

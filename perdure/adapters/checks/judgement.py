@@ -1,0 +1,148 @@
+"""The result of one test command that ended: its exit code decides, its report is the evidence."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from perdure.adapters.checks.baseline import FAILING, key
+from perdure.adapters.checks.events import read_events, read_output
+from perdure.adapters.checks.junit import read_junit, read_left_behind
+from perdure.adapters.checks.received import documents
+from perdure.adapters.checks.runners import reproduction
+from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.testcases import BadReport
+from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.usage import killed
+from perdure.adapters.system.output import flooded, tail
+from perdure.models.config import TestCommand
+from perdure.models.policy import TEST_TAIL_CHARS
+from perdure.models.report import CommandResult, TestCase
+
+# Ways of saying "the runner is not installed" that do not exit with 127.
+_NOT_INSTALLED = re.compile(
+    r"No module named '?(pytest|coverage)'?$|^error: Failed to spawn: "
+    r"|^make: \*\*\* No (rule to make target '[^']*'|targets specified and no makefile found)\.  Stop\.$"
+    r"|^npm (ERR!|error) Missing script: ",
+    re.MULTILINE,
+)
+
+# pytest, where its configuration says `-x` and the command does not.
+_STOPPED = re.compile(r"^!+ stopping after \d+ failures !+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One command that ended: what it was, how it ended, what it left."""
+
+    test: TestCommand
+    call: Invocation
+    finished: Finished
+    tail: str
+    cases: tuple[TestCase, ...] = ()
+    unread: str = ""
+
+
+def judged(test: TestCommand, call: Invocation, finished: Finished, command: Command) -> CommandResult:
+    """The result of a command that ended, by its exit code, its report and its output."""
+    output = tail(command.output, TEST_TAIL_CHARS)
+    if call.events and call.report is not None:
+        output = f"{output}{read_output(call.report, TEST_TAIL_CHARS)}"[-TEST_TAIL_CHARS:]
+    run = _Run(test, call, finished, output)
+    try:
+        run = _Run(test, call, finished, output, _cases(test, call, command))
+    except BadReport as error:
+        run = _Run(test, call, finished, output, unread=str(error))
+    verdict, reason = _verdict(run)
+    return CommandResult(
+        name=test.name,
+        command=test.command,
+        directory=test.directory,
+        required=test.required,
+        verdict=verdict,
+        partial=call.partial or _STOPPED.search(output) is not None,
+        exit_code=finished.exit_code,
+        duration_s=finished.duration_s,
+        tail=output,
+        reason=reason,
+        cases=run.cases,
+    )
+
+
+def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestCase, ...]:
+    def again(name: str) -> str:
+        alone = reproduction(call, test.command, TestCase(name=name, outcome=""))
+        return f"cd {shlex.quote(test.directory)} && {alone}" if alone and test.directory else alone
+
+    def placed(found: tuple[TestCase, ...]) -> tuple[TestCase, ...]:
+        """Runners name files from where they run, or from the top when their settings stand there."""
+        below = f"{test.directory}/"
+        if not test.directory:
+            return found
+        return tuple(
+            case.model_copy(update={"file": below + case.file})
+            if case.file and not case.file.startswith(("/", below))
+            else case
+            for case in found
+        )
+
+    if call.collect:
+        return read_left_behind(command.source or command.worktree, call.collect, command.seen, again)
+    if call.report is None or not (call.owed or call.report.is_file()):
+        return ()
+    if call.events:
+        return read_events(call.report, again)
+    *earlier, report = documents(call.report) if call.piped else [call.report]
+    cases = read_junit(report, command.seen, again)
+    for one in earlier:
+        _agrees(read_junit(one, command.seen), cases)
+    return placed(cases)
+
+
+def _agrees(first: tuple[TestCase, ...], last: tuple[TestCase, ...]) -> None:
+    """BadReport where a report takes back a failure that an earlier one of the same run has told, of a file that it
+    tells about, too: tests that run others in a process of their own may have written the earlier one."""
+    told, failed = {key(case) for case in last}, {key(case) for case in last if case.outcome in FAILING}
+    files = {case.file for case in last if case.file}
+    for case in first:
+        if case.outcome in FAILING and key(case) not in failed and (case.file in files or key(case) in told):
+            raise BadReport(f"two reports were written, and they disagree about {case.name[:100]}")
+
+
+def _verdict(run: _Run) -> tuple[str, str]:
+    """The exit code decides; a report that disagrees with it, or is owed and missing, makes a failure as well."""
+    code, failing = run.finished.exit_code, [case for case in run.cases if case.outcome in FAILING]
+    if run.finished.timed_out:
+        return "timed_out", f"not finished after {run.test.timeout}"
+    if run.finished.truncated:
+        return "failed", flooded()
+    if run.finished.over:
+        return "failed", f"ended: {run.finished.over}"
+    if code is None:
+        return "failed", "it was ended from outside"
+    if code in (126, 127) and not run.cases:
+        return "not_started", f"exit code {code}"
+    if code != 0 and not run.cases and _NOT_INSTALLED.search(run.tail):
+        return "not_started", "there is no such runner, script or target"
+    if code == 0:
+        return _green(run, failing)
+    if run.call.runner == "pytest" and code == 5:
+        return "failed", "no tests were collected"
+    if code > 128:
+        return "failed", killed(code - 128, run.finished.peak)
+    if failing:
+        return "failed", f"exit code {code}"
+    if run.cases:
+        return "contradicted", f"exit code {code}, although no reported test failed"
+    return "failed", f"exit code {code}" + (f", {run.unread}" if run.unread else "")
+
+
+def _green(run: _Run, failing: list[TestCase]) -> tuple[str, str]:
+    if run.unread:
+        return "contradicted", f"exit code 0, but {run.unread}"
+    if run.call.report is not None and run.call.owed and not run.cases and not run.call.events:
+        return "contradicted", "exit code 0, but not one test ran"
+    if failing:
+        return "contradicted", f"exit code 0, but {len(failing)} of {len(run.cases)} reported tests failed"
+    return "passed", ""

@@ -1,0 +1,46 @@
+"""cargo nextest: asked by a settings file of its own (`cargo test` has no report)."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+
+from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner
+from perdure.adapters.checks.runners.rust import INSIDE, planted
+from perdure.adapters.system.reading import read
+from perdure.models.report import TestCase
+
+
+class Nextest(Runner):
+    name = "nextest"
+
+    tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
+    roots = frozenset({"tests"})
+    settings = r"nextest\.toml"
+    shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+    inside = INSIDE
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program == "cargo" and rest[:2] == ["nextest", "run"]
+
+    def reporting(self, asked: Asked) -> Invocation | None:
+        own = "junit" in read(asked.tree / ".config" / "nextest.toml")
+        if asked.passes is None or " -- " in asked.command or own:
+            return None
+        settings = asked.file.with_name("nextest.toml")
+        line = f"{asked.command} --no-fail-fast --tool-config-file perdure:{shlex.quote(str(settings))}"
+        wanted = {settings: f"[profile.default.junit]\npath = {json.dumps(str(asked.file))}\n"}
+        return Invocation(line, self.name, {}, asked.file, files=wanted, more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        return "-E", " | ".join(f"test(={end})" for end in _ends(case.name))
+
+
+def _ends(name: str) -> list[str]:
+    """`calc::tests::adds` → `tests::adds`, `adds`: nothing says where the binary's name ends and the test's begins."""
+    parts = name.split("::")
+    return ["::".join(parts[at:]) for at in range(min(1, len(parts) - 1), len(parts))]

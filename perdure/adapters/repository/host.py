@@ -1,0 +1,187 @@
+"""What this host's owner decided: the user file and `PERDURE_*` variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_config_path
+from pydantic import ValidationError
+
+from perdure.adapters.repository.budgets import named_file
+from perdure.adapters.repository.keys import load, names, nearest, parse, plain
+from perdure.adapters.system.bounded import read_text
+from perdure.models.config import HostConfig, Limits, StepsSettings
+from perdure.models.errors import BadInput
+from perdure.models.policy import CONFIG_BYTES
+
+VARIABLES: Mapping[str, str] = {
+    "PERDURE_SANDBOX": "sandbox",
+    "PERDURE_PORTS_BACKEND": "ports.backend",
+    "PERDURE_PORTS_FRONTEND": "ports.frontend",
+    "PERDURE_SLOTS": "slots",
+    "PERDURE_ENVIRONMENTS_GB": "environments.gigabytes",
+    "PERDURE_BUDGET_USD": "limits.budget_usd",
+    "PERDURE_TOKENS": "limits.tokens",
+    "PERDURE_TIME": "limits.time",
+    "PERDURE_TEST_FIXES": "limits.test_fixes",
+    "PERDURE_REVIEW_FIXES": "limits.review_fixes",
+    "PERDURE_TURNS_PER_STEP": "limits.turns_per_step",
+    "PERDURE_MODEL": "steps.*.model",
+    "PERDURE_LOCAL_REPOSITORIES": "local_repositories",
+    "PERDURE_SETUP_HOSTS": "setup_hosts",
+}
+"""Environment variable → setting; `*` stands for every step."""
+
+OTHER_VARIABLES = (
+    "PERDURE_HOME",
+    "PERDURE_FORKS_FD",
+    "PERDURE_SECRETS_FD",
+    "PERDURE_REPORT",
+    "PERDURE_CRASH_AT",
+    "PERDURE_DEBUG",
+    "PERDURE_MODEL_SILENCE_S",
+    "PERDURE_SQLITE_SYNCHRONOUS",
+    "PERDURE_UI_URL",
+    "PERDURE_PUBLISHER_QUEUE",
+    "PERDURE_WORKER_ROLE",
+    "PERDURE_TREASURY",
+    "PERDURE_WEBHOOK_URL",
+    "PERDURE_WEBHOOK_SECRET",
+    "PERDURE_GITHUB_URL",
+    "PERDURE_GITHUB_TOKEN",
+    "PERDURE_GITHUB_APP_ID",
+    "PERDURE_GITHUB_APP_KEY",
+)
+"""Variables that mean something but are no settings: where things are, where tests crash, how much is told."""
+
+
+def user_file() -> Path:
+    """Where the host's owner writes settings: `~/.config/perdure/config.toml` on Linux."""
+    return user_config_path("perdure") / "config.toml"
+
+
+def user_file_name() -> str:
+    """The user file as people write it, with `~`."""
+    path, home = user_file(), Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def load_host_config(env: Mapping[str, str], path: Path | None = None) -> HostConfig:
+    """Defaults, the user file (missing: nothing), then variables. BadInput names the line or the variable.
+
+    `limits` are the most any delivery on this host may use. Those the owner did not set have their default as value
+    and are not in `model_fields_set`; of these only budget_usd and time are limits at all (the others have a range).
+    """
+    path = path or user_file()
+    try:
+        text = read_text(path, CONFIG_BYTES)
+    except FileNotFoundError:
+        text = ""
+    except (OSError, ValueError) as error:
+        raise BadInput("the user file cannot be read", where=str(path), fix=f"{error}: correct or remove it") from None
+    parse(text, str(path), HostConfig)
+    try:
+        host = HostConfig.model_validate(merge({**load(text, str(path)), **named_file(env)}, variables(env)))
+    except ValidationError as error:  # each source is right alone; only port ranges are compared with each other
+        where = f"{path} and PERDURE_PORTS_BACKEND, PERDURE_PORTS_FRONTEND"
+        raise BadInput(plain(error.errors()[0]), where=where, fix="choose ranges that do not overlap") from None
+    if "limits" not in host.model_fields_set:
+        return host
+    unset = Limits.model_fields.keys() - host.limits.model_fields_set
+    values = {
+        name: getattr(HostConfig().limits if name in unset else host.limits, name) for name in Limits.model_fields
+    }
+    return host.model_copy(
+        update={"limits": Limits.model_construct(_fields_set=host.limits.model_fields_set, **values)}
+    )
+
+
+def variables(env: Mapping[str, str]) -> dict[str, Any]:
+    """The settings in `PERDURE_*` variables as nested tables. An empty variable counts as not set."""
+    found: dict[str, Any] = {}
+    for variable, setting in VARIABLES.items():
+        if text := env.get(variable, "").strip():
+            for dotted in expand(setting):
+                found = merge(found, _checked(variable, dotted, text))
+    return found
+
+
+def variable_origins(env: Mapping[str, str]) -> dict[str, str]:
+    """Dotted setting → the variable that sets it."""
+    return {
+        dotted: variable
+        for variable, setting in VARIABLES.items()
+        if env.get(variable, "").strip()
+        for dotted in expand(setting)
+    }
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """One line for each `PERDURE_*` variable that means nothing: `PERDURE_SANBOX (did you mean PERDURE_SANDBOX?)`."""
+    known = [*VARIABLES, *OTHER_VARIABLES]
+    return [name + nearest(name, known) for name in sorted(env) if name.startswith("PERDURE_") and name not in known]
+
+
+def expand(setting: str) -> list[str]:
+    """`steps.*.model` → one dotted name for each step."""
+    return [setting.replace("*", step) for step in names(StepsSettings)] if "*" in setting else [setting]
+
+
+def nested(dotted: str, value: Any) -> dict[str, Any]:
+    """`limits.time` and a value → `{"limits": {"time": value}}`."""
+    for part in reversed(dotted.split(".")):
+        value = {part: value}
+    return dict(value)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables merge key by key; everything else, lists included, is replaced by what is above."""
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        merged[name] = merge(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _checked(variable: str, dotted: str, text: str) -> dict[str, Any]:
+    value: Any = text
+    if dotted.startswith("ports."):
+        value = _ends(text)
+    elif dotted == "local_repositories":
+        value = [path for path in text.split(os.pathsep) if path]
+    elif dotted == "setup_hosts":
+        value = text.replace(",", " ").split()
+    table = nested(dotted, value)
+    try:
+        HostConfig.model_validate(table)
+    except ValidationError as error:
+        problems = [p for p in error.errors() if p["loc"] != ("ports",)]  # ranges are compared by load_host_config
+        if problems:
+            raise BadInput(
+                f"{variable}={text}: {plain(problems[0])}",
+                where=f"environment variable {variable}",
+                fix=_example(variable),
+            ) from None
+    return table
+
+
+def _ends(text: str) -> list[str]:
+    """`9100-9114` → both ends; one number is a range of one."""
+    first, _, last = text.partition("-")
+    return [first.strip(), (last or first).strip()]
+
+
+def _example(variable: str) -> str:
+    examples = {
+        "PERDURE_SANDBOX": "full, reduced or off",
+        "PERDURE_PORTS_BACKEND": "9100-9114",
+        "PERDURE_PORTS_FRONTEND": "9200-9214",
+        "PERDURE_ENVIRONMENTS_GB": "10, or 0 to keep none",
+        "PERDURE_BUDGET_USD": "5.00",
+        "PERDURE_TIME": "2h",
+        "PERDURE_MODEL": "a model's name",
+    }
+    return f"set it to {examples.get(variable, 'a whole number')}, or unset it"

@@ -1,0 +1,96 @@
+"""Setup: the repository owner's own commands, run with network before any model call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from perdure.adapters.repository.detect import DEPENDENCIES
+from perdure.adapters.sandbox.base import Command, Finished, Sandbox
+from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
+from perdure.adapters.system.output import flooded, followed, last_lines, missing_command, tail
+from perdure.adapters.system.threads import in_thread
+from perdure.models.errors import SetupFailed
+from perdure.models.policy import FAILURE_TAIL_CHARS
+
+_DEPTH = 3  # of directories looked through for dependencies: packages/<name>/node_modules
+
+
+async def run_setup(
+    sandbox: Sandbox,
+    workspace_path: Path,
+    commands: Sequence[str],
+    timeout_s: float,
+    log_dir: Path,
+    on_line: Callable[[str], None],
+    *,
+    inside: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    reach: Reach = EVERYWHERE,
+    lock: Path | None = None,
+    fence: Callable[[], None] | None = None,
+) -> None:
+    """Run the commands one after the other in a worktree, `timeout_s` for all of them; logs go to `log_dir`.
+
+    Raises SetupFailed (the command, its last lines, the fix), SandboxUnavailable, WorkCutOff, and what `fence` raises.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    await in_thread(log_dir.mkdir, parents=True, exist_ok=True)
+    for number, script in enumerate(commands, start=1):
+        on_line(f"$ {script}")
+        log = log_dir / f"setup-{number}.log"
+        await in_thread(log.unlink, missing_ok=True)
+        command = Command(
+            script=script,
+            worktree=workspace_path,
+            inside=inside,
+            output=log,
+            timeout_s=max(0.1, deadline - loop.time()),
+            network=True,
+            reach=reach,
+            env=env or {},
+            lock=lock,
+            fence=fence,
+        )
+        async with followed(log, on_line):
+            finished = await sandbox.run(command)
+        await in_thread(finished.raise_for, command, f"[setup] {script}")
+        if finished.exit_code != 0:
+            raise _failed(script, finished, await in_thread(tail, log, FAILURE_TAIL_CHARS), timeout_s)
+
+
+def dependencies(tree: Path) -> tuple[str, ...]:
+    """The directories setup filled, relative to the tree: shown read-only to agent and tests."""
+    return tuple(sorted(str(path.relative_to(tree)) for path in _dependencies(tree, _DEPTH)))
+
+
+def _failed(script: str, finished: Finished, output: str, timeout_s: float) -> SetupFailed:
+    how = f"not finished after {timeout_s:g} s" if finished.timed_out else f"exit code {finished.exit_code}"
+    how = flooded() if finished.truncated else f"ended: {finished.over}" if finished.over else how
+    missing = missing_command(output) if finished.exit_code == 127 else ""
+    fix = "run it in a fresh clone to see more, then correct [setup] commands in perdure.toml"
+    if finished.timed_out:
+        fix = 'make it faster, or set a longer time: [setup] timeout = "20m"'
+    elif missing:
+        fix = f"install {missing} on this host, or change [setup] commands in perdure.toml"
+    return SetupFailed(f"setup failed: {how}\n{last_lines(output)}".rstrip(), where=f"[setup] {script}", fix=fix)
+
+
+def ignore_dependencies(tree: Path) -> None:
+    """Make git ignore everything in the directories setup fills, whatever the repository's own .gitignore says."""
+    for path in _dependencies(tree, _DEPTH):
+        marker = path / ".gitignore"
+        if not marker.exists() and not marker.is_symlink():
+            marker.write_text("*\n")
+
+
+def _dependencies(directory: Path, depth: int) -> Iterator[Path]:
+    for path in directory.iterdir():
+        if path.is_symlink() or path.name == ".git" or not path.is_dir():
+            continue
+        if path.name in DEPENDENCIES:
+            yield path
+        elif depth > 1:
+            yield from _dependencies(path, depth - 1)

@@ -1,0 +1,257 @@
+"""Everything an activity needs on this host: one object, made once a worker."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from perdure.adapters.agents import conversation
+from perdure.adapters.agents.model import Model
+from perdure.adapters.forges.select import Forges
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.view import view
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.notify.addresses import Listeners
+from perdure.adapters.repository.host import load_host_config
+from perdure.adapters.repository.ports import lease_ports, write_ports_env
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.toolchain import Binds
+from perdure.adapters.sandbox.usage import Caps
+from perdure.adapters.system.home import Home
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.environments import Environments
+from perdure.adapters.worker.inflight import InFlight
+from perdure.adapters.worker.journal import Journal
+from perdure.adapters.worker.lease import Lease, Leases
+from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.setting_up import read_binds, set_up
+from perdure.adapters.worker.spend import SpendLog
+from perdure.models.config import HostConfig, SandboxGrade
+from perdure.models.contract import Contract
+from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
+from perdure.models.policy import TASK_QUEUE
+from perdure.models.proof import seal
+from perdure.models.result import Receipt
+from perdure.models.visibility import SEARCH_ATTRIBUTES
+
+log = logging.getLogger(__name__)
+
+PUBLISHER_QUEUE = "PERDURE_PUBLISHER_QUEUE"
+ROLE = "PERDURE_WORKER_ROLE"
+
+
+class Host:
+    """This worker's home, configuration, model, forges, listeners, leases and journals.
+
+    `publisher`: the queue of the worker that alone publishes for this home; empty when every worker does.
+    `publishes_only`: this worker is the one.
+    """
+
+    def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
+        self.home, self.config, self.model = home, config, model
+        self.forges = forges or Forges()
+        self.listeners = Listeners.of(config.notify, {})
+        self.publisher, self.publishes_only = "", False
+        self.inflight = InFlight(home)
+        self.leases = Leases(home)
+        self.attributes = False
+
+    @classmethod
+    def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
+        """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
+        home.make_private()
+        config = load_host_config(environ)
+        host = cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
+        host.listeners = Listeners.from_environment(config.notify, environ)
+        host.publisher, host.publishes_only = _publishing(home, environ)
+        return host
+
+    async def close(self) -> None:
+        """An orderly end of the worker."""
+        self.inflight.close()
+        if self.model is not None:
+            await self.model.aclose()
+
+    def journal(self, delivery: str) -> Journal:
+        return Journal(self.home.workspace(delivery), self.inflight.alive)
+
+    def spend(self, delivery: str) -> SpendLog:
+        return SpendLog(self.home.workspace(delivery))
+
+    def receipt(self, delivery: str) -> Receipt:
+        """What the delivery has survived so far."""
+        twice, cut = self.spend(delivery).repeats()
+        survived = self.journal(delivery).receipt()
+        return Receipt(
+            worker_deaths=survived.worker_deaths,
+            turns_redone=survived.turns_redone,
+            replies_paid_twice=twice,
+            replies_cut=cut,
+        )
+
+    def model_or_refuse(self) -> Model:
+        if self.model is None:
+            raise ModelRefusesUs(
+                "this worker has no key for the model's API",
+                where="ANTHROPIC_API_KEY",
+                fix="set it in the worker's environment and restart the worker; or rehearse: perdure rehearse FILE",
+            )
+        return self.model
+
+    def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Tool results without this worker's own secrets, whatever printed them."""
+        secrets = (*(self.model.secrets if self.model else ()), *self.forges.secrets, *self.listeners.secrets)
+        cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, secrets))
+        return cleaned
+
+    def sandbox(self, delivery: str, grade: str) -> Sandbox:
+        """The sandbox of a delivery, with the binds that were computed once after setup."""
+        binds: Binds = read_binds(self.home.workspace(delivery))
+        return sandbox_for(SandboxGrade(grade), self.home, binds, Caps.of(self.config.commands))
+
+    @asynccontextmanager
+    async def lease(self, delivery: str) -> AsyncIterator[tuple[Workspace, Lease]]:
+        """Be the only writer of an existing workspace; in a new directory when the old one cannot be shown to be free.
+
+        Raises WorkspaceLost when this host has no record of it, Superseded when a newer attempt came meanwhile.
+        """
+        workspace = await in_thread(Workspace.open, self.home, delivery)
+        async with AsyncExitStack() as held:
+            lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name))
+            while not lease.proved:
+                await held.aclose()
+                record = await in_thread(workspace.record)
+                log.warning("%s may still be written to: going on in another directory", workspace.path)
+                workspace = await in_thread(
+                    Workspace.create,
+                    self.home,
+                    workspace.vault,
+                    delivery,
+                    record.base_sha,
+                    generation=record.generation + 1,
+                )
+                lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name))
+            yield workspace, lease
+
+    @asynccontextmanager
+    async def desk(self, delivery: str, policy: str) -> AsyncIterator[Desk]:
+        """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it."""
+        async with self.lease(delivery) as (workspace, lease):
+            contract = await in_thread(self.contract, workspace.vault, delivery, policy)
+            workspace = await self.make_valid(workspace, lease, contract)
+            ports = await in_thread(self._ports, workspace, contract)
+            yield Desk(
+                workspace=workspace,
+                lease=lease,
+                contract=contract,
+                sandbox=await in_thread(self.sandbox, delivery, contract.grade),
+                git=await in_thread(view, workspace, contract.base, contract.base_sha, contract.branch),
+                env=ports,
+                directory=self.home.workspace(delivery),
+            )
+
+    def _ports(self, workspace: Workspace, contract: Contract) -> dict[str, str]:
+        """The leased pair as variables, written to `.ports.env` too; nothing where nobody needs one. Raises NoPorts."""
+        if not (contract.config.ports.need or contract.config.app.start):
+            return {}
+        pair = lease_ports(self.home, self.config.ports, workspace.delivery)
+        write_ports_env(workspace.path, pair)
+        return pair.environment()
+
+    async def make_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
+        """Validate three ways; rebuild what is not valid and run setup where it was not run."""
+        problems = await in_thread(workspace.validate)
+        record = await in_thread(workspace.record)
+        if problems:
+            log.warning("%s is rebuilt: %s", workspace.path, "; ".join(problems))
+            workspace = await in_thread(
+                Workspace.create,
+                self.home,
+                workspace.vault,
+                record.delivery,
+                record.base_sha,
+                generation=record.generation,
+            )
+        if problems or not record.setup_done:
+            kept = Environments(self.home, int(self.config.environments.gigabytes * 1e9))
+            grade, caps = SandboxGrade(contract.grade), Caps.of(self.config.commands)
+            await set_up(self.home, workspace, lease, contract, grade, os.environ, kept, caps)
+        return workspace
+
+    def contract(self, vault: Vault, delivery: str, policy: str) -> Contract:
+        """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged, or is none
+        that this home made: a stranger's plan is an artifact, too, and its hash can be sent as `policy`."""
+        sealed = vault.get_artifact(delivery, policy)
+        mark, _, said = sealed.partition(b"\n")
+        if not hmac.compare_digest(mark, self._seal(delivery, said)):
+            raise WorkspaceLost("the terms of this delivery were not made by this PERDURE_HOME", where=policy[:12])
+        return Contract.model_validate_json(said)
+
+    def keep_contract(self, vault: Vault, contract: Contract) -> str:
+        """Store the terms for `contract`; returns the artifact's hash."""
+        said = contract.model_dump_json().encode()
+        return vault.put_artifact(contract.delivery, self._seal(contract.delivery, said) + b"\n" + said)
+
+    def _seal(self, delivery: str, said: bytes) -> bytes:
+        return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
+
+    async def check_search_attributes(self, client: Client) -> None:
+        """Whether the server knows our search attributes; registered where that is allowed, done without otherwise.
+
+        An unknown one would hang every workflow that sets it.
+        """
+        service, namespace = client.operator_service, client.namespace
+        try:
+            known = await service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
+            missing = {name: kind for name, kind in _KINDS.items() if name not in known.custom_attributes}
+            if missing:
+                await service.add_search_attributes(
+                    AddSearchAttributesRequest(namespace=namespace, search_attributes=missing)
+                )
+        except RPCError as error:
+            log.warning("search attributes are not available, going on without them: %s", error.message)
+            return
+        self.attributes = True
+
+
+def _publishing(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """The publisher's queue and whether we are it. BadInput for a role or a queue that cannot be."""
+    name, role = environ.get(PUBLISHER_QUEUE, "").strip(), environ.get(ROLE, "").strip() or "all"
+    if role not in ("all", "publisher"):
+        raise BadInput(f"there is no role {role!r}", where=ROLE, fix="set it to publisher, or unset it")
+    if role == "publisher" and not name:
+        raise BadInput("a publisher needs a queue of its own", where=PUBLISHER_QUEUE, fix="set it for all workers here")
+    if name and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise BadInput(f"{name!r} cannot be a queue's name", where=PUBLISHER_QUEUE, fix="use letters, digits, . _ -")
+    if name == TASK_QUEUE:
+        raise BadInput(f"{name!r} is the queue of all workers", where=PUBLISHER_QUEUE, fix="choose another name")
+    return (home.queue(name) if name else ""), role == "publisher"
+
+
+_KINDS: Mapping[str, IndexedValueType.ValueType] = {
+    name: (
+        IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE if kind == "Double" else IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+    )
+    for name, kind in SEARCH_ATTRIBUTES.items()
+}
+
+
+def _walk(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_walk(item, change) for item in value]
+    if isinstance(value, dict):
+        return {key: _walk(item, change) for key, item in value.items()}
+    return value

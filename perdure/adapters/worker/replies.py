@@ -1,0 +1,39 @@
+"""Model replies, written down before anything is done with them, so that a retry does not pay again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.system.files import make_directory, write_whole
+from perdure.adapters.worker.disk import disk_full
+from perdure.models.policy import DISK_FREE_TURN_BYTES
+
+
+class Replies:
+    """`replies/<key>.json` of one delivery. The key covers step, attempt, turn and request bytes, and the rewind behind
+    it: a retry finds what was bought, a rewound run samples anew, a changed request is another question (holes.md H20).
+    Not the checkpoint: a turn done again makes another one of the same words, and the turns after it were bought.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "replies"
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """What was received under this key, whole, or None; what a disk has damaged was not received."""
+        try:
+            stored = json.loads((self._directory / f"{key}.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return stored if isinstance(stored, dict) else None
+
+    def put(self, key: str, reply: dict[str, Any]) -> None:
+        write_whole(self._directory / f"{key}.json", json.dumps(reply, ensure_ascii=False).encode())
+
+    def require_room(self) -> None:
+        """Raises DiskFull when a reply could not be kept: it would be paid for again."""
+        make_directory(self._directory)
+        if shutil.disk_usage(self._directory).free < DISK_FREE_TURN_BYTES:
+            raise disk_full(str(self._directory))

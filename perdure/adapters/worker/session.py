@@ -1,0 +1,124 @@
+"""A delivery's workspace, leased to one attempt: what a step works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.adapters.agents.tools import Toolbox
+from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.git.branch import export
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.sandbox.base import Command, GitView, Sandbox
+from perdure.adapters.sandbox.environment import place
+from perdure.adapters.sandbox.missing import missing_inside
+from perdure.adapters.system.removal import remove
+from perdure.adapters.worker.lease import Lease
+from perdure.adapters.worker.replies import Replies
+from perdure.adapters.worker.setting_up import read_binds
+from perdure.adapters.worker.spend import SpendLog
+from perdure.models.contract import Contract
+from perdure.models.errors import WorkCutOff
+from perdure.models.ids import checkout_name
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Held for as long as the lease: nobody else writes to this workspace.
+
+    git        what commands see of the vault
+    env        variables every command of the delivery gets (leased ports)
+    directory  what is known about the workspace: journals, logs, replies
+    """
+
+    workspace: Workspace
+    lease: Lease
+    contract: Contract
+    sandbox: Sandbox
+    git: GitView
+    env: Mapping[str, str]
+    directory: Path
+
+    @property
+    def vault(self) -> Vault:
+        return self.workspace.vault
+
+    @property
+    def spend(self) -> SpendLog:
+        return SpendLog(self.directory)
+
+    @property
+    def replies(self) -> Replies:
+        return Replies(self.directory)
+
+    @property
+    def logs(self) -> Path:
+        return self.directory / "logs"
+
+    @property
+    def inside(self) -> Path | None:
+        """Where commands see the worktree; None: where it is."""
+        return place(self.sandbox.grade, checkout_name(self.vault.url))
+
+    def check(self) -> None:
+        """Nobody has overtaken us, and nobody has taken the worktree away. Raises Superseded, WorkCutOff."""
+        self.lease.check()
+        if not self.workspace.in_place():
+            raise WorkCutOff(f"the worktree {self.workspace.path} is gone")
+
+    def restore(self, checkpoint: str) -> None:
+        """Make the worktree exactly what the checkpoint holds, unless it is that already."""
+        self.lease.check()
+        if not checkpoints.is_at(self.workspace, checkpoint):
+            checkpoints.restore(self.workspace, checkpoint)
+
+    def command(self) -> Command:
+        """What every command of this delivery has in common; script and output are for the caller to fill in."""
+        return Command(
+            script="",
+            worktree=self.workspace.path,
+            inside=self.inside,
+            output=self.logs / "command.log",
+            timeout_s=0,
+            shared=self.workspace.record().kept,
+            git_dir=self.git,
+            env=self.env,
+            lock=self.lease.sandbox_lock,
+            fence=self.lease.check,
+        )
+
+    def toolbox(
+        self, read_files: Mapping[str, str], *, writable: bool, on_spawn: Callable[[], None], label: str
+    ) -> Toolbox:
+        """The agent's hands. `label` names the directory of this turn's full outputs."""
+        common = self.command()
+        binds = read_binds(self.directory)
+        return Toolbox(
+            worktree=self.workspace.path,
+            inside=common.inside,
+            sandbox=self.sandbox,
+            log_dir=self.logs / label,
+            check=self.check,
+            read_files=dict(read_files),
+            on_spawn=on_spawn,
+            git_dir=common.git_dir,
+            env=common.env,
+            lock=common.lock,
+            writable=writable,
+            shared=common.shared,
+            missing=lambda output, code: missing_inside(output, code, binds),
+        )
+
+    def checkout(self, commit: str) -> Path:
+        """A clean checkout of a commit, in the place of an earlier one: what a verdict is about."""
+        clean = self.directory / "clean"
+        remove(clean)
+        export(self.vault, commit, clean, like=self.workspace)
+        return clean
+
+    def drop_nested(self, paths: Sequence[str]) -> None:
+        """Remove `.git` entries below the worktree's root; the files beside them stay."""
+        for path in paths:
+            remove(self.workspace.path / path)

@@ -1,0 +1,132 @@
+"""One model reply: paid for once, written down before it is acted on."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from perdure.adapters.agents.model import Model, Question, Reply, most_tokens, upper_bound
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.replies import Replies
+from perdure.adapters.worker.spend import SpendLog
+from perdure.models.crash import CrashPoint
+from perdure.models.errors import PerdureError, RepliesCut
+from perdure.models.ids import digest, short_run
+from perdure.models.policy import REPLIES_CUT_PER_TURN
+from perdure.models.turn import TurnInput
+
+_SHOWN_CHARS = 80
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What asking needs of a delivery: its reply journal, its spend log and the model."""
+
+    replies: Replies
+    spend: SpendLog
+    model: Model
+
+    async def reply(self, question: Question, work: TurnInput, run_id: str) -> Reply:
+        """The reply to this question in this turn: from the journal when it was received before, else from the API."""
+        wanted = await in_thread(_wanted, question, work, run_id)  # a long conversation is megabytes to hash
+        stored = await in_thread(self.replies.get, wanted.reply)
+        if stored is None:
+            return await self._ask(question, wanted)
+        # A death between writing the reply down and settling it: settle now, or it counts at its upper bound for ever.
+        reply = Reply.from_json(stored["reply"].encode())
+        if not await in_thread(self.spend.is_settled, stored["request"]):
+            await in_thread(self.spend.settle, stored["request"], reply.usage)
+        return reply
+
+    async def _ask(self, question: Question, wanted: _Wanted) -> Reply:
+        await in_thread(self._may_ask, wanted)
+        request = uuid.uuid4().hex
+        await in_thread(
+            lambda: self.spend.intend(
+                request,
+                wanted.reply,
+                upper_bound(question),
+                most_tokens(question),
+                asked=wanted.asked,
+                run=wanted.run,
+            )
+        )
+        begun = False
+
+        def on_first_event() -> None:
+            nonlocal begun
+            begun = True
+            crash_point(CrashPoint.WAITING_FOR_MODEL)
+
+        now_doing(doing="waiting for the model")
+        try:
+            reply = await self.model.ask(question, on_first_event=on_first_event, on_text=Shown().add)
+        except PerdureError:
+            if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
+                await in_thread(self.spend.void, request)
+            raise
+        written = reply.to_json()
+        await in_thread(self.replies.put, wanted.reply, {"request": request, "reply": written.decode()})
+        await in_thread(self.spend.settle, request, reply.usage)
+        crash_point(CrashPoint.AFTER_REPLY)
+        return Reply.from_json(written)  # as whoever finds it has it: a turn done again makes the same bytes
+
+    def _may_ask(self, wanted: _Wanted) -> None:
+        """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often."""
+        self.replies.require_room()
+        if (cut := self.spend.cut(wanted.reply, wanted.run)) >= REPLIES_CUT_PER_TURN:
+            raise RepliesCut(
+                f"the model's reply broke off {cut} times in this turn, and each time may have been billed",
+                fix="look at the line to the model's API, then: perdure retry",
+            )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """`reply`: the name under which it is kept. `asked`: the bytes of the request. `run`: whose request it is."""
+
+    reply: str
+    asked: str
+    run: str
+
+
+def _wanted(question: Question, work: TurnInput, run_id: str) -> _Wanted:
+    sample, asked = sample_of(work, run_id), question.key()
+    return _Wanted(
+        reply=digest(sample, work.step, str(work.attempt), str(work.turn), asked),
+        asked=digest(sample, asked),
+        run=run_id,
+    )
+
+
+def sample_of(work: TurnInput, run_id: str) -> str:
+    """The one of the delivery's samples of a model's replies that a turn belongs to; empty: the first one.
+
+    Whoever rewinds a delivery wants other replies, whoever retries it those that are there (holes.md H20). Both begin a
+    run, and Temporal gives the rewound one the input of the run before: it is told by its id, which is not the one that
+    run was started with. A turn of a release that did not write that down is of its own run.
+    """
+    return work.sample if work.began == short_run(run_id) else short_run(run_id)
+
+
+class Shown:
+    """The newest words of a stream, for those who watch: whole ones, because a stream comes in pieces of words."""
+
+    def __init__(self) -> None:
+        self._end = ""
+
+    def add(self, text: str) -> None:
+        self._end = (self._end + text)[-2 * _SHOWN_CHARS :]
+        if words := last_words(self._end):
+            now_doing(doing=words)
+
+
+def last_words(text: str) -> str:
+    """At most _SHOWN_CHARS from the end of a text, from the beginning of a word."""
+    words = " ".join(text.split())
+    if len(words) <= _SHOWN_CHARS:
+        return words
+    _, _, rest = words[-_SHOWN_CHARS - 1 :].partition(" ")
+    return rest or words[-_SHOWN_CHARS:]

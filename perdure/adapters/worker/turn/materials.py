@@ -1,0 +1,157 @@
+"""What a step's opening message is made from: artifacts as text, and the change under review as a diff."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from perdure.adapters.agents.issue import shown as as_shown
+from perdure.adapters.agents.places import Change
+from perdure.adapters.agents.promised import Promised, Words
+from perdure.adapters.agents.said import Message, spoken
+from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.git import patch
+from perdure.adapters.git.checkpoint import read_turn
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.worker.turn.experiment import experiment_text
+from perdure.adapters.worker.turn.written import read_report
+from perdure.models.contract import Contract
+from perdure.models.phases import Step
+from perdure.models.policy import CASE_MESSAGE_CHARS, REPORT_CASES, REPORT_CASES_CHARS
+from perdure.models.promised import labels
+from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
+from perdure.models.turn import TurnInput
+
+_PICTURES = "screenshots"
+"""Given as images (perdure.adapters.worker.turn.pictures), never as text."""
+
+
+def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
+    """Names to texts: `plan`, `report`, `findings` and `review` are artifacts, `base` and `head` become `diff`, and a
+    report brings its `experiment` along; others stay as they are, and screenshots are left out."""
+    found = {
+        name: _READ[name](vault.get_artifact(delivery, value)) for name, value in materials.items() if name in _READ
+    }
+    found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head", _PICTURES)}
+    if "base" in materials and "head" in materials:
+        head = materials["head"]
+        found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
+    report = read_report(vault, delivery, materials.get("report", ""))
+    if report is not None and report.experiment is not None:
+        found["experiment"] = experiment_text(report)
+    return found
+
+
+def change_of(vault: Vault, work: TurnInput) -> Change | None:
+    """What a review is about, named in its first turn; None in a review that an older release began."""
+    materials = _begun_with(vault, work)
+    if not ("base" in materials and "head" in materials):
+        return None
+    head = materials["head"]
+    base = vault.merge_base(materials["base"], head)
+    changed = patch.entries(vault, base, head)
+    binaries = patch.binaries(vault, base, head)
+    files: dict[str, tuple[tuple[int, int], ...] | None] = {
+        shown(one.path): None if one.path in binaries else () for one in changed
+    }
+    for path, hunks in patch.hunks(vault, base, head, [one for one in changed if one.path not in binaries]):
+        files[shown(path)] = tuple((hunk.first, hunk.last) for hunk in hunks if hunk.first <= hunk.last)
+    return Change(files)
+
+
+def promised_of(vault: Vault, work: TurnInput, contract: Contract, told: Sequence[Message]) -> Promised | None:
+    """The changed promises of the report a review was given, and all words that say what is wanted; None without any,
+    and in other steps.
+
+    Comments of an issue can be anybody's: a short one as a whole is no quote.
+    """
+    if work.step is not Step.REVIEW:
+        return None
+    report = read_report(vault, work.delivery, _begun_with(vault, work).get("report", ""))
+    if report is None or report.experiment is None or not report.experiment.promises:
+        return None
+    words = [Words(contract.request), *(Words(text) for text in spoken(told))]
+    if (issue := contract.issue) is not None:
+        words += [Words(as_shown(issue.title)), Words(as_shown(issue.text))]
+        words += [Words(as_shown(comment.text), whole=False) for comment in issue.comments]
+    return Promised(labels(report.experiment.promises), tuple(words))
+
+
+def _begun_with(vault: Vault, work: TurnInput) -> dict[str, str]:
+    """The materials of a review's first turn; none where an older release began it."""
+    if work.turn == 1:
+        return work.materials
+    begun = read_turn(vault, f"{work.checkpoint}~{work.turn - 2}")
+    if (begun.get("step"), begun.get("turn")) != (str(Step.REVIEW), 1):
+        return {}
+    return dict(begun.get("materials", {}))
+
+
+def _report(data: bytes) -> str:
+    """A test report without what nobody has to read: thousands of tests that passed."""
+    report = TestReport.model_validate_json(data)
+    told = report.model_dump(mode="json", exclude_defaults=True, exclude={"commands", "experiment"})
+    return _json({**told, "commands": [_command(one) for one in report.commands]})
+
+
+def _command(result: CommandResult) -> dict[str, Any]:
+    told = result.model_dump(mode="json", exclude_defaults=True, exclude={"cases", "tail"})
+    told["counts"] = Counter(case.outcome for case in result.cases)
+    worth = [case for case in result.cases if case.outcome in ("failed", "errored") or case.flaky]
+    if result.verdict != "passed" and result.tail:
+        told["tail"] = result.tail
+    if worth:
+        room = max(200, min(CASE_MESSAGE_CHARS, REPORT_CASES_CHARS // min(len(worth), REPORT_CASES)))
+        told["cases"] = [_case(case, room) for case in worth[:REPORT_CASES]]
+    if len(worth) > REPORT_CASES:
+        told["not_listed"] = f"{len(worth) - REPORT_CASES} more failing or flaky tests: run the command to see them"
+    return told
+
+
+def _case(case: TestCase, room: int) -> dict[str, Any]:
+    told = case.model_dump(mode="json", exclude_defaults=True, exclude={"duration_s"})
+    message = case.message if len(case.message) <= room else case.message[: room - 1] + "…"
+    return {**told, "known": case.known, **({"message": message} if message else {})}
+
+
+def _findings(data: bytes) -> str:
+    """What the engine found, the worst first, then tests that check something else now, before and after."""
+    found = Findings.model_validate_json(data)
+    size = f"{found.files} files, {found.added} lines added, {found.deleted} deleted"
+    lines = [f"The change: {size}.", *(_finding(one) for one in found.findings)]
+    if not found.findings:
+        lines.append("Nothing was found.")
+    if found.changed_tests:
+        lines.append("Tests of the base that check something else now:")
+    for test in found.changed_tests:
+        place = f"{test.file}:{test.line}" if test.line else test.file
+        lines += [f"- {test.name} ({place})", *_marked("-", test.before), *_marked("+", test.after)]
+    return "\n".join(lines)
+
+
+def _finding(one: Finding) -> str:
+    place = f" ({one.file}:{one.line})" if one.file and one.line else f" ({one.file})" if one.file else ""
+    words = " ".join(part for part in (one.description, one.suggestion) if part)
+    return f"- {one.severity}, {one.rule}: {one.title}{place}" + (f"\n  {words}" if words else "")
+
+
+def _marked(sign: str, text: str) -> list[str]:
+    return [f"  {sign} {line}" for line in text.splitlines()]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _as_it_is(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+_READ: Mapping[str, Callable[[bytes], str]] = {
+    "plan": _as_it_is,
+    "report": _report,
+    "findings": _findings,
+    "review": _as_it_is,
+}

@@ -1,0 +1,159 @@
+"""One turn, exactly: lease, adopt, restore, ask, write down, run tools, snapshot, report (DESIGN §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio import activity
+
+from perdure.adapters.agents import conversation
+from perdure.adapters.agents.conversation import Continue, Finished, RunTools
+from perdure.adapters.agents.model import Reply
+from perdure.adapters.agents.promised import Promised
+from perdure.adapters.agents.said import heard, hears, reminded
+from perdure.adapters.agents.tools import describe, run_calls
+from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.git.checkpoint import NestedRepository
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.turn.adopt import adopt, record
+from perdure.adapters.worker.turn.ask import Asking
+from perdure.adapters.worker.turn.materials import change_of, promised_of, texts
+from perdure.adapters.worker.turn.pictures import pages, texts_only
+from perdure.models.crash import CrashPoint
+from perdure.models.decisions import Question
+from perdure.models.ids import run_ref
+from perdure.models.phases import READ_ONLY, Step
+from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
+
+Message = dict[str, Any]
+
+
+async def take_turn(host: Host, work: TurnInput) -> TurnResult:
+    """Carry out one turn and return its result, or the recorded one when it was carried out before.
+
+    Raises Superseded, Diverged, WorkspaceLost, ModelUnavailable and WorkCutOff (retryable), ModelRefusesUs,
+    SandboxUnavailable.
+    """
+    run_id = activity.info().workflow_run_id or ""
+    ref = run_ref(work.delivery, run_id)
+    now_doing(turn=work.turn)
+    async with host.desk(work.delivery, work.policy) as desk:
+        await in_thread(desk.vault.remove_stale_locks, ref)
+        if (taken := await in_thread(adopt, desk.vault, ref, work)) is not None:
+            return taken
+        await in_thread(desk.restore, work.checkpoint)
+        told = await _told(desk, work)
+        promised = await in_thread(promised_of, desk.vault, work, desk.contract, told)
+        question = conversation.question_for(work.step, desk.contract, told, promised)
+        reply = await Asking(desk.replies, desk.spend, host.model_or_refuse()).reply(question, work, run_id)
+        desk.check()
+        acted = await _act(host, desk, work, told, reply, promised)
+        transcript = [*told, reply.message, *acted.said]
+        result = TurnResult(
+            checkpoint="",
+            summary=_summary(work, describe(*host.redacted([reply.message])), acted.outcome),
+            usage=reply.usage,
+            spend=await in_thread(desk.spend.total),
+            notes=tuple(said.id for said in work.said) if hears(work.step) else (),
+            outcome=acted.outcome,
+            question=acted.question,
+            assumption=acted.assumption,
+        )
+        return await _seal(desk, work, ref, transcript, result)
+
+
+@dataclass(frozen=True)
+class _Acted:
+    """What became of a reply: what is said back, the step's end, what is asked of a person or assumed instead."""
+
+    said: tuple[Message, ...] = ()
+    outcome: Outcome | None = None
+    question: Question | None = None
+    assumption: str = ""
+
+
+async def _told(desk: Desk, work: TurnInput) -> list[Message]:
+    """The conversation so far: from the checkpoint, or the opening message of a step's first turn; and what people have
+    said since."""
+    said = work.said if hears(work.step) else ()
+    if work.turn > 1:
+        return heard(await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint), said)
+    materials = await in_thread(texts, desk.vault, work.delivery, texts_only(work.materials))
+    seen = await in_thread(pages, desk.vault, work.delivery, work.materials)
+    first = conversation.opening(work.step, desk.contract, materials, seen)
+    return heard([reminded(first, work.told) if hears(work.step) else first], said)
+
+
+async def _act(
+    host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply, promised: Promised | None
+) -> _Acted:
+    """What the reply asks for: its tool calls carried out, a word back, or the step's end."""
+    change = await in_thread(change_of, desk.vault, work) if work.step is Step.REVIEW else None
+    step = conversation.after_reply(work.step, reply, told, change, promised)
+    if isinstance(step, Finished):
+        if step.document is None:
+            return _Acted(outcome=step.outcome)
+        artifact = await in_thread(desk.vault.put_artifact, work.delivery, step.document)
+        return _Acted(outcome=step.outcome.model_copy(update={"artifact": artifact}))
+    if isinstance(step, Continue):
+        return _Acted((step.user_message,))
+    assert isinstance(step, RunTools)
+    now_doing(doing=describe(*host.redacted([reply.message])))
+    await in_thread(checkpoints.leave, desk.workspace)
+    toolbox = desk.toolbox(
+        conversation.toolbox_memory(told),
+        writable=work.step not in READ_ONLY,
+        on_spawn=lambda: crash_point(CrashPoint.DURING_TOOL),
+        label=f"{work.step}-{work.attempt}-{work.turn}",
+    )
+    toolbox.questions = desk.contract.config.delivery.questions
+    results = await run_calls(reply.message, toolbox, work.step)
+    answer = conversation.results_message(host.redacted(results), [*told, reply.message])
+    # Both go into history and to people: no more than a tool's result may they hold a secret of this worker.
+    asked = host.redacted([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
+    [assumption] = host.redacted([{"said": "\n".join(toolbox.assumed)}])
+    return _Acted((answer,), None, Question.model_validate(asked[0]) if asked else None, assumption["said"])
+
+
+async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message], result: TurnResult) -> TurnResult:
+    """The snapshot, then the ref: after this the turn has happened."""
+    desk.check()
+    told = record(work, result)
+
+    def snapshot() -> str:
+        return checkpoints.snapshot(
+            desk.workspace, parent=work.checkpoint, turn=told, transcript=transcript, changed=changed
+        )
+
+    # Reading steps could not have written (their worktree was read-only), and a turn without tools did not.
+    changed = work.step not in READ_ONLY and result.outcome is None
+    try:
+        commit = await in_thread(snapshot)
+    except NestedRepository as nested:
+        # Git would store a nested repository as an empty link and lose its files (holes.md H16): the agent is told.
+        await in_thread(desk.drop_nested, nested.paths)
+        transcript = [*transcript[:-1], _with_note(transcript[-1], nested.paths)]
+        commit = await in_thread(snapshot)
+    desk.check()
+    await in_thread(desk.vault.move_ref, ref, commit, work.checkpoint)
+    crash_point(CrashPoint.AFTER_SNAPSHOT)
+    return result.model_copy(update={"checkpoint": commit})
+
+
+def _with_note(message: Message, paths: Sequence[str]) -> Message:
+    words = f"Removed {', '.join(paths)}: version control is kept for you, a repository inside it is not possible."
+    if message["role"] != "user" or isinstance(message["content"], str):
+        return message
+    return {**message, "content": [*message["content"], {"type": "text", "text": words}]}
+
+
+def _summary(work: TurnInput, did: str, outcome: Outcome | None) -> str:
+    ended = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
+    words = ended or did or "goes on"
+    return f"turn {work.turn} · {words}"[:SUMMARY_LIMIT]

@@ -1,0 +1,243 @@
+"""Decisions of a person: `approve`, `reject`, `answer`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perdure.cli.ids import WAITING, WaitingId
+from perdure.cli.panels import DECIDE
+from perdure.cli.words import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from perdure.cli.screen import Screen
+    from perdure.client import Answered, Delivery
+    from perdure.models.decisions import Asked
+
+Json = Annotated[bool, typer.Option("--json", help="Print what was counted as JSON.")]
+Of = Annotated[
+    str, typer.Option("--of", metavar="NAME", help="Only if it is this plan, commit or question that waits.")
+]
+
+
+def unread() -> str:
+    """The words for a decision that is recorded, and that no worker has counted yet."""
+    from perdure.cli.host.workers import NOBODY, absent
+
+    why = absent()
+    return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if why == NOBODY else why}"
+
+
+def register(app: typer.Typer) -> None:
+    for command in (approve, reject, answer):
+        app.command(rich_help_panel=DECIDE)(command)
+
+
+def approve(
+    id: WaitingId = WAITING,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
+    of: Of = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
+    edit: Annotated[bool, typer.Option("--edit", help="Edit the plan first, in $VISUAL or $EDITOR.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE|-", help="An edited plan, in the place of the one that waits."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--print", help="Only print the plan, as --file takes it.")] = False,
+    json: Json = False,
+) -> None:
+    """Say yes to what a delivery waits with: its plan, its pull request, or a price nobody knows.
+
+    On a terminal it shows the plan or the change first and asks; elsewhere it asks nothing.
+    """
+    if edit or file is not None or show:
+        _edited(id, note, of, yes, file, show, json)
+        return
+
+    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered | None:
+        if not yes and screen.terminal and sys.stdin.isatty():
+            from perdure.cli.decide.gate import at_gate, choices
+            from perdure.cli.decide.showing import show_asked
+            from perdure.cli.session import person_at_work
+
+            if choices(asked):
+                raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
+            await show_asked(delivery, asked, screen)
+            with person_at_work(interrupts=True):
+                agreed = typer.confirm(f"approve {asked.words[:100]}?" if asked.gate == "budget" else "approve?")
+            if not agreed:
+                return None
+        return await delivery.approve(asked.of, note=note, by=who())
+
+    _decide("approve", id, of, json, work)
+
+
+def _edited(id: str, note: str, of: str, yes: bool, file: Path | None, show: bool, json: bool) -> None:
+    """Another plan in the place of the one that waits, and a yes to it; or that one to edit, printed."""
+    from perdure.cli.decide.edit import edit_plan, print_plan
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+
+    screen = Screen(json=json)
+    if show:
+        with_delivery(screen, id, lambda delivery: print_plan(delivery, of), decision="edit_plan")
+        return
+    ask = not yes and screen.terminal and sys.stdin.isatty()
+    raise typer.Exit(
+        with_delivery(
+            screen,
+            id,
+            lambda delivery: edit_plan(delivery, screen, file=file, of=of, note=note, ask=ask),
+            decision="edit_plan",
+        )
+    )
+
+
+def reject(
+    id: WaitingId,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT|-", help="What is wrong, and what instead; - reads it.")
+    ] = None,
+    of: Of = "",
+    json: Json = False,
+) -> None:
+    """Send back what a delivery waits with: planning or fixing begins again with your words."""
+    from perdure.models.errors import BadInput
+
+    words = given(note or "")
+    if not words.strip():
+        fix = f'perdure reject {id} --note "what is wrong, and what instead"'
+        raise BadInput("say why: planning or fixing goes on with it", where="--note", fix=fix)
+    _decide("reject", id, of, json, lambda delivery, asked, _: delivery.reject(words, asked.of, by=who()))
+
+
+def answer(
+    id: WaitingId,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The answer; - reads it.")] = None,
+    choice: Annotated[
+        str | None, typer.Option("--choice", metavar="N|TEXT", help="One of the choices: its number or its beginning.")
+    ] = None,
+    of: Of = "",
+    json: Json = False,
+) -> None:
+    """Answer the question a delivery waits with; the agent reads it in its next turn.
+
+    A choice may be named by its number or by how it begins, yes and no by y and n.
+    """
+    from perdure.cli.decide.asking import choices_of, chosen, commands, meant, none_of
+    from perdure.models.errors import BadInput
+
+    if text is not None and choice is not None:
+        raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
+
+    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered:
+        words = given(text) if text is not None else choice or ""
+        question = asked.question
+        if choice is not None and question is not None and not choices_of(question):
+            fix = commands(asked, delivery.id)[0]
+            raise BadInput("the question has no choices: it wants an answer in words", where="--choice", fix=fix)
+        if not words.strip():
+            raise BadInput("the answer is empty", where="TEXT", fix=" or ".join(commands(asked, delivery.id)))
+        if question is not None:
+            words = chosen(question, words) if choice is not None else meant(question, words)
+            what, fix = none_of(question, words, delivery.id)
+            if what:
+                raise BadInput(what, where=one_line(question.text), fix=fix)
+        answered = await delivery.answer(words, asked.of, by=who())
+        return replace(answered, words=f"answered: {one_line(words)}") if answered.read else answered
+
+    _decide("answer", id, of, json, work)
+
+
+def who() -> str:
+    """The login name of who decides, for the record."""
+    import getpass
+
+    try:
+        return getpass.getuser()[:200]
+    except (OSError, KeyError):
+        return ""
+
+
+def given(text: str) -> str:
+    """What was typed, or standard input for `-`."""
+    from perdure.models.policy import SAID_BYTES
+
+    return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
+
+
+def tell(
+    screen: Screen, id: str, answered: Answered, facts: dict[str, Any], held: str = "", after: str = "watch"
+) -> None:
+    """What became of a decision: the delivery's own words, or that nobody has read it yet.
+
+    held   it does not go on all the same, because somebody holds it
+    after  the command that one types next; empty for nobody
+    """
+    import shlex
+
+    from perdure.cli.look.chapters import GOOD, STOPS
+
+    if screen.json:
+        screen.data({"delivery_id": id, **facts, "answer": answered.words, "read": answered.read})
+    elif answered.read:
+        lines = [f"{GOOD} {one_line(answered.words)}", *([f"{STOPS} {one_line(held)}"] if held else [])]
+        after = "resume" if held else after
+        screen.lines([*lines, *([f"  {'next':<8} perdure {after} {shlex.quote(id)}"] if after else [])])
+    else:
+        screen.line(f"{STOPS} {unread()}")
+
+
+def _later(screen: Screen) -> int:
+    screen.say("nothing was decided: it still waits")
+    return 1
+
+
+def _decide(
+    update: str,
+    id: str,
+    of: str,
+    json: bool,
+    work: Callable[[Delivery, Asked, Screen], Awaitable[Answered | None]],
+) -> None:
+    """Find out what waits, refuse what does not decide it, decide it, and say what became of it."""
+    import shlex
+
+    from perdure.cli.decide.asking import commands, waiting_words
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.models.errors import BadInput
+    from perdure.models.rules.inbox import NotCounted
+
+    screen = Screen(json=json)
+
+    async def decide(delivery: Delivery) -> int:
+        try:
+            asked = await delivery.waits_for()
+        except NotCounted as error:
+            watch = f"perdure watch {shlex.quote(delivery.id)}"
+            raise BadInput(error.what, where=delivery.id, fix=error.fix or watch) from None
+        fix = " or ".join(commands(asked, delivery.id))
+        if of and of != asked.of:
+            what = f"it waits for {waiting_words(asked)}; not for {of[:64]}"
+            raise BadInput(what, where="--of", fix=fix)
+        if update not in asked.options:
+            what = f"{update} does not decide this: {waiting_words(asked)}"
+            raise BadInput(what, where=delivery.id, fix=fix)
+        try:
+            answered = await work(delivery, asked, screen)
+        except NotCounted as error:
+            raise BadInput(error.what, where=delivery.id, fix=fix) from None
+        if answered is None:
+            return _later(screen)
+        facts = {"decided": update, "gate": asked.gate, "of": asked.of}
+        tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
+        return 0
+
+    raise typer.Exit(with_delivery(screen, id, decide, decision=update))

@@ -1,0 +1,94 @@
+"""`perdure budget`: what a delivery, or all that share a budget, have spent and may spend; and more of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import LAST
+from perdure.cli.panels import DECIDE
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=DECIDE)(budget)
+
+
+def budget(
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="A delivery; with --shared a budget as it is named there: label:team-a.",
+            show_default=True,
+        ),
+    ] = LAST,
+    add: Annotated[float | None, typer.Option("--add", metavar="USD", help="Dollars more.")] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", metavar="N", help="Tokens more.")] = None,
+    time: Annotated[str | None, typer.Option("--time", metavar="1h", help="Time more.")] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Of the day's budgets (UTC) that deliveries share by repository or label.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+
+    screen = Screen(json=json)
+    if shared:
+        _shared(screen, "" if id == LAST else id, add, tokens, time)
+        return
+    _check(id, add, tokens)
+
+    async def work(delivery: Delivery) -> None:
+        from perdure.cli.decide.answer import tell, who
+        from perdure.cli.decide.showing import budget_json, budget_lines
+
+        if add is None and tokens is None and time is None:
+            progress = await delivery.progress()
+            if json:
+                screen.data(budget_json(progress))
+            else:
+                screen.lines(budget_lines(progress))
+            return
+        answered = await delivery.add_budget(add or 0, tokens or 0, time, by=who())
+        tell(screen, delivery.id, answered, {"decided": "add_budget"})
+
+    with_delivery(screen, id, work)
+
+
+def _check(id: str, add: float | None, tokens: int | None) -> None:
+    """BadInput for what is nothing more, before anything is asked."""
+    import shlex
+
+    from perdure.models.errors import BadInput
+    from perdure.models.policy import TOKENS_MOST, USD_LEAST, USD_MOST
+
+    for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
+        fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
+        if amount is not None and not 0 < amount < float("inf"):
+            raise BadInput(f"{amount:g} is nothing more: a budget is only ever raised", where=option, fix=fix)
+        if amount is not None and not least <= amount <= most:
+            wrong = "much" if amount > most else "little"
+            raise BadInput(f"{amount:,.15g} is too {wrong}: {least:g} to {most:,} at once", where=option, fix=fix)
+
+
+def _shared(screen: Screen, name: str, add: float | None, tokens: int | None, time: str | None) -> None:
+    import asyncio
+
+    from perdure.cli.decide import shared
+    from perdure.models.errors import BadInput
+
+    fix = "perdure budget --shared label:team-a --add 5; without a name and --add it shows them"
+    if tokens is not None or time is not None:
+        raise BadInput("a shared budget is in dollars", where="--tokens" if tokens is not None else "--time", fix=fix)
+    if bool(name) != (add is not None):
+        raise BadInput("which of them, and how much more?", where="NAME" if not name else "--add", fix=fix)
+    if add is not None:
+        shared.check_amount(name, add)
+    asyncio.run(shared.show(screen) if add is None else shared.add(screen, name, add))

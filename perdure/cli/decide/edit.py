@@ -1,0 +1,241 @@
+"""`perdure approve --edit`: another plan in the place of the one a delivery waits with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+    from perdure.models.decisions import Asked
+
+_EDITORS = ("sensible-editor", "nano", "vi")
+"""Tried in this order where neither VISUAL nor EDITOR names one."""
+
+
+async def print_plan(delivery: Delivery, of: str = "") -> None:
+    """The plan as it is edited. BadInput when none waits."""
+    text, *_ = await _plan(delivery, await _plan_waits(delivery, of))
+    print(text, end="", flush=True)
+
+
+async def edit_plan(
+    delivery: Delivery, screen: Screen, *, file: Path | None = None, of: str = "", note: str = "", ask: bool = False
+) -> int:
+    """Put the edited plan in the place of the one that waits, and approve it; the exit code.
+
+    file  the edited plan, `-` for standard input; without it the person's editor opens
+    ask   the person is asked before it is approved; after a no it waits for approval in its turn
+    """
+    asked = await _plan_waits(delivery, of)
+    before, ending, markdown = await _plan(delivery, asked)
+    kept = _kept(delivery.id, asked.of + ending)
+    text = _read(file) if file is not None else _edited(before, kept, screen, _by_file(delivery.id, ending))
+    source = kept if file is None else file
+    return await _send(delivery, asked, before, text, source, screen, markdown=markdown, note=note, ask=ask)
+
+
+def _by_file(id: str, ending: str) -> str:
+    """How a plan is edited where no editor can be opened."""
+    import shlex
+
+    typed = f"perdure approve {shlex.quote(id)}"
+    return f"{typed} --print > plan{ending}; edit it; {typed} --file plan{ending}"
+
+
+async def _plan_waits(delivery: Delivery, of: str) -> Asked:
+    """Return what is asked. BadInput when it is no plan, or not the one that `of` names."""
+    from perdure.cli.decide.asking import commands, waiting_words
+    from perdure.models.errors import BadInput
+    from perdure.models.rules.inbox import NotCounted
+
+    try:
+        asked = await delivery.waits_for()
+    except NotCounted as error:
+        raise BadInput(error.what, where=delivery.id, fix=error.fix) from None
+    if "edit_plan" not in asked.options:
+        fix = " or ".join(commands(asked, delivery.id))
+        raise BadInput(f"no plan waits: {waiting_words(asked)}", where=delivery.id, fix=fix)
+    if of and of != asked.of:
+        raise BadInput(f"it waits for {waiting_words(asked)}; not for {of[:64]}", where="--of", fix=f"--of {asked.of}")
+    return asked
+
+
+async def _plan(delivery: Delivery, asked: Asked) -> tuple[str, str, bool]:
+    """The plan to edit, its file's ending, and whether it is Markdown in somebody's own words."""
+    from temporalio.client import ActivityFailureError
+
+    from perdure.cli.decide.planfile import editable
+    from perdure.models.errors import PerdureError
+
+    progress = await delivery.progress()
+    try:
+        written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
+    except ActivityFailureError as error:
+        raise PerdureError(
+            f"the plan cannot be read: {error.cause or error}",
+            where=f"task queue {progress.queue}",
+            fix="perdure up --detach there starts a worker",
+        ) from None
+    text, ending = editable(written, delivery.id)
+    return text, ending, ending == ".md"
+
+
+async def _send(
+    delivery: Delivery,
+    asked: Asked,
+    before: str,
+    text: str,
+    source: Path,
+    screen: Screen,
+    *,
+    markdown: bool,
+    note: str,
+    ask: bool,
+) -> int:
+    import shlex
+
+    from perdure.cli.decide.answer import tell, who
+    from perdure.cli.decide.planfile import blank, parsed
+    from perdure.models.errors import BadInput
+    from perdure.models.rules.inbox import NotCounted
+
+    where = "standard input" if str(source) == "-" else str(source)
+
+    if text == before or blank(text):
+        screen.say("unchanged: nothing was sent" if text == before else "empty: nothing was sent")
+        return 1
+    try:
+        plan, title = parsed(text, markdown=markdown)
+    except BadInput as error:
+        again = f"mend it, then perdure approve {shlex.quote(delivery.id)} --file {shlex.quote(str(source))}"
+        raise BadInput(error.what, where=where, fix=again) from None
+    try:
+        answered = await delivery.edit_plan(plan, asked.of, title=title, by=who())
+    except NotCounted as error:
+        fix = f"perdure show {shlex.quote(delivery.id)}" + (
+            f"; your text stays in {where}" if where != "standard input" else ""
+        )
+        raise BadInput(error.what, where=delivery.id, fix=fix) from None
+    _kept(delivery.id, asked.of + (".md" if markdown else ".yaml")).unlink(missing_ok=True)
+    facts = {"decided": "edit_plan", "gate": asked.gate, "of": asked.of}
+    if answered.read:
+        if not screen.json:
+            screen.line(f"✓ {answered.words}")
+        new = await _put_again(delivery, asked)
+        if ask and not _agreed():
+            screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
+            return 1
+        answered = await delivery.approve(new.of, note=note, by=who())
+        facts = {"decided": "approve", "gate": new.gate, "of": new.of}
+    tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
+    return 0
+
+
+def _agreed() -> bool:
+    import typer
+
+    from perdure.cli.session import person_at_work
+
+    with person_at_work(interrupts=True):
+        return typer.confirm("approve the edited plan?")
+
+
+async def _put_again(delivery: Delivery, before: Asked) -> Asked:
+    """The edited plan, as the delivery asks for it."""
+    import asyncio
+    import time
+
+    from perdure.models.errors import PerdureError
+    from perdure.models.policy import NEW_QUESTION_S, WATCH_EVERY_S
+    from perdure.models.rules.inbox import NotCounted
+
+    end = time.monotonic() + NEW_QUESTION_S
+    while time.monotonic() < end:
+        try:
+            asked = await delivery.waits_for()
+        except NotCounted:
+            asked = before
+        if asked.of != before.of:
+            return asked
+        await asyncio.sleep(WATCH_EVERY_S)
+    raise PerdureError(
+        "the edited plan was counted, but does not wait for approval yet",
+        where=delivery.id,
+        fix=f"perdure approve {delivery.id}",
+    )
+
+
+def _kept(id: str, name: str) -> Path:
+    """Where an edited plan lies until it has been sent: closing a terminal, or a slip, must not lose it."""
+    from perdure.adapters.system.home import Home
+    from perdure.models.ids import delivery_key
+
+    return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
+
+
+def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
+    """The plan after a person has edited it. BadInput where there is nobody who could, or no editor; it names
+    `by_file`, another way."""
+    import os
+    import shlex
+    import subprocess
+
+    from perdure.cli.session import person_at_work
+    from perdure.models.errors import BadInput
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("there is no terminal to edit on", where="perdure approve --edit", fix=by_file)
+    editor = _editor(os.environ)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if path.exists() and path.read_bytes() not in (before.encode(), b""):
+        screen.say(f"going on with what you edited before: {path}")
+    else:
+        path.write_text(before, encoding="utf-8")
+    try:
+        with person_at_work(interrupts=False):
+            code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the editor cannot be started: {error}", where=editor, fix="export EDITOR=nano") from None
+    if code != 0:
+        raise BadInput(f"the editor ended with {code}: nothing was sent", where=f"{editor} {path}", fix=by_file)
+    text = _read(path)
+    if text == before:
+        path.unlink(missing_ok=True)
+    return text
+
+
+def _editor(env: Mapping[str, str]) -> str:
+    import shutil
+
+    from perdure.models.errors import BadInput
+
+    named = next((env[name] for name in ("VISUAL", "EDITOR") if env.get(name, "").strip()), "")
+    found = named or next((name for name in _EDITORS if shutil.which(name)), "")
+    if not found:
+        raise BadInput("there is no editor", where="VISUAL or EDITOR", fix="export EDITOR=nano, or use --file")
+    return found
+
+
+def _read(path: Path) -> str:
+    from perdure.models.errors import BadInput
+    from perdure.models.policy import KEPT_BYTES
+
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(KEPT_BYTES + 1)
+        else:
+            with path.open("rb") as file:
+                data = file.read(KEPT_BYTES + 1)
+        text = data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        words = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        fix = "name a file of text, or - for standard input"
+        raise BadInput(f"the plan cannot be read: {words}", where=str(path), fix=fix) from None
+    if len(data) > KEPT_BYTES:
+        raise BadInput("the plan is longer than 64 KiB", where=str(path), fix="shorten it")
+    return text

@@ -1,0 +1,148 @@
+"""A gate at a terminal: what is asked about, and the decision, in place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from perdure.cli.keys import Keys
+from perdure.models.decisions import Gate
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+    from perdure.models.decisions import Asked
+
+LATER = "l"
+_WORDS = {
+    "a": "[a]pprove",
+    "r": "[r]eject",
+    "d": "[d]iff",
+    "e": "[e]dit",
+    "t": "[t]ests",
+    LATER: "[l]ater",
+}
+
+
+def choices(asked: Asked) -> dict[str, str]:
+    """Key → how it is offered, in order. Empty where a key alone decides nothing: a question, a limit."""
+    decides = {"a": "approve", "r": "reject", "e": "edit_plan"}
+    if "approve" not in asked.options:
+        return {}
+    looks = {"d", "t"} if asked.gate in (Gate.PULL_REQUEST, Gate.TESTS) else set[str]()
+    return {
+        key: words
+        for key, words in _WORDS.items()
+        if key == LATER or key in looks or decides.get(key, "") in asked.options
+    }
+
+
+async def at_gate(
+    delivery: Delivery,
+    asked: Asked,
+    screen: Screen,
+    *,
+    note: str = "",
+    open: Callable[[], Awaitable[bool]] | None = None,
+) -> bool:
+    """Show what is decided and take the decision; False when the person leaves it for later.
+
+    note  a word that goes with an approval
+    open  whether it still waits: somebody else may decide meanwhile, and then nothing is asked any more
+    """
+    from perdure.cli.decide.showing import show_asked
+
+    await show_asked(delivery, asked, screen)
+    offered = choices(asked)
+    while True:
+        print(f"{' '.join(offered.values())} ", end="", flush=True)
+        key = await _pressed(offered, open)
+        print(key, flush=True)
+        if key == "":
+            return True
+        if key == LATER:
+            return False
+        if await _done(key, delivery, asked, screen, note):
+            return True
+
+
+async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note: str) -> bool:
+    """Do what a key stands for. True when that decided it."""
+    from perdure.cli.decide.answer import tell, who
+    from perdure.cli.decide.edit import edit_plan
+    from perdure.models.errors import PerdureError
+    from perdure.models.rules.inbox import NotCounted
+
+    facts = {"decided": "approve" if key == "a" else "reject", "gate": asked.gate, "of": asked.of}
+    try:
+        match key:
+            case "d":
+                await _diff(delivery, screen)
+            case "t":
+                await _tests(delivery, screen)
+            case "e":
+                return await edit_plan(delivery, screen, of=asked.of, note=note, ask=True) == 0
+            case "a":
+                answered = await delivery.approve(asked.of, note=note, by=who())
+                tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "", after="")
+                return True
+            case _:
+                words = _asked_for("what is wrong, and what instead")
+                if words:
+                    answered = await delivery.reject(words, asked.of, by=who())
+                    tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "", after="")
+                    return True
+                screen.say("nothing was said: nothing was decided")
+    except NotCounted as error:
+        screen.say(f"! {error.what}")
+        return True
+    except PerdureError as error:
+        screen.say(f"! {error.what}" + (f"; {error.fix}" if error.fix else ""))
+    return False
+
+
+async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] | None) -> str:
+    """The key; y and n are understood. Empty once somebody else has decided it."""
+    from perdure.models.policy import WATCH_EVERY_S
+
+    also = {"y": "a", "n": LATER}
+    async with Keys.of_terminal() as keys:
+        waiting = asyncio.ensure_future(keys.wait(*offered, *also))
+        try:
+            while not waiting.done():
+                await asyncio.wait([waiting], timeout=WATCH_EVERY_S)
+                if not waiting.done() and open is not None and not await open():
+                    return ""
+            key = await waiting
+        finally:
+            waiting.cancel()
+    return also.get(key, key)
+
+
+def _asked_for(words: str) -> str:
+    import typer
+
+    from perdure.cli.session import person_at_work
+
+    with person_at_work(interrupts=True):
+        return str(typer.prompt(words, default="", show_default=False)).strip()
+
+
+async def _diff(delivery: Delivery, screen: Screen) -> None:
+    from perdure.cli.look.read import pages
+    from perdure.cli.words import clean
+
+    screen.diff(clean("".join([text async for text in pages(delivery, "diff")])))
+
+
+async def _tests(delivery: Delivery, screen: Screen) -> None:
+    from perdure.cli.look.found import report_lines
+    from perdure.models.errors import PerdureError
+    from perdure.models.report import TestReport
+
+    progress = await delivery.progress()
+    if not progress.report:
+        raise PerdureError("nothing was tested")
+    written = await delivery.artifact(progress.report, progress.queue)
+    screen.lines(report_lines(TestReport.model_validate_json(written)))

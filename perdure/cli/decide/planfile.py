@@ -1,0 +1,121 @@
+"""A plan as a file that a person edits: YAML with its texts as they read, and back; pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]  # has no types of its own
+from pydantic import ValidationError
+
+from perdure.models.errors import BadInput
+from perdure.models.policy import NESTING
+from perdure.models.report import Plan, Task
+from perdure.models.request import explain
+
+_HEAD = """\
+# The plan of {id} as it waits for you. Change what you like, save and close: it is checked and put in the place of
+# the old one. Close it unchanged, or empty it, and nothing is sent.
+"""
+_WIDTH = 110
+_OPENING = (
+    *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),
+    *(yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken),
+)
+_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # likewise
+    """Texts of several lines as blocks, lists indented under their names."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def editable(written: str, id: str) -> tuple[str, str]:
+    """A plan as text to edit, and the file's ending: YAML; Markdown where it is in somebody's own words."""
+    try:
+        plan = Plan.model_validate_json(written)
+    except ValueError:
+        return written, ".md"
+    fields = _trimmed(plan.model_dump(mode="json", exclude_defaults=True))
+    body = yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    return _HEAD.format(id=id) + body, ".yaml"
+
+
+def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
+    """What was edited, as an artifact and its title. BadInput with the line and the field of what is wrong."""
+    from perdure.cli.request.single_phase import title_of
+
+    if markdown:
+        return text, title_of(text)
+    try:
+        _check(text)
+        found = yaml.safe_load(text)
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        raise BadInput(f"{line}this is not YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInput(f"this is not YAML: {str(error).partition(chr(10))[0]}") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"line 1: a plan has fields: {', '.join(Plan.model_fields)}")
+    try:
+        plan = Plan.model_validate(found)
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        words = explain(error, (*Plan.model_fields, *Task.model_fields))
+        raise BadInput(f"line {_line(node, first['loc'])}: {words}") from None
+    if empty := plan.empty():
+        raise BadInput(f"line {_line(node, (empty,))}: {empty}: is empty")
+    return plan.model_dump_json(), plan.title
+
+
+def _check(text: str) -> None:
+    """ValueError for what would grow or recurse when it is read: a name for a part (a few of them, naming each other,
+    are a gigabyte), deep nesting."""
+    depth = 0
+    for token in yaml.scan(text, Loader=yaml.SafeLoader):
+        if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
+            raise ValueError(f"line {token.start_mark.line + 1}: write it out: &names and *names are not read")
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > NESTING:
+            raise ValueError(f"line {token.start_mark.line + 1}: it is nested deeper than {NESTING} levels")
+
+
+def blank(text: str) -> bool:
+    """Whether nothing is left of it but comments."""
+    return not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def _trimmed(value: Any) -> Any:
+    """Without spaces at the ends of lines: YAML could not show such a text as a block."""
+    if isinstance(value, str):
+        return "\n".join(line.rstrip() for line in value.expandtabs(4).split("\n")).strip("\n")
+    if isinstance(value, list):
+        return [_trimmed(one) for one in value]
+    return {name: _trimmed(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _line(node: yaml.Node | None, loc: tuple[int | str, ...]) -> int:
+    """The line of a field, counted from 1; of what should hold it, where it is missing."""
+    line = 1
+    for part in loc:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line

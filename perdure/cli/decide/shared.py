@@ -1,0 +1,166 @@
+"""The day's budgets that deliveries share: who has what of them, and more for today (`perdure budget --shared`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from temporalio.client import Client
+
+    from perdure.cli.screen import Screen
+    from perdure.models.treasury import Table
+
+
+async def show(screen: Screen) -> None:
+    """All of them, and who holds something of one or waits for it."""
+    from datetime import UTC, datetime
+
+    from perdure.client.budgets import ENDED, read_table
+    from perdure.models.rules.granting import Granting
+
+    table, now = await read_table(await connected(screen)), datetime.now(UTC)
+    note = table.note
+    if Granting(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
+        table.note = note
+    if screen.json:
+        screen.data(as_data(table))
+        return
+    screen.lines(budget_rows(table, screen.room))
+    if table.note:
+        screen.lines(["", f"! {table.note}"])
+    if holders := holder_rows(table, now, screen.room):
+        screen.lines(["", *holders])
+
+
+def check_amount(name: str, usd: float) -> None:
+    """BadInput for what cannot be added, before anything is sent."""
+    import shlex
+
+    from perdure.models.errors import BadInput
+    from perdure.models.policy import ADDED_MOST_USD
+
+    fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
+    if not usd > 0:
+        raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--add", fix=fix)
+    if not 0.01 <= usd <= ADDED_MOST_USD:
+        wrong = "much" if usd > ADDED_MOST_USD else "little"
+        raise BadInput(f"{usd:,.15g} is too {wrong}: 0.01 to {ADDED_MOST_USD:,} at once", where="--add", fix=fix)
+
+
+async def add(screen: Screen, name: str, usd: float) -> None:
+    """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
+    from perdure.cli.decide.answer import unread
+
+    table = await _added(await connected(screen), name, usd)
+    if screen.json:
+        screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
+    elif table is None:
+        screen.line(f"! {unread()}")
+    else:
+        screen.lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.room)])
+
+
+async def _added(client: Client, name: str, usd: float) -> Table | None:
+    """The table after it; None where no worker has read it yet."""
+    from perdure.client.budgets import add as add_to
+    from perdure.client.budgets import read_table
+    from perdure.models.errors import BadInput, PerdureError
+
+    try:
+        table = await read_table(client)
+    except BadInput:
+        raise
+    except PerdureError:
+        await add_to(client, name, usd)
+        return None
+    if name not in table.rules:
+        raise BadInput(f"there is no budget {name}", where="NAME", fix=nearest(name, list(table.rules)))
+    await add_to(client, name, usd)
+    try:
+        return await read_table(client)
+    except PerdureError:
+        return None
+
+
+async def connected(screen: Screen) -> Client:
+    """Raises TemporalUnreachable when the server does not run."""
+    from perdure.adapters.system.home import Home
+    from perdure.local.connect import connect
+
+    return await connect(Home.find(), start=False, say=screen.say)
+
+
+def as_data(table: Table) -> dict[str, object]:
+    """What `--json` prints: dollars, the day in UTC."""
+    return {
+        "day": table.day,
+        "note": table.note or None,
+        "budgets": [
+            {
+                "name": name,
+                "usd_per_day": budget.usd_per_day,
+                "added": budget.added,
+                "spent": budget.spent,
+                "reserved": round(table.reserved(name), 6),
+                "left": round(max(0.0, table.room(name)), 6),
+            }
+            for name, budget in sorted(table.rules.items())
+        ],
+        "deliveries": [
+            {
+                "delivery_id": id,
+                "budgets": list(lease.rules),
+                "reserved": round(lease.held, 6),
+                "until": lease.until.isoformat(),
+                "waits": lease.waits > 0,
+            }
+            for id, lease in table.leases.items()
+            if lease.held or lease.waits
+        ],
+    }
+
+
+def budget_rows(table: Table, width: int | None) -> list[str]:
+    """One line a budget."""
+    from perdure.cli.table import columns
+    from perdure.cli.words import money
+
+    rows = [
+        (
+            name,
+            money(budget.limit) + (f" ({money(budget.added)} added)" if budget.added else ""),
+            money(budget.spent),
+            money(table.reserved(name)),
+            money(max(0.0, table.room(name))),
+        )
+        for name, budget in sorted(table.rules.items())
+    ]
+    return columns([("budget", f"on {table.day} UTC", "spent", "reserved", "left"), *rows], width)
+
+
+def holder_rows(table: Table, now: datetime, width: int | None) -> list[str]:
+    """One line a delivery that holds or waits for something; empty where none does."""
+    from perdure.cli.table import columns
+    from perdure.cli.words import money
+
+    held = {id: lease for id, lease in table.leases.items() if lease.held or lease.waits}
+    rows = [
+        (
+            id,
+            money(lease.held),
+            "waits" if lease.waits else f"until {lease.until:%H:%M} UTC" if lease.until > now else "silent",
+            ", ".join(lease.rules),
+        )
+        for id, lease in held.items()
+    ]
+    return columns([("delivery", "reserved", "", "budgets"), *rows], width) if rows else []
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """The name that was probably meant."""
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:10]) or 'none yet'}"

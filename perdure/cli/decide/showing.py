@@ -1,0 +1,157 @@
+"""What is shown of what a person decides: the plan, the change, what is spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.words import count, money, one_line, span, tokens
+from perdure.models.phases import Step
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.client import Delivery
+    from perdure.models.decisions import Asked
+    from perdure.models.state import Progress
+
+_TAIL = 12
+"""Lines of a failed command's output: what fits beside a question."""
+
+
+async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
+    """The plan, what failed, or which files are changed; where its host does not answer, only what is asked."""
+    from temporalio.client import ActivityFailureError
+
+    from perdure.cli.decide.asking import waiting_words
+    from perdure.models.decisions import Gate
+    from perdure.models.errors import PerdureError
+
+    screen.line(f"{delivery.id}  {waiting_words(asked)}")
+    try:
+        if asked.gate is Gate.PLAN:
+            plan = (await delivery.artifact((await delivery.progress()).plan)).decode(errors="replace")
+            screen.lines(plan_lines(plan))
+        elif asked.gate is Gate.TESTS:
+            screen.lines(verdict_lines(await delivery.progress()))
+            report = await delivery.artifact((await delivery.progress()).report)
+            screen.lines(red_lines(report.decode(errors="replace")))
+        elif asked.gate is Gate.PULL_REQUEST:
+            screen.lines(verdict_lines(await delivery.progress()))
+            screen.lines(await _promises(delivery))
+            screen.lines(await _change(delivery))
+    except (PerdureError, ActivityFailureError) as error:
+        said = one_line(str(getattr(error, "cause", None) or error))
+        screen.line(f"! it cannot be shown just now: {said}")
+
+
+def verdict_lines(progress: Progress) -> list[str]:
+    """The last results of tests and review, and the cost so far."""
+    said = {record.step: record.summary for record in progress.steps if record.summary}
+    limit = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
+    rows = [
+        ("tests", said.get(Step.RUN_TESTS, "not run")),
+        ("review", said.get(Step.REVIEW, "not done")),
+        ("cost", f"{money(progress.spend.usd)}{limit}"),
+    ]
+    return ["", *(f"  {name:<8} {one_line(text, 300)}" for name, text in rows)]
+
+
+def plan_lines(written: str) -> list[str]:
+    """Title and tasks of a plan; one in somebody's own words as it is."""
+    from perdure.cli.words import clean
+    from perdure.models.report import Plan
+
+    try:
+        plan = Plan.model_validate_json(written)
+    except ValueError:
+        return [f"  {line}" for line in clean(written).splitlines()]
+    tasks = [
+        f"  {number}. {one_line(task.title)}{task.terms}"
+        + (f"  ({', '.join(map(one_line, task.files))})" if task.files else "")
+        for number, task in enumerate(plan.tasks, 1)
+    ]
+    return ["", f"  {one_line(plan.title)}", "", *tasks, ""]
+
+
+def red_lines(written: str) -> list[str]:
+    """Each test command that failed, and how its output ended: nothing else tells whether that is new."""
+    from perdure.cli.words import clean
+    from perdure.models.report import TestReport
+
+    report, lines = TestReport.model_validate_json(written), [""]
+    for command in report.commands:
+        if command.verdict == "passed":
+            continue
+        lines.append(f"  {one_line(command.name)}: {one_line(command.command)} ended with {command.exit_code}")
+        lines += [f"  | {line}" for line in clean(command.tail).splitlines()[-_TAIL:]]
+    return [*lines, ""]
+
+
+def budget_lines(progress: Progress) -> list[str]:
+    """What is spent of what may be, one limit a line."""
+    from perdure.models.rules.allowance import used_tokens
+
+    spend = progress.spend
+    limit = money(progress.budget_usd) if progress.budget_usd is not None else "no limit yet"
+    risk = f", and up to {money(spend.at_risk_usd)} for replies cut off" if spend.at_risk_usd else ""
+    most = f" of {tokens(progress.budget_tokens)}" if progress.budget_tokens else ", no limit"
+    cut = f", up to {tokens(spend.at_risk_tokens)} of them for replies cut off" if spend.at_risk_tokens else ""
+    lines = [
+        progress.delivery_id,
+        f"  dollars  {money(spend.usd)} of {limit}{risk}",
+        f"  tokens   {tokens(used_tokens(progress.usage, spend))}{most}{cut}",
+    ]
+    if progress.time_s is not None:
+        spent = span(progress.used_s) if progress.used_s is not None else "unknown"
+        lines.append(f"  time     {spent} of {span(progress.time_s)}")
+    if progress.unread:
+        lines.append(f"  unread   {count(progress.unread, 'message')} for the next turn")
+    return lines
+
+
+def budget_json(progress: Progress) -> dict[str, Any]:
+    """The same; usd None: a price is not known; a limit None: there is none."""
+    from perdure.models.rules.allowance import used_tokens
+
+    usage, spend = progress.usage, progress.spend
+    return {
+        "delivery_id": progress.delivery_id,
+        "usd": {"spent": spend.usd, "at_risk": spend.at_risk_usd, "limit": _rounded(progress.budget_usd)},
+        "tokens": {"used": used_tokens(usage, spend), "limit": progress.budget_tokens or None},
+        "time_s": {"used": progress.used_s, "limit": progress.time_s},
+    }
+
+
+def _rounded(usd: float | None) -> float | None:
+    return round(usd, 6) if usd is not None else None
+
+
+async def _promises(delivery: Delivery) -> list[str]:
+    """Tests of the base that the change does not keep, with the words of the request that ask for it."""
+    from perdure.cli.look.found import promise_lines
+    from perdure.models.report import Review, TestReport
+
+    progress = await delivery.progress()
+    if not progress.report:
+        return []
+    report = TestReport.model_validate_json(await delivery.artifact(progress.report, progress.queue))
+    if report.experiment is None or not report.experiment.promises:
+        return []
+    written = await delivery.artifact(progress.review, progress.queue) if progress.review else b""
+    lines = promise_lines(report, Review.model_validate_json(written) if written else None)
+    return ["", *(f"  {line}" for line in lines)]
+
+
+async def _change(delivery: Delivery) -> list[str]:
+    from perdure.cli.decide.asking import diffstat
+    from perdure.cli.words import clean
+    from perdure.models.policy import STAT_FILES, STAT_PAGES
+
+    queue = (await delivery.progress()).queue
+    patch, offset = "", 0
+    for _ in range(STAT_PAGES):
+        page = await delivery.read("diff", offset, queue)
+        patch += clean(page.text)
+        if page.next is None:
+            return ["", *diffstat(patch, STAT_FILES), ""]
+        offset = page.next
+    return ["", *diffstat(patch, STAT_FILES), "  … and more: the change is too long to be counted here", ""]

@@ -1,0 +1,1 @@
+"""Commands about this host: its server and workers, its configuration, its health."""

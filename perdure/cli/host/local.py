@@ -1,0 +1,186 @@
+"""What runs on this host: `up`, `down`, `worker`, `server`, `ui`, `temporal`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.commands import Commands
+from perdure.cli.panels import ADVANCED, HOST, LOOK
+
+if TYPE_CHECKING:
+    from perdure.adapters.system.home import Home
+    from perdure.local.server import ServerInfo
+
+Port = Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of Temporal; default: the first free one.")]
+UiPort = Annotated[int | None, typer.Option("--ui-port", min=1, max=65535, help="Of the Web UI.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+server = Commands(
+    no_args_is_help=True,
+    help="The embedded Temporal server of this home.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=LOOK)(ui)
+    app.command(rich_help_panel=HOST)(up)
+    app.command(rich_help_panel=HOST)(down)
+    app.command(rich_help_panel=ADVANCED)(worker)
+    app.add_typer(server, name="server", rich_help_panel=ADVANCED)
+    raw = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(rich_help_panel=ADVANCED, context_settings=raw)(temporal)
+
+
+def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:
+    """Run Temporal and a worker for this home; a worker that dies is started again at once."""
+    import asyncio
+    import os
+
+    from perdure.adapters.repository.host import load_host_config
+    from perdure.cli.screen import Screen
+    from perdure.local.up import up as run
+
+    load_host_config(os.environ)  # a worker that cannot read its settings would be started again and again
+    asyncio.run(run(_home(), detach, Screen().say))
+
+
+def down() -> None:
+    """End worker and server of this home. Deliveries go on with the next up."""
+    import asyncio
+
+    from perdure.cli.screen import Screen
+    from perdure.local.up import down as run
+
+    asyncio.run(run(_home(), Screen().say))
+
+
+def worker(
+    publisher: Annotated[
+        bool,
+        typer.Option(
+            "--publisher", help="Only publish: the worker of PERDURE_PUBLISHER_QUEUE, with the forge's token."
+        ),
+    ] = False,
+) -> None:
+    """Run one worker in the foreground, for service managers and containers; SIGTERM lets it finish its turns."""
+    import os
+    import sys
+
+    from perdure.local.application import worker_command, worker_environment
+    from perdure.local.checks import check_home
+    from perdure.secrets import environment, handed_over
+
+    home = _home()
+    check_home(home.root)
+    command = worker_command()
+    sys.stdout.flush()
+    role = {"PERDURE_WORKER_ROLE": "publisher"} if publisher else {}
+    with handed_over({**environment(), **role}) as (env, pipe):
+        os.set_inheritable(pipe, True)
+        os.execve(command[0], command, worker_environment(home, env))  # noqa: S606 - this process becomes it
+
+
+@server.command()
+def start(port: Port = None, ui_port: UiPort = None) -> None:
+    """Start it in the background."""
+    import asyncio
+
+    from perdure.cli.screen import Screen
+    from perdure.local.server import ensure_server
+
+    _tell(asyncio.run(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
+
+
+@server.command()
+def stop() -> None:
+    """End it; nothing is lost."""
+    import asyncio
+
+    from perdure.local.server import stop_server
+
+    print("Temporal ended" if asyncio.run(stop_server(_home())) else "Temporal was not running")
+
+
+@server.command()
+def status(json: Json = False) -> None:
+    """Whether it runs, and where; exit code 3 when it does not."""
+    import asyncio
+    from dataclasses import asdict
+
+    from perdure.cli.screen import Screen
+    from perdure.local.server import find_server
+    from perdure.models.errors import TemporalUnreachable
+
+    home, screen = _home(), Screen(json=json)
+    info = asyncio.run(find_server(home))
+    if info is None:
+        raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+    if json:
+        screen.data({name: value for name, value in asdict(info).items() if name != "started"})
+    else:
+        _tell(info)
+
+
+def ui(
+    show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
+) -> None:
+    """Open the Web UI with all deliveries."""
+    import asyncio
+    import sys
+    import webbrowser
+
+    from perdure.cli.host.web import UI_VARIABLE, web_page
+    from perdure.local.connect import configured
+    from perdure.models.errors import PerdureError, TemporalUnreachable
+
+    home = _home()
+    page = asyncio.run(web_page(home))
+    if not page and configured() is not None:
+        raise PerdureError(
+            "where the Web UI of that Temporal server is, it does not say", fix=f"export {UI_VARIABLE}=https://…"
+        )
+    if not page:
+        raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+    print(page, flush=True)
+    if not show and sys.stdout.isatty():
+        webbrowser.open(page)
+
+
+def temporal(context: typer.Context) -> None:
+    """The bundled Temporal command line, against this home's server: perdure temporal workflow list."""
+    import asyncio
+    import os
+    import sys
+
+    from perdure.local.binary import temporal_binary
+    from perdure.local.connect import configured, embedded_environment
+    from perdure.local.server import find_server
+    from perdure.models.errors import TemporalUnreachable
+    from perdure.secrets import environment, is_secret
+
+    theirs = {
+        name: value for name, value in environment().items() if not is_secret(name) or name.startswith("TEMPORAL_")
+    }
+    binary, env = str(temporal_binary()), theirs
+    needs_server = bool(context.args) and not {"--help", "-h", "--version", "-v"} & set(context.args)
+    if needs_server and configured() is None:
+        home = _home()
+        info = asyncio.run(find_server(home))
+        if info is None:
+            raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
+        # As variables, not as options: an --address among the arguments still wins, whatever the subcommand.
+        env = embedded_environment(env) | {"TEMPORAL_ADDRESS": info.address, "TEMPORAL_NAMESPACE": info.namespace}
+    sys.stdout.flush()
+    os.execve(binary, [binary, *context.args], env)  # noqa: S606 - this process becomes it
+
+
+def _home() -> Home:
+    from perdure.adapters.system.home import Home
+
+    return Home.find()
+
+
+def _tell(info: ServerInfo) -> None:
+    print(f"Temporal at {info.address} (pid {info.pid}), Web UI {info.ui_url}", flush=True)

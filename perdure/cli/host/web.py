@@ -1,0 +1,36 @@
+"""Where a person sees deliveries in a browser."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from perdure.adapters.system.home import Home
+
+UI_VARIABLE = "PERDURE_UI_URL"
+"""Where the Web UI of a Temporal server that is not the embedded one answers: Temporal itself does not say."""
+
+
+async def ui_of(home: Home) -> tuple[str, str] | None:
+    """Address of the Web UI and the namespace; None when it is not known or does not run."""
+    from perdure.local.connect import configured
+    from perdure.local.server import find_server
+
+    config = configured()
+    if config is not None:
+        url = os.environ.get(UI_VARIABLE, "").rstrip("/")
+        return (url, config.get("namespace") or "default") if url else None
+    server = await find_server(home)
+    return (server.ui_url, server.namespace) if server else None
+
+
+async def web_page(home: Home, delivery_id: str = "") -> str:
+    """The page of one delivery, or the list of all; empty when there is none to be found."""
+    found = await ui_of(home)
+    if found is None:
+        return ""
+    url, namespace = found
+    page = f"{url}/namespaces/{quote(namespace, safe='')}/workflows"
+    return f"{page}/{quote(delivery_id, safe='')}" if delivery_id else f"{page}?query=WorkflowType%3D%22Delivery%22"

@@ -1,0 +1,124 @@
+"""What is known of a delivery when its receipt is verified: from history, from its host, from remote and forge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perdure.models.phases import AGENTIC, Step
+from perdure.models.result import DeliveryResult, Receipt
+from perdure.models.verify import CheckpointFact, Facts, PublishedFacts
+from perdure.models.work import Prepared
+
+if TYPE_CHECKING:
+    from perdure.client.history import Act
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Facts that nobody could give, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn as history has it: from which checkpoint to which."""
+
+    before: str
+    after: str
+    step: str
+    attempt: int
+    turn: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """What history tells, over all runs, oldest first.
+
+    prepared   of the newest run; first: prepare's checkpoint in the first run, empty when that is lost
+    turns      that have ended; newest: how many of them, from the end, belong to the newest run
+    commits    commit → (checkpoint it was made from, `step/attempt`); head: the newest one
+    tested     tree of the newest verdict; shipped: number of the pull request
+    receipt    as it was written at the end
+    accepted   a person's word for red tests, as the pull request was opened with it
+    again      a retry or a rewind did something for a second time, and gave up what had been done for it before
+    complete   False: Temporal does not have the first runs any more
+    """
+
+    prepared: Prepared | None = None
+    first: str = ""
+    turns: tuple[Turn, ...] = ()
+    newest: int = 0
+    commits: dict[str, tuple[str, str]] = field(default_factory=dict)
+    head: str = ""
+    tested: str = ""
+    shipped: int | None = None
+    receipt: Receipt | None = None
+    accepted: str = ""
+    again: bool = False
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything a claim is judged by.
+
+    ended     Temporal's own word for the end of the workflow: completed, failed, cancelled
+    host      from the delivery's host; checkpoints: all its pages
+    outside   from remote and forge
+    delivery  its key, as trailers and checkpoints name it
+    """
+
+    result: DeliveryResult
+    ended: str
+    told: Told
+    host: Facts | Unknown
+    checkpoints: tuple[CheckpointFact, ...]
+    outside: PublishedFacts | Unknown
+    delivery: str
+
+
+def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Told:
+    """Fold the activities of a delivery. ValueError when they are not what this version knows."""
+    done = [act for act in acts if act.result is not None]
+    prepares = [Prepared.model_validate(act.result) for act in done if act.activity == Step.PREPARE]
+    newest = max((number for number, act in enumerate(done) if act.activity == Step.PREPARE), default=-1)
+    agentic = {str(step) for step in AGENTIC}
+    turns, late = [], 0
+    commits: dict[str, tuple[str, str]] = {}
+    head, tested, accepted, shipped, receipt = "", "", "", None, None
+    for number, act in enumerate(done):
+        result = act.result or {}
+        if act.activity in agentic:
+            turns.append(_turn(act, str(result.get("checkpoint", ""))))
+            late += number > newest
+        elif act.activity == Step.COMMIT and result.get("commit"):
+            made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"
+            head = str(result["commit"])
+            commits[head] = (str(act.given.get("checkpoint", "")), made_by)
+        elif act.activity == Step.RUN_TESTS:
+            tested = str(result.get("tree", ""))
+        elif act.activity == Step.OPEN_PULL_REQUEST and result.get("pull_request"):
+            shipped, accepted = int(result["pull_request"]["number"]), str(act.given.get("accepted", ""))
+        elif act.activity == "close":
+            receipt = Receipt.model_validate(result.get("receipt", {}))
+    return Told(
+        prepared=prepares[-1] if prepares else None,
+        first=prepares[0].checkpoint if prepares and complete else "",
+        turns=tuple(turns),
+        newest=late,
+        commits=commits,
+        head=head,
+        tested=tested,
+        shipped=shipped,
+        receipt=receipt,
+        accepted=accepted,
+        again=rewound or not complete or len(prepares) > 1,
+        complete=complete,
+    )
+
+
+def _turn(act: Act, checkpoint: str) -> Turn:
+    return Turn(str(act.given.get("checkpoint", "")), checkpoint, act.activity, act.attempt, act.turn)

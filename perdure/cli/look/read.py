@@ -1,0 +1,195 @@
+"""Looking at deliveries: `watch`, `show`, `list`, `diff`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import LOOK
+
+if TYPE_CHECKING:
+    from perdure.client import Delivery, Listed
+    from perdure.models.state import Progress
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (watch, show, list_, diff):
+        app.command(command.__name__.rstrip("_"), rich_help_panel=LOOK)(command)
+
+
+def watch(
+    id: DeliveryId = "@last",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Leave with exit code 4 when it has to wait.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON at the end.")] = False,
+) -> None:
+    """Follow a delivery until it ends. Ctrl-C leaves, the work goes on."""
+    from perdure.cli.look.watch import detached, follow
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+
+    screen, found = Screen(json=json), []
+
+    async def work(delivery: Delivery) -> int:
+        found.append(delivery.id)
+        return await follow(delivery, screen, wait=not no_wait)
+
+    try:
+        raise typer.Exit(with_delivery(screen, id, work))
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        raise detached(screen, found[0]) from None
+
+
+def show(id: DeliveryId = "@last", json: Json = False) -> None:
+    """Where a delivery stands, or how it ended."""
+    from perdure.cli.decide.asking import waits_for_you
+    from perdure.cli.look.chapters import chapters, line_of, row
+    from perdure.cli.look.closing import closing
+    from perdure.cli.look.story import Teller, again, no_worker, waiting
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.words import one_line
+    from perdure.models.errors import PerdureError
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> None:
+        described = await delivery.describe()
+        if described.running:
+            try:
+                progress = await delivery.progress()
+            except PerdureError:
+                if json:
+                    raise
+                from perdure.cli.host.workers import absent
+
+                line = Teller().now(None, described.pending, at=0.0)
+                asks = waits_for_you(described.asked, delivery.id) if described.asked is not None else []
+                doing = [row(line, screen.width)] if line else []
+                sent = [f"! recorded, not yet read: {', '.join(unread)}"] if (unread := await delivery.unread()) else []
+                screen.lines(
+                    [f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, *sent, no_worker(absent())]
+                )
+                return
+            if json:
+                screen.data(progress.model_dump_json(indent=2))
+                return
+            limits = (progress.test_fixes, progress.review_fixes)
+            told = [row(line_of(chapter, limits, ended=False), screen.width) for chapter in chapters(progress.steps)]
+            screen.lines([*_facts(progress), *told, *again(described.pending)])
+            screen.lines(waiting(progress))
+            return
+        result = await delivery.result()
+        if json:
+            screen.data(result.model_dump_json(indent=2))
+            return
+        elapsed = (described.closed - described.started).total_seconds() if described.closed else None
+        told = [row(line_of(chapter), screen.width) for chapter in chapters(result.steps)]
+        screen.lines([f"{delivery.id}  {one_line(result.repository)}", *told, "", *closing(result, elapsed)])
+
+    with_delivery(screen, id, work)
+
+
+def list_(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many of each at most.")] = 20,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", "-w", help="Only those that wait for you, and for what; the longest first.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Those that wait for you, the longest first, and below them the newest by start."""
+    import asyncio
+
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import connected
+    from perdure.cli.table import delivery_rows, listed_json, waiting_rows
+
+    screen = Screen(json=json)
+
+    async def work() -> tuple[list[Listed], list[Listed]]:
+        perdure = await connected(screen)
+        return await perdure.waiting(), [] if waiting else await perdure.list(limit=limit)
+
+    asking, found = asyncio.run(work())
+    if json:
+        screen.data([listed_json(one) for one in (asking[:limit] if waiting else found)])
+        return
+    if asking:
+        screen.lines(waiting_rows(asking[:limit], screen.room))
+        more = f"; {len(asking) - limit} more wait" if len(asking) > limit else ""
+        screen.line(f"perdure show ID says what to type{more}")
+    waits = {one.delivery_id for one in asking}
+    if others := [one for one in found if one.delivery_id not in waits]:
+        screen.lines(["", *delivery_rows(others, screen.room)] if asking else delivery_rows(others, screen.room))
+    elif not asking:
+        screen.line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
+
+
+def diff(id: DeliveryId = "@last") -> None:
+    """What the delivery has changed so far, against its base."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.cli.words import clean
+
+    screen = Screen()
+
+    async def work(delivery: Delivery) -> None:
+        # Whole before it is shown: a page may end inside a line, which then would have no colour.
+        patch = clean("".join([text async for text in pages(delivery, "diff")]))
+        if patch:
+            screen.diff(patch)
+        else:
+            print(f"{delivery.id} has changed nothing yet", file=sys.stderr)
+
+    with_delivery(screen, id, work)
+
+
+async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
+    """All pages, or PerdureError saying which host does not answer."""
+    from temporalio.client import ActivityFailureError
+    from temporalio.exceptions import ApplicationError
+
+    from perdure.models.errors import PerdureError
+
+    queue = (await delivery.progress()).queue
+    offset: int | None = 0
+    while offset is not None:
+        try:
+            page = await delivery.read(what, offset, queue)
+        except ActivityFailureError as error:
+            if isinstance(error.cause, ApplicationError):
+                raise PerdureError(f"{what} cannot be read: {error.cause.message}", where=delivery.id) from None
+            raise PerdureError(
+                f"the host that works on {delivery.id} does not answer: {what} are kept there",
+                where=f"task queue {queue}",
+                fix="perdure up --detach there starts a worker",
+            ) from None
+        yield page.text
+        offset = page.next
+
+
+def _facts(progress: Progress) -> list[str]:
+    from perdure.cli.decide.asking import decided
+    from perdure.cli.words import count, money, one_line, short
+
+    base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
+    status = "waiting" if progress.waiting and progress.status == "running" else progress.status
+    facts = [
+        f"{progress.delivery_id}  {status}" + (f", {progress.phase}" if progress.phase else ""),
+        f"  repository    {one_line(progress.repository)}" + (f" ({base})" if base else ""),
+    ]
+    if progress.branch:
+        facts.append(f"  branch        {one_line(progress.branch)}")
+    budget = f" of {money(progress.budget_usd)}" if progress.budget_usd is not None else ""
+    facts.append(f"  spent         {money(progress.spend.usd)}{budget}")
+    facts += [f"  {'decided' if n == 0 else '':<13} {decided(made)}" for n, made in enumerate(progress.decisions)]
+    if progress.unread:
+        facts.append(f"  said          {count(progress.unread, 'message')} for the next turn")
+    return [*facts, ""]

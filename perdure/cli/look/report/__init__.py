@@ -1,0 +1,89 @@
+"""`perdure report`: everything about one delivery, for a person to read or to keep."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import LOOK
+
+Html = Annotated[
+    str, typer.Option("--html", metavar="FILE", help="Write one self-contained page; - is standard output.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON, without the pictures.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("report", rich_help_panel=LOOK)(report)
+
+
+def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> None:
+    """Timeline, plan, tests, review, cost and screenshots of a delivery, whether it runs or has ended."""
+    import sys
+
+    from perdure.cli.look.report.gather import gather
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.models.errors import BadInput
+
+    if html == "-" and json:
+        raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
+    target = target_of(html)
+    screen = Screen(json=json or html == "-")
+    found = with_delivery(screen, id, gather)
+    if html:
+        from perdure.cli.look.report.page import page_of
+
+        page = page_of(found).encode()
+        if target is None:
+            sys.stdout.buffer.write(page)
+            sys.stdout.flush()
+        else:
+            write_page(target, page)
+    if json:
+        screen.data(found.model_dump_json(indent=2))
+    elif not html:
+        from perdure.cli.look.report.text import lines_of
+
+        screen.lines(lines_of(found))
+        return
+    for words in found.unread:
+        print(f"! not read: {words}", file=sys.stderr)
+    if target is not None and not json:
+        screen.line(f"✓ {target}")
+
+
+def target_of(html: str) -> Path | None:
+    """Where the page goes, looked at before anything is read. BadInput when it cannot go there."""
+    from perdure.models.errors import BadInput
+
+    if html in ("", "-"):
+        return None
+    target = Path(os.path.expanduser(html))
+    if target.is_dir():
+        raise BadInput(f"{html} is a directory", where="--html", fix=f"name a file: --html {target / 'report.html'}")
+    if not target.parent.is_dir():
+        raise BadInput(f"there is no directory {target.parent}", where="--html", fix=f"mkdir -p {target.parent}")
+    return target
+
+
+def write_page(target: Path, page: bytes) -> None:
+    """Whole or not at all; readable for others as any new file is. A symbolic link stays one."""
+    from perdure.adapters.system.files import write_whole
+    from perdure.models.errors import BadInput
+
+    umask = os.umask(0)
+    os.umask(umask)
+    try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(page)  # a device or a pipe is written to, never replaced
+        else:
+            write_whole(target.resolve(), page, mode=0o666 & ~umask)
+    except OSError as error:
+        raise BadInput(
+            f"the page cannot be written: {error.strerror}", where=str(target), fix="name another file"
+        ) from None

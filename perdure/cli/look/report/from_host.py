@@ -1,0 +1,129 @@
+"""What only the delivery's own host has: artifacts, and what was said in its turns."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from perdure.cli.look.report.facts import Turn
+from perdure.models.errors import PerdureError
+from perdure.models.policy import REPORT_DIFF_CHARS, REPORT_PATIENCE, REPORT_PICTURES_BYTES
+from perdure.models.report import Screenshots
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from perdure.client import Delivery
+
+T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+class Desk:
+    """Reads through Temporal. What cannot be read is written down, and a host that is silent is not asked again."""
+
+    def __init__(self, delivery: Delivery, queue: str) -> None:
+        self._delivery, self._queue = delivery, queue
+        self._silent: bool | None = None if queue else True
+        self._missed: list[str] = []
+        self._odd: list[str] = []
+
+    @property
+    def unread(self) -> list[str]:
+        """One sentence for each reason."""
+        if not self._missed:
+            return self._odd
+        host = f"the delivery's host does not answer (task queue {self._queue}): it is busy, or has no worker; "
+        host += "perdure up --detach there starts one"
+        return [f"{_and(self._missed)}: {host if self._queue else 'it has no host yet'}", *self._odd]
+
+    async def document(self, sha256: str, what: str, model: type[T]) -> T | None:
+        """An artifact that is a model's JSON; None where there is none."""
+        if not sha256 or (data := await self._bytes(sha256, what)) is None:
+            return None
+        try:
+            return model.model_validate_json(data)
+        except ValidationError:
+            self._odd.append(f"{what}: written by a release that this one does not know")
+            return None
+
+    async def pictures(self, shots: Screenshots) -> dict[str, bytes]:
+        """The pictures by their SHA-256, until they are too much for one page."""
+        found: dict[str, bytes] = {}
+        for shot in shots.pictures:
+            what = f"the picture of {shot.page[:80]}"
+            if not shot.artifact or shot.artifact in found or (data := await self._bytes(shot.artifact, what)) is None:
+                continue
+            if not data.startswith(PNG):
+                self._odd.append(f"{what}: it is no PNG")
+            elif sum(map(len, found.values())) + len(data) > REPORT_PICTURES_BYTES:
+                self._odd.append(f"{what}: left out, the page would be too large")
+            else:
+                found[shot.artifact] = data
+        return found
+
+    async def diff(self) -> str:
+        """The change against the base; the beginning of it, as much as a page can hold."""
+        text, offset = "", 0
+        while len(text) < REPORT_DIFF_CHARS:
+            reading = self._delivery.read("diff", offset, self._queue, patience=REPORT_PATIENCE)
+            if (page := await self._asked(reading, "the change")) is None:
+                return ""
+            text += page.text
+            if page.next is None:
+                return text
+            offset = page.next
+        return f"{text}\n… and more: perdure diff shows all of it\n"
+
+    async def said(self, turns: list[Turn]) -> list[Turn]:
+        """The turns, each with what was said and done in it, where the host still has it."""
+        words: dict[str, str] = {}
+        offset: int | None = 0 if turns else None
+        while offset is not None:
+            reading = self._delivery.read("turns_json", offset, self._queue, patience=REPORT_PATIENCE)
+            if (page := await self._asked(reading, "what was said in the turns")) is None:
+                break
+            told = [json.loads(line) for line in page.text.splitlines()]
+            words |= {turn["checkpoint"]: turn["said"] for turn in told}
+            offset = page.next
+        return [turn.model_copy(update={"said": words.get(turn.checkpoint, "")}) for turn in turns]
+
+    async def _bytes(self, sha256: str, what: str) -> bytes | None:
+        return await self._asked(self._delivery.artifact(sha256, self._queue, REPORT_PATIENCE), what)
+
+    async def _asked(self, reading: Awaitable[R], what: str) -> R | None:
+        from temporalio.client import ActivityFailureError
+        from temporalio.exceptions import ApplicationError
+
+        if self._silent is None:
+            self._silent = not await self._delivery.polled(self._queue)
+        if self._silent:
+            _unused(reading)
+            self._missed.append(what)
+            return None
+        try:
+            return await reading
+        except ActivityFailureError as error:
+            if isinstance(error.cause, ApplicationError):
+                self._odd.append(f"{what}: {error.cause.message}")
+            else:
+                self._silent = True
+                self._missed.append(what)
+        except PerdureError as error:
+            self._odd.append(f"{what}: {error.what}")
+        return None
+
+
+def _unused(reading: Awaitable[object]) -> None:
+    """A coroutine that is not awaited has to be told so."""
+    close = getattr(reading, "close", None)
+    if close is not None:
+        close()
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

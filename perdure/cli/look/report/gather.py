@@ -1,0 +1,143 @@
+"""Reads a delivery for a report: what the server has, what its workflow answers, what its host keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.look.report.facts import Report
+from perdure.cli.look.report.from_history import began, deaths_of, parsed, state_of, steps_of, turns_of, waits_of
+from perdure.cli.look.report.from_host import Desk
+from perdure.models.errors import InvalidRequest, PerdureError
+from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
+from perdure.models.request import DeliveryRequest, parse_request
+from perdure.models.result import DeliveryResult, StepRecord
+from perdure.models.state import DeliveryState, Progress
+from perdure.models.summary import progress_of, result_of
+
+if TYPE_CHECKING:
+    from perdure.client import Delivery, Described
+    from perdure.client.history import Past
+
+
+async def gather(delivery: Delivery) -> Report:
+    """Everything that can be known now. BadInput when there is no such delivery; what cannot be read is said in it."""
+    from temporalio.service import RPCError
+
+    described = await delivery.describe()
+    past = await delivery.past()
+    state = state_of(past)
+    unread = [] if past.complete else ["Temporal does not have the first runs any more: their turns are missing"]
+    facts = await _facts(delivery, described, past, state, unread)
+    desk = Desk(delivery, state.prepared.queue if state.prepared else "")
+    tests, review = facts["tests"], facts["review"]
+    plan = await desk.document(state.plan, "the plan", Plan)
+    test_report = await desk.document(tests.report or "", "the test report", TestReport)
+    reviewed = await desk.document(review.report or "", "the review", Review)
+    findings = await desk.document(review.findings or "", "the engine's findings", Findings)
+    screenshots = await desk.document(state.screenshots, "the screenshots", Screenshots)
+    pictures = await desk.pictures(screenshots) if screenshots else {}
+    diff = await desk.diff() if state.head or facts["head_sha"] else ""
+    turns = await desk.said(turns_of(past.acts))
+    try:
+        untold = await delivery.untold()
+    except RPCError:
+        untold = []
+        unread.append("the server does not say who was told")
+    return Report(
+        **facts,
+        delivery_id=delivery.id,
+        run_id=described.run_id,
+        kind=state.kind,
+        title=plan.title if plan else state.title,
+        ended=described.closed,
+        taken=datetime.now(UTC),
+        began=began(facts["steps"], past.acts),
+        turns=tuple(turns),
+        deaths=tuple(deaths_of(past.acts)),
+        waits=tuple(waits_of(past)),
+        plan=plan,
+        test_report=test_report,
+        reviewed=reviewed,
+        findings=findings,
+        screenshots=screenshots,
+        pictures=pictures,
+        diff=diff,
+        untold=tuple(untold),
+        unread=(*unread, *desk.unread),
+    )
+
+
+async def _facts(
+    delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str]
+) -> dict[str, Any]:
+    """What result or progress say; without a worker, what history does."""
+    try:
+        request = parse_request(past.request)
+    except InvalidRequest:
+        request = DeliveryRequest.model_construct(
+            repository=str(past.request.get("repository") or ""), request=str(past.request.get("request") or "")
+        )
+    status, message, waiting = "", "", ""
+    steps: Sequence[StepRecord] = ()
+    if described.running:
+        try:
+            progress = await delivery.progress()
+        except PerdureError:
+            state.steps = _joined(state, past)
+            state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "")
+            progress = progress_of(state, request, delivery.id, described.run_id)
+            unread.append("no worker answers: steps and costs are as history has them")
+        status, message, waiting, steps = progress.status, progress.message, progress.waiting, progress.steps
+        if waiting:
+            status = "waiting"
+        told = _running(progress, state, request, delivery.id, described.run_id)
+    else:
+        try:
+            told = await delivery.result()
+            status = told.status
+        except PerdureError as error:  # terminated, or a request that was never valid: no worker said how it ended
+            state.steps = _joined(state, past)
+            told = result_of(state, request, delivery.id, described.run_id)
+            status = described.status.name.lower().replace("canceled", "cancelled")
+            message = str(error)
+        message, steps = message or told.message, told.steps
+    first = [when for record in steps if (when := parsed(record.started_at))]
+    return {
+        "status": status,
+        "reason": (told.reason or "") if status == told.status else "",
+        "message": message,
+        "waiting": waiting,
+        "repository": request.repository,
+        "request": request.request,
+        "issue": str(request.issue or ""),
+        "base": told.base or "",
+        "base_sha": told.base_sha or "",
+        "branch": told.branch or (state.prepared.branch if state.prepared and described.running else ""),
+        "head_sha": told.head_sha or "",
+        "pull_request": told.pull_request,
+        "started": min([described.started, *first]),
+        "budget_usd": state.prepared.budget_usd if state.prepared else request.budget_usd,
+        "usage": told.usage,
+        "receipt": told.receipt,
+        "tests": told.tests,
+        "review": told.review,
+        "decisions": told.decisions,
+        "steps": tuple(steps),
+    }
+
+
+def _running(
+    progress: Progress, state: DeliveryState, request: DeliveryRequest, id: str, run_id: str
+) -> DeliveryResult:
+    """A result of what there is so far: the workflow's own numbers over those of its history."""
+    state.steps, state.usage, state.spend = progress.steps, progress.usage, progress.spend
+    state.pull_request, state.head = progress.pull_request, progress.head_sha or state.head
+    result = result_of(state, request, id, run_id)
+    return result.model_copy(update={"decisions": tuple(progress.decisions)})
+
+
+def _joined(state: DeliveryState, past: Past) -> list[StepRecord]:
+    """Steps of the runs before, as the newest one got them, and its own after them."""
+    return [*state.steps, *steps_of(past.acts[past.newest :])]

@@ -1,0 +1,109 @@
+"""A report as one HTML page that needs nothing else: no network, no script, no file beside it."""
+
+from __future__ import annotations
+
+import base64
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from perdure import __version__
+from perdure.adapters.forges.neutral import web_address
+from perdure.cli.decide.asking import decided
+from perdure.cli.look.report import tiles, view
+from perdure.cli.look.report.facts import Report, Turn
+from perdure.cli.look.report.harmless import shown, shown_line
+from perdure.cli.look.report.svg import svg_of
+from perdure.cli.look.report.timeline import timeline_of
+from perdure.cli.words import count, money, tokens
+from perdure.models.policy import REPORT_TESTS_SHOWN
+from perdure.models.spans import span
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def page_of(report: Report) -> str:
+    """The whole page. Every word of others is made visible, bounded and escaped on its way into it."""
+    from markupsafe import Markup
+
+    timeline = timeline_of(report)
+    pictures = {sha256: base64.b64encode(data).decode() for sha256, data in report.pictures.items()}
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            report=report,
+            timeline=timeline,
+            svg=Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
+            pictures={sha256: Markup(data) for sha256, data in pictures.items()},  # noqa: S704  # base64
+            links={"pull": web_address(report.pull_request.url) if report.pull_request else False},
+            points=view.points(report),
+            shot_of=_anchors(report).get,
+            sections=_sections(report, bool(timeline.rows)),
+            turns=[(name, list(turns)) for name, turns in groupby(report.turns, key=_loop)],
+            total=view.total(report.steps),
+            diff_lines=view.diff_lines(report.diff),
+            version=__version__,
+        )
+    )
+
+
+def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
+    """Anchor and name of what the page has, in its order."""
+    there = {
+        "timeline": drawn,
+        "request": bool(report.request.strip()),
+        "plan": report.plan is not None,
+        "decisions": bool(report.decisions),
+        "change": bool(report.diff),
+        "tests": True,
+        "review": True,
+        "screenshots": report.screenshots is not None,
+        "cost": bool(report.steps),
+        "turns": bool(report.turns),
+    }
+    return [(anchor, anchor.capitalize()) for anchor, holds in there.items() if holds]
+
+
+def _anchors(report: Report) -> dict[str, str]:
+    """Where on the page a screenshot is, by its page's address."""
+    shots = report.screenshots.pictures if report.screenshots else ()
+    return {shot.page: f"shot-{number}" for number, shot in enumerate(shots, 1) if shot.artifact in report.pictures}
+
+
+def _loop(turn: Turn) -> str:
+    return view.step_name(turn)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def finalize(value: object) -> object:
+        """The last thing that happens to whatever stands in {{ }}: nobody has to remember it."""
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return shown(value)
+        return "" if value is None else value
+
+    environment = Environment(
+        loader=PackageLoader("perdure.cli.look.report", "templates"),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "line": shown_line,
+        "text": shown,
+        "money": money,
+        "span": span,
+        "took": view.took,
+        "tokens": tokens,
+        "decided": decided,
+    }
+    environment.filters |= {"status": lambda words: words.replace("_", " ")}
+    environment.globals |= {"view": view, "tiles": tiles, "count": count, "rows": REPORT_TESTS_SHOWN}
+    return environment

@@ -1,0 +1,216 @@
+"""What page and text say in the same words: numbers, verdicts, orders; pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perdure.cli.look.report.facts import Report, Turn
+from perdure.cli.words import count, money, tokens
+from perdure.models.bent import faults
+from perdure.models.promised import Changed, changed, notes
+from perdure.models.report import CommandResult, Severity, TestCase
+from perdure.models.result import Receipt, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
+from perdure.models.spans import span
+
+VERDICTS = {
+    "passed": "passed",
+    "failed": "failed",
+    "timed_out": "took too long and was ended",
+    "not_started": "could not start",
+    "contradicted": "its report and its exit code disagree",
+}
+SINCE = {"new": "new", "known": "as on the base", "undecidable": "new or not: cannot be told"}
+TONES = {
+    "delivered": "good", "completed": "good", "draft": "warn", "waiting": "warn", "no_changes": "warn",
+    "cancelled": "warn", "running": "busy", "not_delivered": "bad",
+}  # fmt: skip
+SEVERITIES = {Severity.BLOCKER: "bad", Severity.TECH_DEBT: "warn", Severity.SKIPPABLE: "plain"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Something that the reviewer or the engine found."""
+
+    severity: Severity
+    title: str
+    description: str
+    file: str
+    line: int | None
+    suggestion: str
+    source: str
+    screenshots: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}" if self.file and self.line else self.file
+
+
+@dataclass(frozen=True)
+class Cases:
+    """The tests of one command, sorted into what a person looks for."""
+
+    failed: tuple[TestCase, ...]
+    flaky: tuple[TestCase, ...]
+    skipped: tuple[TestCase, ...]
+    passed: tuple[TestCase, ...]
+
+
+def points(report: Report) -> list[Point]:
+    """The worst first; of the same weight, the engine's before the reviewer's, for they are certain."""
+    found = [
+        Point(f.severity, f.title, f.description, f.file, f.line, f.suggestion, "engine")
+        for f in (report.findings.findings if report.findings else ())
+    ]
+    found += [
+        Point(i.severity, i.title, i.description, i.file, i.line, i.suggestion, "reviewer", tuple(i.screenshots))
+        for i in (report.reviewed.issues if report.reviewed else ())
+    ]
+    order = list(Severity)
+    return sorted(found, key=lambda point: order.index(point.severity))
+
+
+def cases_of(command: CommandResult) -> Cases:
+    red = ("failed", "errored")
+    flaky = tuple(case for case in command.cases if case.flaky)
+    rest = [case for case in command.cases if not case.flaky]
+    return Cases(
+        failed=tuple(case for case in rest if case.outcome in red),
+        flaky=flaky,
+        skipped=tuple(case for case in rest if case.outcome == "skipped"),
+        passed=tuple(case for case in rest if case.outcome not in (*red, "skipped")),
+    )
+
+
+def verdict_of(command: CommandResult) -> str:
+    """`failed, exit code 1, new`."""
+    said = [VERDICTS.get(command.verdict, command.verdict)]
+    said += [f"exit code {command.exit_code}"] if command.exit_code is not None else []
+    said += [SINCE[command.since]] if command.since else []
+    said += ["passed when it was run once more"] if command.flaky else []
+    said += ["stops at its first failure"] if command.partial else []
+    said += [] if command.required else ["does not decide"]
+    return ", ".join(said)
+
+
+def tests_line(tests: TestsResult) -> str:
+    """`44 passed, 2 new failures, 1 known, 1 fixed, 1 flaky`."""
+    if tests.status is TestsStatus.SKIPPED:
+        return "not run"
+    if tests.status is TestsStatus.NONE:
+        return "the repository has no test command"
+    parts = [f"{tests.passed} passed" if tests.passed is not None else str(tests.status)]
+    parts += [f"{tests.failed} failed"] if tests.failed and tests.new_failures is None else []
+    parts += [count(tests.new_failures, "new failure")] if tests.new_failures is not None else []
+    parts += [f"{tests.known_failures} failed before too"] if tests.known_failures else []
+    parts += [f"{tests.fixed} fixed"] if tests.fixed else []
+    parts += [f"{tests.flaky} flaky"] if tests.flaky else []
+    parts += [f"tests weakened in {count(tests.tampered, 'place')}"] if tests.tampered else []
+    parts += [count(tests.promises, "changed promise")] if tests.promises else []
+    return ", ".join(parts)
+
+
+def review_line(report: Report) -> str:
+    """`1 blocker, 2 tech debt, 0 skippable`."""
+    review = report.review
+    if review.status is ReviewStatus.SKIPPED and not (report.reviewed or report.findings):
+        return "not done"
+    return f"{count(review.blockers, 'blocker')}, {review.tech_debt} tech debt, {review.skippable} skippable"
+
+
+def cost_line(usage: UsageResult, budget: float | None = None) -> str:
+    """`$0.43 of $5.00 · 118k tokens, 92 % from cache`."""
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    text = money(usage.cost_usd) + (f" of {money(budget)}" if budget is not None else "")
+    if total := prompt + usage.output_tokens:
+        text += f" · {tokens(total)} tokens"
+        text += f", {100 * usage.cache_read_tokens // prompt} % from cache" if prompt else ""
+    if usage.at_risk_usd:
+        text += f" · up to {money(usage.at_risk_usd)} more for replies cut off"
+    return text
+
+
+def receipt_line(report: Report) -> str:
+    """`1 worker death · 1 turn redone · 0 replies paid twice · green on tree c0ffee1`."""
+    receipt = _known(report)
+    parts = [count(receipt.worker_deaths, "worker death")]
+    if not report.running:
+        parts += [
+            f"{count(receipt.turns_redone, 'turn')} redone",
+            f"{count(receipt.replies_paid_twice, 'reply', 'replies')} paid twice",
+        ]
+    if receipt.replies_cut:
+        parts.append(f"{count(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
+    if report.tests.tree_sha and report.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
+        parts.append(f"{report.tests.status} on tree {report.tests.tree_sha[:7]}")
+    return " · ".join(parts)
+
+
+def _known(report: Report) -> Receipt:
+    """The receipt is written at the end: until then, the deaths that history has."""
+    if not report.running:
+        return report.receipt
+    return report.receipt.model_copy(update={"worker_deaths": max(report.receipt.worker_deaths, len(report.deaths))})
+
+
+def diff_lines(patch: str) -> list[tuple[str, str]]:
+    """Each line of a patch, and what it is: `file`, `place`, `added`, `gone`, or nothing of those."""
+    kinds = {"@": "place", "+": "added", "-": "gone"}
+    found = []
+    for line in patch.splitlines():
+        head = line.startswith(("diff ", "index ", "+++ ", "--- ", "new file", "deleted file", "similarity", "rename "))
+        found.append(("file" if head else kinds.get(line[:1], ""), line))
+    return found
+
+
+def promises(report: Report) -> tuple[Changed, ...]:
+    """Tests of the base that fail on the change, with the reviewer's answers."""
+    return changed(report.test_report, report.reviewed)
+
+
+def tampered(report: Report) -> tuple[str, ...]:
+    """Return the reasons the experiments make the verdict red for."""
+    return tuple(fault.title for fault in faults(report.test_report)) if report.test_report else ()
+
+
+def told(report: Report) -> tuple[str, ...]:
+    """Return their findings that do not decide."""
+    tried = report.test_report.experiment if report.test_report else None
+    return notes(tried) if tried is not None else ()
+
+
+def versions(one: Changed) -> list[tuple[str, str]]:
+    """Both versions of a test, as `diff_lines` of a patch."""
+    kinds = {"+": "added", "-": "gone", "…": "place"}
+    return [(kinds.get(line[:1], ""), line) for line in one.versions]
+
+
+def took(seconds: float) -> str:
+    """Of a single test: `12 ms`, `1.4 s`; empty where nobody measured it."""
+    return "" if seconds <= 0 else f"{max(round(1000 * seconds), 1)} ms" if seconds < 0.9995 else span(seconds)
+
+
+def step_name(record: StepRecord | Turn) -> str:
+    return record.step.replace("_", " ") + (f" {record.attempt}" if record.attempt > 1 else "")
+
+
+def share(cost: float | None, steps: Sequence[StepRecord]) -> float:
+    """Of the most expensive step, 0…100."""
+    most = max((record.cost_usd or 0.0 for record in steps), default=0.0)
+    return 100 * (cost or 0.0) / most if most else 0.0
+
+
+def total(steps: Iterable[StepRecord]) -> float | None:
+    """What the steps have cost together; None when one of them is not known."""
+    costs = [record.cost_usd for record in steps]
+    return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+
+def total_of(turns: Iterable[Turn]) -> float | None:
+    costs = [turn.cost_usd for turn in turns]
+    return None if None in costs else sum(cost for cost in costs if cost is not None)
+
+
+def differs(one: float | None, other: float | None) -> bool:
+    """Whether a person would see two amounts."""
+    return one is not None and other is not None and abs(one - other) >= 0.005

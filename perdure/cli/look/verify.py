@@ -1,0 +1,81 @@
+"""`perdure verify`: every line of a delivery's receipt, derived again from git, history and ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+from perdure.cli.panels import LOOK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.cli.screen import Screen
+    from perdure.models.verify import Claim
+
+MARKS = {"verified": "✓", "contradicted": "✗", "unknown": "?"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=LOOK)(verify)
+
+
+def verify(
+    id: DeliveryId = "@last",
+    no_tests: Annotated[bool, typer.Option("--no-tests", help="Do not run the tests again.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
+) -> None:
+    """Check every line of a delivery's receipt again. Exit 1 when one does not hold; ? could not be checked."""
+    import asyncio
+
+    from perdure.cli.screen import Screen
+
+    raise typer.Exit(asyncio.run(_verify(Screen(json=json), id, tests=not no_tests)))
+
+
+async def _verify(screen: Screen, id: str, *, tests: bool) -> int:
+    from perdure.adapters.system.home import Home
+    from perdure.cli.ids import resolve_id
+    from perdure.cli.look.verifying import verified
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+    from perdure.models.verify import Mark
+
+    client = await connect(Home.find(), start=False, say=screen.say)
+    perdure = Perdure(client)
+    delivery = perdure.delivery(await resolve_id(perdure, id))
+    found: list[Claim] = []
+    if not screen.json:
+        screen.line(delivery.id)
+    async for claim in verified(client, delivery, tests=tests, say=screen.say):
+        found.append(claim)
+        if not screen.json:
+            screen.line(_line(claim))
+    if screen.json:
+        holds = not any(claim.mark is Mark.CONTRADICTED for claim in found)
+        told = [claim.model_dump(mode="json") for claim in found]
+        screen.data({"delivery_id": delivery.id, "holds": holds, "claims": told})
+    else:
+        screen.lines(["", _summary(found)])
+    return 1 if any(claim.mark is Mark.CONTRADICTED for claim in found) else 0
+
+
+def _line(claim: Claim) -> str:
+    from perdure.cli.words import one_line
+
+    return f"{MARKS[claim.mark]} {claim.claim:<19} {one_line(claim.said, 400)}"
+
+
+def _summary(found: Sequence[Claim]) -> str:
+    from perdure.cli.words import count
+    from perdure.models.verify import Mark
+
+    marks = [claim.mark for claim in found]
+    parts = [f"{count(marks.count(Mark.VERIFIED), 'claim')} of {len(marks)} verified"]
+    if wrong := marks.count(Mark.CONTRADICTED):
+        parts.append(f"{wrong} contradicted")
+    if left := marks.count(Mark.UNKNOWN):
+        parts.append(f"{left} could not be checked")
+    return ", ".join(parts)

@@ -1,0 +1,119 @@
+"""`perdure deliver`: submit one request and watch it become a pull request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure import secrets
+from perdure.cli.panels import START
+from perdure.cli.request.options import (
+    AllowTestChanges,
+    Budget,
+    ConfigFile,
+    Detach,
+    Gates,
+    Labels,
+    Model,
+    New,
+    NoQuestions,
+    NoWait,
+    Tokens,
+)
+
+if TYPE_CHECKING:
+    from perdure.cli.request.validation import Asked
+    from perdure.cli.screen import Screen
+    from perdure.client import Submitted
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=START)(deliver)
+
+
+def deliver(
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What you want, in your own words.")] = None,
+    request: Annotated[
+        str | None, typer.Option("--request", metavar="TEXT|-", help="The same; - reads it from standard input.")
+    ] = None,
+    issue: Annotated[
+        str | None,
+        typer.Option("--issue", metavar="N|URL", help="An open issue says what you want; #12 in TEXT names it too."),
+    ] = None,
+    repo: Annotated[
+        str | None,
+        typer.Option(
+            "--repo", metavar="PATH|URL", help="A path with an origin means that origin; default: the one you are in."
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="BRANCH", help="To start from and merge into; default: the default branch."),
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="BRANCH", help="An existing one to work on instead of the base.")
+    ] = None,
+    phases: Annotated[
+        str | None, typer.Option("--phases", metavar="LIST", help="Some of plan,build,test,review,ship.")
+    ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="NAME", help="Name of the delivery: the same name is never delivered twice."),
+    ] = None,
+    budget: Budget = None,
+    tokens: Tokens = None,
+    model: Model = None,
+    config: ConfigFile = None,
+    allow_test_changes: AllowTestChanges = False,
+    gate: Gates = None,
+    label: Labels = None,
+    no_questions: NoQuestions = False,
+    new: New = False,
+    detach: Detach = False,
+    no_wait: NoWait = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Turn one request into one tested, reviewed pull request.
+
+    Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
+    start another.
+    """
+    import asyncio
+
+    from perdure.cli.look.watch import detached
+    from perdure.cli.request.validation import Asked
+    from perdure.cli.screen import Screen
+
+    asked = Asked(
+        *(text, request, issue, repo, base, branch, phases, id, budget, model, config, allow_test_changes),
+        gate=gate,
+        labels=tuple(label or ()),
+        questions=not no_questions,
+        tokens=tokens,
+        new=new,
+    )
+    screen = Screen(json=json)
+    submitted: list[Submitted] = []
+    try:
+        raise typer.Exit(asyncio.run(_deliver(asked, screen, submitted, detach=detach, wait=not no_wait)))
+    except KeyboardInterrupt:
+        if not submitted:
+            raise
+        raise detached(screen, submitted[0].delivery.id) from None
+
+
+async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool) -> int:
+    """`submitted` gets what was started as soon as it is: from then on Ctrl-C only leaves."""
+    import asyncio
+
+    from perdure.cli.request.validation import take_in
+
+    taken = await asyncio.to_thread(take_in, asked, secrets.environment())
+
+    # Only now: these take longer to load than a mistake takes to find.
+    from perdure.cli.look.watch import follow
+    from perdure.cli.request.submit import hand_in
+
+    found = await hand_in(taken, asked, screen, submitted, detach=detach)
+    return 0 if detach else await follow(found.delivery, screen, wait=wait)

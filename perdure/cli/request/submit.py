@@ -1,0 +1,112 @@
+"""Handing in what was taken in: what it needs is started, what begins is told."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from perdure import __version__, secrets
+
+if TYPE_CHECKING:
+    from perdure.cli.request.validation import Asked, Taken
+    from perdure.cli.screen import Screen
+    from perdure.client import Submitted
+
+
+async def hand_in(
+    taken: Taken, asked: Asked, screen: Screen, submitted: list[Submitted], *, detach: bool, name: str = ""
+) -> Submitted:
+    """Start the delivery, or come back to the one of that id or of the same words, and tell the header.
+
+    name       what its id is made from, where that is neither the issue nor the words
+    submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
+    """
+    import asyncio
+
+    # Only now: these take longer to load than a mistake takes to find.
+    from perdure.adapters.system.home import Home
+    from perdure.cli.host.web import web_page
+    from perdure.cli.host.workers import absent
+    from perdure.cli.request.issue import is_there, publishes_here
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+    from perdure.local.up import ensure_running
+    from perdure.models.policy import DECISION_ACCEPTED
+
+    home = Home.find()
+    if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
+        raise refusal
+    if not taken.elsewhere:
+        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, secrets.environment()))
+    # Workers elsewhere may be this home's all the same; a home that never was is not made for them.
+    key = home.key() if not taken.elsewhere or home.root.is_dir() else None
+    perdure = Perdure(await connect(home, start=False, say=screen.say), key)
+    # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
+    patience = DECISION_ACCEPTED if detach else None
+    found = await perdure.submit(taken.request, asked.id, new=asked.new, name=name, at=taken.tip, patience=patience)
+    submitted.append(found)
+    if not screen.json:
+        page = await web_page(home, found.delivery.id)
+        how = f"perdure watch {found.delivery.id}" if detach else "Ctrl-C leaves; the work goes on"
+        header = await asyncio.to_thread(_header, taken, found.delivery.id, [how, *([page] if page else [])])
+        screen.lines(header if detach else [*header, ""])
+    if found.attached:
+        another = "" if asked.id is not None else "; --new starts another"
+        screen.say(f"{found.delivery.id} is already there: nothing new was started{another}")
+    if found.accepted is False:
+        why = "no worker has taken it yet: it begins when one runs" if taken.elsewhere else absent()
+        screen.say(f"{found.delivery.id} is recorded; {why}")
+    if detach and screen.json:
+        told = {"delivery_id": found.delivery.id, "attached": found.attached}
+        screen.data(told if found.attached else {**told, "accepted": found.accepted})
+    return found
+
+
+def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
+    from perdure.adapters.git.door import redact
+    from perdure.adapters.git.source import not_included
+    from perdure.adapters.repository.config import effective
+    from perdure.cli.look.story import Header
+    from perdure.cli.words import money, tilde
+
+    checkout, target = taken.target.checkout, redact(taken.target.url)
+    settings = [taken.file]
+    if not taken.elsewhere:
+        counts = effective(
+            host=taken.host, env=os.environ, repository=taken.repository_config, request=taken.request
+        ).config.limits
+        settings += [_sandbox(taken.host.sandbox), f"budget {money(counts.budget_usd)}"]
+    elif taken.request.budget_usd is not None:
+        settings.append(f"budget {money(taken.request.budget_usd)}")
+    has_origin = checkout is not None and str(checkout) != taken.target.url
+    begins = taken.request.branch or taken.base
+    return Header(
+        version=__version__,
+        delivery_id=id,
+        checkout=tilde(checkout) if checkout is not None and has_origin else "",
+        target=f"origin {target}" if has_origin else target,
+        base=base_line(taken),
+        issue=taken.meant.shown,
+        not_included=not_included(checkout, begins, taken.base, taken.target.heads.branches)
+        if checkout is not None
+        else (),
+        settings=settings,
+        watching=watching,
+    ).lines()
+
+
+def base_line(taken: Taken) -> str:
+    """The base as the first lines tell it: `main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
+    from perdure.cli.words import short
+
+    if taken.target.empty:
+        return f"empty: {taken.base} begins with an empty commit, pushed before the delivery's branch"
+    base = f"{taken.base} at {short(taken.base_sha)}"
+    branch = taken.request.branch
+    tip = f"{branch} at {short(taken.target.heads.branches[branch])}, against " if branch is not None else ""
+    return f"{tip}{base}, asked just now"
+
+
+def _sandbox(grade: str) -> str:
+    names = {"full": "sandbox bubblewrap", "reduced": "sandbox REDUCED (Landlock)", "off": "sandbox OFF"}
+    return names.get(grade, grade)

@@ -1,0 +1,11 @@
+"""Submit a request, come back to it, read it: what any Python program needs of Perdure.
+
+Light on purpose: models and the Temporal client, nothing else. In another language, start workflow type `Delivery`
+on task queue `perdure` with the same JSON.
+"""
+
+from perdure.client.decisions import Answered
+from perdure.client.delivery import Delivery, Perdure, Submitted
+from perdure.client.view import Described, Listed, Pending
+
+__all__ = ["Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

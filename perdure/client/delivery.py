@@ -1,0 +1,296 @@
+"""The client, and one delivery by its id: submitted, awaited, read."""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import hashlib
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.client.decisions import Answered, Steered
+from perdure.client.history import Past, read_past
+from perdure.client.listing import newest
+from perdure.client.notifications import untold
+from perdure.client.once import Words, check_same, request_of, running_of, stands
+from perdure.client.pending import unread
+from perdure.client.submit import WORKFLOW, start, start_accepted
+from perdure.client.view import RESUME, Described, Listed, Pending, describe, polled
+from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.ids import delivery_key, issue_delivery_id
+from perdure.models.policy import ARTIFACT_READ_BYTES
+from perdure.models.proof import proof
+from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
+from perdure.models.result import SUCCESSES, DeliveryResult, Status
+from perdure.models.state import DeliveryState, Progress, parse_resume
+from perdure.models.summary import progress_of, result_of
+from perdure.models.work import Page, ReadInput
+
+QUERY_TIMEOUT = timedelta(seconds=5)
+"""A query needs a worker; after this long there is none, and describe has to do."""
+
+READ_TIMEOUT = timedelta(seconds=30)
+"""Reading a page takes milliseconds on a host that lives."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """`attached`: the delivery was already there, nothing new was started; it may be running or delivered.
+
+    `accepted`: whether a worker has looked at the request; None where nobody waited for that.
+    """
+
+    delivery: Delivery
+    attached: bool
+    accepted: bool | None = None
+
+
+class Delivery(Steered):
+    """One delivery, by its id. What a person does to it is in perdure.client.decisions."""
+
+    async def describe(self) -> Described:
+        """What the server knows without any worker. BadInput when there is no such delivery."""
+        try:
+            d = await self._handle.describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise BadInput(f"no delivery {self.id}", fix="see perdure list") from None
+            raise
+        return await describe(d)
+
+    async def request(self) -> dict[str, Any]:
+        """The request as it was sent, from the first event of history."""
+        return await request_of(self._client, self.id)
+
+    async def untold(self) -> list[str]:
+        """Who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
+        return await untold(self._client, self.id)
+
+    async def unread(self) -> list[str]:
+        """What was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
+        return await unread(self._handle, self._client.data_converter)
+
+    async def progress(self) -> Progress:
+        """Where it stands: asks the workflow; without a worker, what its memo says if it has ended.
+
+        Raises PerdureError when it runs and no worker answers: `describe` still works then.
+        """
+        try:
+            progress: Progress = await self._handle.query("progress", result_type=Progress, rpc_timeout=QUERY_TIMEOUT)
+            return progress
+        except RPCError:
+            described = await self.describe()
+            if described.resume is None:
+                then = "the work goes on then" if described.running else "then the same again"
+                raise PerdureError(
+                    "no worker answers", where=self.id, fix=f"perdure up --detach starts one; {then}"
+                ) from None
+            request = parse_request(await self.request())
+            return progress_of(DeliveryState.model_validate(described.resume.state), request, self.id, described.run_id)
+
+    async def result(self) -> DeliveryResult:
+        """Wait for the end. A delivery that did not deliver is a result too; only a bad request raises."""
+        try:
+            return await self._handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
+                return DeliveryResult.model_validate(cause.details[0])
+            if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
+                raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
+            if isinstance(cause, CancelledError):
+                return await self._from_memo()
+            if isinstance(cause, TerminatedError):
+                # A reset terminates the run that was waited for; the delivery goes on in another one.
+                if (await self.describe()).status != WorkflowExecutionStatus.TERMINATED:
+                    return await self.result()
+                raise PerdureError(
+                    "the workflow was terminated", where=self.id, fix=f"perdure retry {self.id} starts it again"
+                ) from None
+            raise PerdureError(f"the workflow failed: {cause}", where=self.id) from error
+
+    async def _from_memo(self) -> DeliveryResult:
+        described = await self.describe()
+        request = parse_request(await self.request())
+        state = DeliveryState.model_validate(described.resume.state) if described.resume else DeliveryState()
+        state.status = state.status or Status.CANCELLED
+        return result_of(state, request, self.id, described.run_id)
+
+    async def past(self) -> Past:
+        """What history tells of all its runs: for this no worker is needed either."""
+        return await read_past(self._client, self.id)
+
+    async def read(
+        self,
+        what: str,
+        offset: int = 0,
+        queue: str | None = None,
+        checkpoint: str = "",
+        patience: timedelta = READ_TIMEOUT,
+    ) -> Page:
+        """One page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of a checkpoint where one is named.
+
+        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history. Raises
+        ActivityFailureError when it has not answered within `patience`, or says no.
+        """
+        where = queue or (await self.progress()).queue
+        if where is None:
+            return Page(text="")
+        page: Page = await self._client.execute_activity(
+            "read",
+            ReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint),
+            id=f"read-{uuid.uuid4().hex}",
+            task_queue=where,
+            result_type=Page,
+            schedule_to_close_timeout=patience,
+            retry_policy=RetryPolicy(maximum_attempts=2),
+            summary=f"read {what} of {self.id}"[:100],
+        )
+        return page
+
+    async def polled(self, queue: str) -> bool:
+        """Whether the server has seen a worker ask for activities of this queue in the last few minutes."""
+        return await polled(self._client, queue)
+
+    async def artifact(self, sha256: str, queue: str | None = None, patience: timedelta = READ_TIMEOUT) -> bytes:
+        """What a hash in a result stands for (`artifact:sha256:…` or bare), read like a page.
+
+        Raises PerdureError above ARTIFACT_READ_BYTES and when the bytes are not what the hash says,
+        ActivityFailureError when the host does not answer or does not have it.
+        """
+        sha256, data, offset = sha256.removeprefix("artifact:sha256:"), bytearray(), 0
+        while True:
+            page = await self.read("artifact64", offset, queue, sha256, patience)
+            data += base64.b64decode(page.text)
+            if len(data) > ARTIFACT_READ_BYTES:
+                raise PerdureError(f"artifact {sha256[:12]} is too large to be read from here", where=self.id)
+            if page.next is None:
+                break
+            offset = page.next
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise PerdureError(f"artifact {sha256[:12]} arrived damaged", where=self.id)
+        return bytes(data)
+
+    async def retry(self, budget_usd: float | None = None) -> Delivery:
+        """Go on from the last checkpoint of a delivery that ended without delivering, with another budget if given."""
+        described = await self.describe()
+        if described.running:
+            raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}")
+        if described.status == WorkflowExecutionStatus.COMPLETED:
+            raise BadInput(f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {self.id}")
+        request = await self.request()
+        begun = ResumePoint.model_validate(request[RESUME]) if RESUME in request else None
+        if (known := described.resume or begun) is not None:  # where a terminated run began is all that is known of it
+            left = parse_resume(known).again().model_dump(mode="json", exclude_defaults=True)
+            request[RESUME] = ResumePoint(run_id=known.run_id, state=left).model_dump(mode="json")
+        if budget_usd is not None:
+            request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
+        try:
+            await start(self._client, self.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}") from None
+        return self
+
+
+class Perdure:
+    """Deliveries on one Temporal namespace. `client` needs `plugins=[perdure.plugin.perdure_plugin()]`.
+
+    `key`: of the home whose worker carries requests out (the file `key` in its PERDURE_HOME). With it a request may
+    name a repository or a checkout by its path on that host.
+    """
+
+    def __init__(self, client: Client, key: bytes | None = None) -> None:
+        self._client, self._key = client, key
+
+    def delivery(self, id: str) -> Delivery:
+        return Delivery(self._client, id)
+
+    async def submit(
+        self,
+        request: DeliveryRequest | dict[str, Any],
+        id: str | None = None,
+        *,
+        new: bool = False,
+        name: str = "",
+        at: str = "",
+        patience: timedelta | None = None,
+    ) -> Submitted:
+        """Start a delivery, or attach to the one of that id, or to the one of the same words that has not ended.
+
+        Running, or closed as delivered: attached, nothing new is started. Closed otherwise: BadInput that names
+        `perdure retry`; BadInput too when the id is taken by other words. The default id is `<repo>-issue-<n>` for an
+        issue, and otherwise `<repo>-<slug>-<4 hex>`: of a delivery that runs and was asked for the same (repository,
+        words, base, branch, phases, plan), unless `new`; of a new one where there is none.
+
+        name  what that id is made from; default: the words, or the issue
+        at    what else has to be the same: the commit of a branch
+
+        Returns as soon as the server has it, or with `patience` once a worker has accepted it (milliseconds), at the
+        latest after that time: it is submitted all the same, and `accepted` is False. Raises InvalidRequest.
+        """
+        sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
+        if id is None and sent.issue_number is not None and not (new or name):
+            id = issue_delivery_id(sent.repository, sent.issue_number)
+        words = Words(sent, name or sent.caption, at)
+        if id is None and not new:
+            return await self._submit_once(words, patience)
+        return await self._submit(sent, id or words.by_chance(), patience)
+
+    async def _submit_once(self, words: Words, patience: timedelta | None) -> Submitted:
+        """Attach to what runs and was asked for the same, however long ago; else start it, once."""
+        if (there := await running_of(self._client, words)) is not None:
+            return Submitted(self.delivery(there), attached=True)
+        for id in words.ids(words.days()[-1]):
+            try:
+                return await self._start(words.sent, id, patience)
+            except WorkflowAlreadyStartedError:
+                if await stands(self._client, words, id):
+                    return Submitted(self.delivery(id), attached=True)
+        return await self._submit(words.sent, words.by_chance(), patience)
+
+    async def _start(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
+        """WorkflowAlreadyStartedError when there is one of that id, running or not."""
+        raw = sent.model_dump(mode="json", exclude_defaults=True)
+        if self._key is not None:
+            raw["proof"] = proof(self._key, id, raw)
+        delivery = self.delivery(id)
+        if patience is not None:
+            accepted = await start_accepted(self._client, id, raw, patience)
+            return Submitted(delivery, attached=False, accepted=accepted)
+        await start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        return Submitted(delivery, attached=False)
+
+    async def _submit(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
+        delivery = self.delivery(id)
+        try:
+            return await self._start(sent, id, patience)
+        except WorkflowAlreadyStartedError:
+            check_same(id, await delivery.request(), sent)
+            described = await delivery.describe()
+            if not described.running and described.status != WorkflowExecutionStatus.COMPLETED:
+                raise BadInput(
+                    f"{id} has ended without delivering ({await delivery.how_it_ended()})",
+                    fix=f"perdure retry {id} goes on with it; --id NAME starts another delivery",
+                ) from None
+            return Submitted(delivery, attached=True)
+
+    async def list(self, limit: int = 50, query: str = "") -> list[Listed]:
+        """The newest by start, each once, from visibility alone; `query` is added with AND (a list filter)."""
+        return await newest(self._client, limit, query)
+
+    async def waiting(self, limit: int = 1000) -> builtins.list[Listed]:
+        """Those that wait for somebody, the longest first: to decide something, to resume them, or for a host."""
+        running = await self.list(limit=limit, query="ExecutionStatus = 'Running'")
+        return sorted(
+            (one for one in running if one.waiting), key=lambda one: one.asked.since if one.asked else one.started
+        )
+
+
+__all__ = ["SUCCESSES", "WORKFLOW", "Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]

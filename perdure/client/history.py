@@ -1,0 +1,170 @@
+"""What a delivery's Temporal history tells by itself: every activity, what it gave, its deaths and waits.
+
+No worker is asked, so it works when all of them are down, for as long as Temporal keeps the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.client.view import died
+from perdure.models.policy import RUNS_READ
+
+if TYPE_CHECKING:
+    from temporalio.api.history.v1 import HistoryEvent
+    from temporalio.client import Client
+    from temporalio.converter import DataConverter
+
+
+@dataclass(frozen=True)
+class Act:
+    """One activity as history has it.
+
+    given    its input; attempt and turn: which loop of the step, which turn of the loop, 0 where it has none
+    tries    how often it was started; 0: it has not ended, and history does not say before
+    began    when the last try started, None as above; the try before it had ended just then
+    died     that try had ended with its worker
+    result   what it gave, None unless it succeeded; failure: why it did not, empty while it runs
+    """
+
+    activity: str
+    given: dict[str, Any]
+    scheduled: datetime
+    attempt: int = 0
+    turn: int = 0
+    tries: int = 0
+    began: datetime | None = None
+    ended: datetime | None = None
+    died: bool = False
+    result: dict[str, Any] | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A time in which nothing was to be done, and what for. `until` None: it lasts."""
+
+    since: datetime
+    until: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Past:
+    """Everything, oldest first, over all runs.
+
+    request   as the newest run got it
+    newest    how many of `acts` are of the runs before it
+    complete  False: Temporal does not have the first runs any more
+    """
+
+    request: dict[str, Any] = field(default_factory=dict)
+    acts: tuple[Act, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    newest: int = 0
+    complete: bool = True
+
+
+async def read_past(client: Client, id: str) -> Past:
+    """The newest run of a delivery, and the ones it goes on from. RPCError when there is no such delivery."""
+    runs: list[Past] = []
+    run_id: str | None = None
+    complete = False
+    while len(runs) < RUNS_READ:
+        try:
+            runs.append(await _read_run(client, id, run_id))
+        except RPCError as error:
+            if not runs or error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+                raise
+            break
+        resume = runs[-1].request.get("resume")
+        run_id = str(resume.get("run_id") or "") if isinstance(resume, dict) else ""
+        if not run_id:
+            complete = True
+            break
+    return _joined(runs, complete)
+
+
+def _joined(newest_first: Sequence[Past], complete: bool) -> Past:
+    runs = list(reversed(newest_first))
+    return Past(
+        request=newest_first[0].request,
+        acts=tuple(act for run in runs for act in run.acts),
+        waits=tuple(wait for run in runs for wait in run.waits),
+        newest=sum(len(run.acts) for run in runs[:-1]),
+        complete=complete,
+    )
+
+
+async def _read_run(client: Client, id: str, run_id: str | None) -> Past:
+    reading = _Reading(client.data_converter)
+    async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
+        await reading.take(event)
+    return Past(reading.request, tuple(reading.acts.values()), tuple(reading.waits.values()))
+
+
+class _Reading:
+    """Folds the events of one run; activities and waits by the number of the event that began them."""
+
+    def __init__(self, converter: DataConverter) -> None:
+        self._converter = converter
+        self.request: dict[str, Any] = {}
+        self.acts: dict[int, Act] = {}
+        self.waits: dict[int, Wait] = {}
+
+    async def take(self, event: HistoryEvent) -> None:
+        at, kind = event.event_time.ToDatetime(UTC), event.WhichOneof("attributes") or ""
+        told: Any = getattr(event, kind) if kind else None
+        match kind.removesuffix("_event_attributes"):
+            case "workflow_execution_started":
+                self.request = await self._first(told.input)
+            case "activity_task_scheduled":
+                self.acts[event.event_id] = await self._scheduled(told, at)
+            case "activity_task_started":
+                lost = told.attempt > 1 and died(told.last_failure)
+                self._change(told.scheduled_event_id, tries=told.attempt, began=at, died=lost)
+            case "activity_task_completed":
+                self._change(told.scheduled_event_id, ended=at, result=await self._first(told.result))
+            case "activity_task_failed" | "activity_task_timed_out":
+                words = told.failure.message or "it took too long"
+                self._change(told.scheduled_event_id, ended=at, failure=words)
+            case "activity_task_canceled":
+                self._change(told.scheduled_event_id, ended=at, failure="cancelled")
+            case "timer_started":
+                self.waits[event.event_id] = Wait(at, None, await self._words(event))
+            case "timer_fired" | "timer_canceled":
+                if wait := self.waits.get(told.started_event_id):
+                    self.waits[told.started_event_id] = replace(wait, until=at)
+            case name if name in _ENDS:
+                self.waits = {number: replace(wait, until=wait.until or at) for number, wait in self.waits.items()}
+
+    async def _scheduled(self, told: Any, at: datetime) -> Act:
+        given = await self._first(told.input)
+        attempt, turn = (value if isinstance(value := given.get(name), int) else 0 for name in ("attempt", "turn"))
+        return Act(activity=told.activity_type.name, given=given, scheduled=at, attempt=attempt, turn=turn)
+
+    def _change(self, number: int, **changes: Any) -> None:
+        if number in self.acts:
+            self.acts[number] = replace(self.acts[number], **changes)
+
+    async def _first(self, payloads: Any) -> dict[str, Any]:
+        """The first value, when it is an object: all of ours are."""
+        values = await self._converter.decode_wrapper(payloads) if payloads.payloads else []
+        return values[0] if values and isinstance(values[0], dict) else {}
+
+    async def _words(self, event: HistoryEvent) -> str:
+        if not event.user_metadata.HasField("summary"):
+            return ""
+        (words,) = await self._converter.decode([event.user_metadata.summary])
+        return words if isinstance(words, str) else ""
+
+
+_ENDS = tuple(
+    f"workflow_execution_{end}"
+    for end in ("completed", "failed", "timed_out", "canceled", "terminated", "continued_as_new")
+)

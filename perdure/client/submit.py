@@ -1,0 +1,131 @@
+"""Starting a delivery, so that the server knows of it once whatever happens to the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.models.errors import InvalidRequest
+from perdure.models.issue import IssueName
+from perdure.models.policy import TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.webui.markdown import cell
+
+WORKFLOW = "Delivery"
+ATTACH = "attach"
+
+_CAPTION_CHARS, _CAPTION_BYTES, _DETAIL_CHARS = 100, 360, 4000
+"""A server refuses to start what has a summary above 400 bytes or details above 20,000, counted as JSON with its
+encoding's name (`limit.userMetadataSummarySize`); the embedded one takes any. Characters have up to four bytes."""
+
+
+async def start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy) -> None:
+    """Start it and leave. WorkflowAlreadyStartedError when it runs, or has run and `reuse` forbids another run."""
+    caption, details = told(raw)
+    await client.start_workflow(
+        WORKFLOW,
+        raw,
+        id=id,
+        task_queue=TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK,
+        id_reuse_policy=reuse,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        static_summary=caption,
+        static_details=details,
+    )
+
+
+async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: timedelta) -> bool:
+    """Start it, and wait until a worker has looked at the request: update-with-start, one call for both.
+
+    False when none has within that time: it is started all the same, once, and the next worker begins with it. Raises
+    WorkflowAlreadyStartedError like `start`, and InvalidRequest when the worker refuses what we took for valid.
+    """
+    reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
+    caption, details = told(raw)
+    begin: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
+        WORKFLOW,
+        raw,
+        id=id,
+        task_queue=TASK_QUEUE,
+        task_timeout=WORKFLOW_TASK,
+        id_reuse_policy=reuse,
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        static_summary=caption,
+        static_details=details,
+    )
+    try:
+        # The limit of one try is not one of all: the client tries again what a server has not answered.
+        async with asyncio.timeout(within.total_seconds()) as patience:
+            # The update's id is new: one the delivery has seen would be answered by the server, whatever became of it.
+            await client.execute_update_with_start_workflow(
+                ATTACH, {}, id=str(uuid.uuid4()), start_workflow_operation=begin, rpc_timeout=within
+            )
+        return True
+    except WorkflowUpdateFailedError as error:
+        if isinstance(error.cause, ApplicationError) and error.cause.type == "InvalidRequest":
+            raise InvalidRequest(error.cause.message.removeprefix("InvalidRequest: "), where=id) from None
+        return False  # a worker of before this update: it runs
+    except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError) as error:
+        if isinstance(error.__cause__, asyncio.CancelledError) and not patience.expired():
+            raise error.__cause__ from None
+        if not await _is_there(client, id):
+            await start(client, id, raw, reuse)
+        return False
+    except RPCError as error:
+        if error.status is not RPCStatusCode.UNIMPLEMENTED:
+            raise
+        await start(client, id, raw, reuse)
+        return False
+    finally:
+        await _heard(begin)
+
+
+async def _is_there(client: Client, id: str) -> bool:
+    """Whether what was not answered has been done: it nearly always has, an update waits only in a started workflow."""
+    try:
+        await client.get_workflow_handle(id).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def _heard(begin: WithStartWorkflowOperation[Any, Any]) -> None:
+    """The SDK keeps a failure a second time, a cancellation too, and complains when nobody asks for it."""
+    with suppress(Exception, asyncio.CancelledError):
+        async with asyncio.timeout(0):
+            await begin.workflow_handle()
+
+
+def told(raw: dict[str, Any]) -> tuple[str, str]:
+    """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid.
+
+    Whoever's words they are, they stay words: the Web UI would render their markup, links and pictures included.
+    """
+    words, issue = str(raw.get("request") or ""), raw.get("issue")
+    try:
+        number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
+    except ValueError:
+        number = ""
+    parts = [f"**Issue** {cell(number, 20)}"] if number else []
+    lines = [cell(line, _DETAIL_CHARS) for line in words[:_DETAIL_CHARS].splitlines()]
+    parts += ["\n".join(["**Request**", "", *(f"{line}  " for line in lines)])] if words.strip() else []
+    caption, limit = " ".join([*([number] if number else []), *words.split()]), _CAPTION_CHARS
+    while len(json.dumps(cell(caption, limit), ensure_ascii=False).encode()) > _CAPTION_BYTES:
+        limit -= 5
+    return cell(caption, limit), "\n\n".join(parts)

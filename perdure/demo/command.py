@@ -1,0 +1,41 @@
+"""`perdure demo`: loaded only when it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perdure.cli.panels import START
+from perdure.models.policy import DEMO_KILLS, DEMO_KILLS_MOST
+
+
+def register(app: typer.Typer) -> None:
+    app.command(rich_help_panel=START)(demo)
+
+
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep", metavar="DIR", help="Play in this new directory; default: a temporary one, until the next demo."
+        ),
+    ] = None,
+    github: Annotated[
+        bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own; needs a clone.")
+    ] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
+    kills: Annotated[
+        int,
+        typer.Option("--kills", min=0, max=DEMO_KILLS_MOST, help="How often it kills its worker by itself."),
+    ] = DEMO_KILLS,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: the knife is all yours.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, wait for nobody.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and the story besides it.")] = False,
+) -> None:
+    """See a delivery survive kill -9, with a scripted model: no key, no account, nothing of yours is touched."""
+    from perdure.demo.performance import Wanted
+    from perdure.demo.performance import demo as run
+
+    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json)))

@@ -1,0 +1,211 @@
+"""The demo: a real delivery of a scripted model's work, while its worker is killed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from perdure.cli.host.web import web_page
+from perdure.cli.keys import ENTER, Keys, at_a_terminal
+from perdure.cli.look.closing import closing
+from perdure.cli.look.story import Teller
+from perdure.cli.look.watch import Watcher
+from perdure.cli.screen import Screen
+from perdure.client import Delivery, Described, Perdure
+from perdure.demo import text as playbill
+from perdure.demo.killer import STRIKES, Knife, paced
+from perdure.demo.scene import Scene, scenery
+from perdure.demo.stage import PACKAGE, Stage, best_grade, environment, stage, supervised
+from perdure.local.application import examples
+from perdure.local.connect import connect
+from perdure.local.places import Places
+from perdure.local.processes import last_lines
+from perdure.local.server import stop_server
+from perdure.models.decisions import Asked, Gate
+from perdure.models.errors import PerdureError
+from perdure.models.policy import DEMO_S
+from perdure.models.result import DeliveryResult, Reason, Status
+from perdure.rehearsal.screenplay import Screenplay
+from perdure.rehearsal.server import Rehearsal
+from perdure.secrets import within
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Everything one performance needs. `keys` None: nobody is there to press any. `cutting`: the knife at work."""
+
+    screen: Screen
+    stage: Stage
+    scene: Scene
+    delivery: Delivery
+    knife: Knife
+    cutting: asyncio.Task[None]
+    supervisor: Process
+    keys: Keys | None
+    page: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How it shall be played; see `perdure demo --help`."""
+
+    keep: Path | None = None
+    github: bool = False
+    fast: bool = False
+    kills: int = 0
+    yes: bool = False
+    json: bool = False
+
+
+def demo(wanted: Wanted) -> int:
+    """Play it, and return the exit code: 0 when exactly one pull request came out of it.
+
+    On a terminal a person may kill too, and it waits for Enter in the end. Ctrl-C and SIGTERM end it and leave nothing.
+    """
+    return asyncio.run(_until_interrupted(wanted))
+
+
+async def _until_interrupted(wanted: Wanted) -> int:
+    signals, loop, ours = list[int](), asyncio.get_running_loop(), asyncio.current_task()
+    screen, keep = Screen(json=wanted.json), wanted.keep
+    assert ours is not None
+
+    def interrupt(number: int) -> None:
+        signals.append(number)
+        if len(signals) == 1:  # further ones would interrupt the tidying up
+            ours.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, interrupt, number)
+    person = not wanted.yes and screen.terminal and at_a_terminal()
+    try:
+        async with AsyncExitStack() as stack:
+            keys = await stack.enter_async_context(Keys.of_terminal()) if person else None
+            cast = await stack.enter_async_context(_cast(screen, keys, wanted))
+            async with asyncio.timeout(None if person else DEMO_S):
+                return await _perform(cast)
+    except TimeoutError:
+        raise PerdureError(f"the demo did not end within {DEMO_S / 60:.0f} minutes", fix="perdure doctor") from None
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        screen.say("stopped; " + (f"what there is stays in {keep}" if keep else "nothing of it is left"))
+        return 128 + signals[0]
+
+
+@asynccontextmanager
+async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIterator[Cast]:
+    """Home, repository, forge, model, server and worker, all fresh, with the delivery under way."""
+    scene, strikes = scenery(github=wanted.github), STRIKES[: wanted.kills]
+    screenplay = Screenplay.load(examples() / f"{PACKAGE}.toml")
+    async with AsyncExitStack() as stack:
+        place = stack.enter_context(stage(wanted.keep))
+        played = await stack.enter_async_context(scene(place))
+        screen.say(playbill.title(played))
+        rehearsal = await stack.enter_async_context(
+            Rehearsal(paced(screenplay, strikes) if wanted.fast else screenplay)
+        )
+        grade, why = await asyncio.to_thread(best_grade)
+        world = environment(place, rehearsal.url, grade, os.environ) | dict(played.variables)
+        stack.enter_context(within(world))
+        stack.push_async_callback(stop_server, place.home)
+        client = await connect(place.home, start=True, say=lambda _: None)
+        supervisor, worker = await stack.enter_async_context(supervised(place.home))
+        found = await Perdure(client, place.home.key()).submit(dict(played.submission), id=played.id)
+        page = await web_page(place.home, played.id)
+        _say(screen, playbill.opening(place, played, page, grade, why))
+        _say(screen, ["", playbill.worker(worker, keys is not None), ""])
+        knife = Knife(place.home, worker, rehearsal, strikes, screen.say)
+        cutting = asyncio.create_task(knife.run())
+        try:
+            yield Cast(screen, place, played, found.delivery, knife, cutting, supervisor, keys, page)
+        finally:
+            cutting.cancel()
+
+
+async def _perform(cast: Cast) -> int:
+    """Watch to the end. Killing is what a visitor is asked to do: what a third death ends or asks, goes on."""
+    screen, teller, killed = cast.screen, Teller(width=cast.screen.width), 0
+    while True:
+        watcher = Watcher(cast.delivery, screen, teller=teller, through=Going(cast).on)
+        result = await _watched(cast, watcher)
+        _say(screen, ["", *closing(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
+        if result.reason != Reason.LIMITS or cast.knife.killed == killed:
+            break
+        killed = cast.knife.killed
+        await cast.delivery.retry()  # while it was prepared, before there is anything to be asked about
+        _say(screen, [playbill.RETRIED, ""])
+    outcome = await asyncio.to_thread(cast.scene.outcome)
+    cast.stage.over.touch()
+    _say(screen, [*outcome.lines, "", *playbill.ending(cast.stage, cast.scene)])
+    if screen.json:
+        screen.data(result.model_dump_json(indent=2))
+    if cast.keys is not None:
+        _say(screen, ["", *playbill.until_enter(outcome, cast.page)])
+        await cast.keys.wait(*ENTER)
+    return 0 if result.status == Status.DELIVERED and outcome.whole else 1
+
+
+def _say(screen: Screen, lines: Iterable[str]) -> None:
+    """The story is said besides: with --json the answer is the result alone."""
+    for line in lines:
+        screen.say(line)
+
+
+class Going:
+    """Answers for the visitor what the kills make Perdure ask: whether a turn that has seen three workers die goes on,
+    and for more money, because a reply that was cut off counts at its upper bound. The kills were asked for."""
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast, self._told = cast, ""
+        self._answer: asyncio.Task[None] | None = None
+
+    def on(self, described: Described) -> Described:
+        asked = described.asked
+        if asked is not None and asked.gate in playbill.ASKED_BY_KILLS:
+            described = replace(described, asked=None)  # nobody else is asked: K at a question would be no kill
+            if self._answer is None or self._answer.done():
+                if asked.key != self._told:
+                    self._cast.screen.say(playbill.ASKED_BY_KILLS[asked.gate])
+                self._told = asked.key
+                self._answer = asyncio.create_task(self._go_on(asked))
+        return self._cast.knife.saw(described)
+
+    async def _go_on(self, asked: Asked) -> None:
+        with contextlib.suppress(PerdureError):  # counted meanwhile, or asked again at the next look
+            if asked.gate is Gate.BUDGET:
+                await self._cast.delivery.add_budget(1, id=asked.key, by="demo")
+            else:
+                await self._cast.delivery.approve(asked.of, note="the kills were asked for", by="demo")
+
+
+async def _watched(cast: Cast, watcher: Watcher) -> DeliveryResult:
+    """The result; raises when there can be none, because no worker can start or their supervisor is gone."""
+    if cast.keys is not None:
+        cast.keys.on["k"] = lambda: cast.knife.strike("killed by you")
+    watching = asyncio.create_task(watcher.watch())
+    gone = asyncio.create_task(cast.supervisor.wait())
+    try:
+        await asyncio.wait({watching, gone, cast.cutting}, return_when=asyncio.FIRST_COMPLETED)
+        if cast.cutting.done():
+            cast.cutting.result()
+        if not watching.done():
+            said = last_lines(Places(cast.stage.home).worker_log, lines=3)
+            raise PerdureError(f"the worker's supervisor ended: {said}")
+        result = watching.result()
+        assert result is not None, "watched to the end"
+        return result
+    finally:
+        if cast.keys is not None:
+            cast.keys.on.clear()
+        for task in (watching, gone):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,66 @@
+"""What a delivery may still spend: pure decisions over its state. Unknown is unknown, never zero."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from perdure.models.ledger import Spend, Usage
+from perdure.models.state import DeliveryState
+from perdure.models.webui.details import dollars
+from perdure.models.work import Prepared
+
+
+class Limit(StrEnum):
+    USD = "usd"
+    TOKENS = "tokens"
+    TIME = "time"
+    PRICE = "price"
+
+
+def budget_usd(state: DeliveryState, prepared: Prepared) -> float:
+    return prepared.budget_usd + state.extra_usd
+
+
+def paid(state: DeliveryState) -> float:
+    """Dollars, over all runs: money at risk counts, and one unknown price hides no other."""
+    return max(state.spend.paid, (state.usage.cost_usd or 0.0) + state.spend.at_risk_usd)
+
+
+def used_tokens(usage: Usage, spend: Spend) -> int:
+    """Over all runs, as far as the spend log knows them: a rewind or a retry forgets none; tokens at risk count."""
+    return max(spend.tokens, usage.tokens) + spend.at_risk_tokens
+
+
+def time_left(state: DeliveryState, prepared: Prepared, since: datetime, now: datetime) -> timedelta:
+    """Of the limit, which waiting for people does not use up. `since`: when it began to run."""
+    return timedelta(seconds=prepared.time_s + state.extra_time_s) - (now - since)
+
+
+def time_over(state: DeliveryState, prepared: Prepared) -> str:
+    return f"the time limit of {timedelta(seconds=prepared.time_s + state.extra_time_s)} is over"
+
+
+def breach(
+    state: DeliveryState, prepared: Prepared, since: datetime, now: datetime, *, paying: bool = True
+) -> tuple[Limit, str] | None:
+    """Which limit is reached, and that in words; None while there is room for what comes next.
+
+    paying  a model's reply comes next: a commit or a test run costs nothing, and is kept from nobody for money
+
+    Where nobody is asked, what costs nothing begins all the same, and its own time limit ends it.
+    """
+    if (prepared.asks or paying) and time_left(state, prepared, since, now) <= timedelta(0):
+        return Limit.TIME, time_over(state, prepared)
+    if not paying:
+        return None
+    spend = state.spend
+    if round(paid(state), 6) >= round(budget_usd(state, prepared), 6):
+        return Limit.USD, f"${paid(state):.2f} of {dollars(budget_usd(state, prepared))} are spent"
+    used = used_tokens(state.usage, spend)
+    most = prepared.budget_tokens + state.extra_tokens
+    if prepared.budget_tokens and used >= most:
+        return Limit.TOKENS, f"{used:,} of {most:,} tokens are used"
+    if prepared.asks and not state.unpriced and (spend.usd is None or state.usage.cost_usd is None):
+        return Limit.PRICE, "the price of a model is not known: what this costs cannot be counted"
+    return None

@@ -1,0 +1,1 @@
+"""Markdown and summaries that people read in the Temporal Web UI."""

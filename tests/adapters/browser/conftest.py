@@ -1,0 +1,26 @@
+"""The bench of this directory's tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from app_bench import Bench
+
+from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.probe import probe
+from perdure.adapters.sandbox.toolchain import compute_binds
+from perdure.adapters.system.home import Home
+from tests import needs
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    needs.require("chromium")
+    if (error := probe().error) is not None:
+        pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
+    home = Home(tmp_path / "home")
+    (tmp_path / "tree").mkdir()
+    binds = compute_binds(tmp_path / "tree", os.environ["PATH"], Path.home(), perdure_home=home.root)
+    return Bench(Bubblewrap(home, binds), tmp_path)

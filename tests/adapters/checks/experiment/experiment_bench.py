@@ -1,0 +1,69 @@
+"""A change between two commits of a real repository, tried in the real sandbox."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from perdure.adapters.checks.experiment.engine import experiment
+from perdure.adapters.checks.experiment.runs import Ground
+from perdure.adapters.checks.experiment.trees import write
+from perdure.adapters.checks.tests import Place, run_once
+from perdure.adapters.git.branch import export
+from perdure.adapters.git.objects import ObjectStore
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.repository.setup import dependencies
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.models.config import TestCommand
+from perdure.models.experiment import Experiment
+from perdure.models.report import TestReport
+
+Files = Mapping[str, str | None]
+"""Path → text; None takes a file away."""
+
+
+class Trials:
+    """Tries changes of small repositories; `worktree` holds what setup made."""
+
+    def __init__(self, sandbox: Sandbox, root: Path) -> None:
+        self.sandbox, self._root = sandbox, root
+        self.worktree = root / "repository"
+        self.repository = Vault(root / "vault.git", "")
+        (self.repository.path / "objects").mkdir(parents=True)
+        (self.repository.path / "refs").mkdir()
+        (self.repository.path / "HEAD").write_text("ref: refs/heads/main\n")
+        self._store = ObjectStore(self.repository.path / "objects")
+
+    def commit(self, files: Files) -> str:
+        kept = {path: textwrap.dedent(text).encode() for path, text in files.items() if text is not None}
+        entries = {
+            path: ("100755" if data.startswith(b"#!") else "100644", self._store.blob(data))
+            for path, data in kept.items()
+        }
+        return self._store.commit(write(self.repository, entries), (), "made", at=0)
+
+    async def __call__(
+        self, before: Files, after: Files, *commands: str, allowed: bool = False, known: TestReport | None = None
+    ) -> Experiment:
+        """`after` is laid over `before`. `known`: what is known of the base."""
+        tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
+        ground = Ground(self._place(), self.repository, self._lay_out, self._root / "room")
+        base, change = self.commit(before), self.commit({**before, **after})
+        return await experiment(ground, base, change, tests, before=known, allowed=allowed)
+
+    async def is_green(self, files: Files, command: str) -> bool:
+        """True where the command passes, with nobody looking: a checkout that it may write to."""
+        tree = self._root / "alone"
+        self._lay_out(self.commit(files), tree)
+        test = TestCommand(name="alone", command=command)
+        return (await run_once(replace(self._place(), source=tree), test, "alone")).verdict == "passed"
+
+    def _place(self) -> Place:
+        self.worktree.mkdir(exist_ok=True)
+        shared = dependencies(self.worktree)
+        return Place(self.sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
+
+    def _lay_out(self, tree: str, into: Path) -> None:
+        export(self.repository, tree, into)

@@ -1,0 +1,155 @@
+"""Test files in which each test fails at its end, in the text of their languages."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import unittest
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.adapters.checks.runners import failing
+from perdure.adapters.checks.runners.failing import EVERY
+from perdure.adapters.checks.runners.node import Node
+from perdure.adapters.checks.runners.python import planted
+from perdure.adapters.checks.runners.rust import planted as in_rust
+from tests.needs import require
+
+PYTHON = """\
+# -*- coding: utf-8 -*-
+'''What stands first.'''
+from __future__ import annotations
+import unittest
+from unittest import mock
+
+TEXT = '''
+def test_in_a_text(): pass
+'''
+
+class Case(unittest.TestCase):
+    @mock.patch("os.getcwd")
+    def test_method(self, getcwd):
+        def test_inner():
+            return 1
+        return test_inner()
+
+    async def test_late(self): pass
+
+if True:
+\tdef test_function(): return
+
+def help(): return 1
+"""
+
+
+def test_each_test_of_a_python_file_fails_at_its_end_and_nothing_else_does() -> None:
+    found = planted(PYTHON, "token", "FIRST = 1", "LAST = 1")
+    assert found is not None
+    text, names = found
+    assert names == {"test_method", "test_late", "test_function"}
+    made: dict[str, Any] = {"__name__": "made"}
+    exec(compile(text, "made.py", "exec"), made)
+    assert made["__doc__"] == "What stands first."
+    assert made["help"]() == made["FIRST"] == made["LAST"] == 1
+    with pytest.raises(AssertionError):
+        made["test_function"]()
+    with pytest.raises(AssertionError):
+        made["Case"]("test_method").test_method()
+    with pytest.raises(AssertionError):
+        asyncio.run(made["Case"]("test_late").test_late())
+    result = unittest.TestResult()
+    made["Case"]("test_method").run(result)
+    assert len(result.failures) == 1
+
+
+@pytest.mark.parametrize("text", ["def test_a(:\n", "a = '\x00'\n", "(" * 5_000, "\r\rdef test_a():\r\n\tpass\r"])
+def test_a_python_file_that_cannot_be_read_takes_none_and_ends_of_lines_are_pythons(text: str) -> None:
+    found = planted(text, "token", "", "")
+    assert (found is None) == ("\r" not in text)
+    assert found is None or found[1] == {"test_a"}
+
+
+def test_each_test_of_a_go_file_fails_at_its_end() -> None:
+    text = (
+        "package a\n\nfunc TestA(t *testing.T) {\n}\n\nfunc TestMain(m *testing.M) {\n}\n"
+        "func Testing(t *testing.T) {}\n"
+    )
+    changed, names = failing.go(text)
+    assert names == {"TestA"}
+    assert changed.count("defer") == 1
+    assert 'func TestA(t *testing.T) { defer t.Error("x");' in changed
+
+
+def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with() -> None:
+    text = (
+        "//! Tests.\n#![allow(dead_code)]\n#[test]\n#[ignore]\nfn a() {\n}\n"
+        '#[tokio::test(flavor = "x")]\npub async fn b() {}\nfn c() {}\n'
+    )
+    found = in_rust({"tests/a.rs": text, "tests/common/mod.rs": "pub fn a() {}\n"}, "token")
+    assert found.bodies == {"a", "b"}
+    assert list(found.files) == ["tests/a.rs"]
+    assert found.files["tests/a.rs"].startswith("//! Tests.\n#![allow(dead_code)]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("const test = require('node:test');\n", "node:test"),
+        ("const { describe, it: test } = require('node:test'), b = 1;\n", "node:test"),
+        ("const test = require('node:test').it\n", "node:test"),
+        ("import test, { describe } from 'node:test';\n", "node:test"),
+        ("import type { A } from 'vitest';\nimport { vi, it as test } from 'vitest'\n", "vitest"),
+        ("import { test } from '@jest/globals';\n", "@jest/globals"),
+        ("// its globals\n", "jest"),
+    ],
+)
+def test_the_test_function_of_a_javascript_file_is_another_one(text: str, module: str) -> None:
+    helper, changed = failing.javascript(text, module, "token")
+    assert "test = ftoken(() => " in helper + changed
+
+
+@pytest.mark.parametrize("text", ["import * as t from 'node:test';\n", "const t = load('node:test');\n", "test('a')\n"])
+def test_what_is_taken_in_another_way_stays_as_it_is(text: str) -> None:
+    assert failing.javascript(text, "node:test", "token") == ("", "")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text", ["import {" + " a," * 50_000, "const {" * 20_000, "#[test]\n" * 20_000, "import" + " " * 90_000]
+)
+def test_hostile_test_files_are_planted_in_bounded_time(text: str) -> None:
+    for module in ("node:test", "vitest", "jest"):
+        failing.javascript(text, module, "token")
+    in_rust({"tests/a.rs": text}, "token")
+    failing.go(text)
+
+
+JS = """\
+'use strict';
+const t = require('node:test'), assert = require('node:assert');
+const { describe, it } = require('node:test');
+t.test('a', () => {});
+t('late', (context, done) => { setTimeout(done, 1); });
+t('outer', async (context) => { await context.test('inner', async () => {}); });
+describe('many', () => {
+  it('b', { timeout: 10_000 }, async () => assert.ok(true));
+  it.skip('never', () => {});
+  it.todo('later');
+});
+"""
+
+
+@pytest.mark.timeout(60)
+def test_each_test_that_node_runs_fails_at_its_end(tmp_path: Path) -> None:
+    require("node")
+    found = Node().canaries({"a.test.js": JS}, "token")
+    assert found.bodies == {EVERY}
+    (tmp_path / "a.test.js").write_text(found.files["a.test.js"])
+    command = ["node", "--test", "--test-reporter=tap", "a.test.js"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False).stdout
+    lines = [line.strip().partition(" - ") for line in said.splitlines() if "ok " in line]
+    red = {name for head, _, name in lines if head.startswith("not ok")}
+    assert red >= {*found.names, "a", "late", "inner", "outer", "b"}
+    assert {name.partition(" #")[0] for head, _, name in lines if head.startswith("ok")} <= {"never", "later"}

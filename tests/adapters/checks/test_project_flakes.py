@@ -1,0 +1,261 @@
+"""Failures that do not happen again, on real runners: tried once more, alone, on a clean tree, and within bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recorded import COMMAND, FAILED, PASSED, recorded
+
+from perdure.adapters.checks.flakes import settled
+from perdure.adapters.checks.verdict import verdict
+from perdure.adapters.system.output import flooded
+from perdure.models.config import TestCommand
+from perdure.models.policy import RERUN_TESTS_MOST
+from perdure.models.report import CommandResult, TestCase, TestReport
+from tests.project_bench import PYTEST, Bench
+from tests.project_files import Files
+
+ORDER = """\
+import pathlib
+
+SEEN = []
+
+
+def note(name):
+    SEEN.append(name)
+    with open("ran.log", "a") as log:
+        log.write(name + "\\n")
+
+
+def test_first():
+    note("first")
+
+
+class TestMore:
+    def test_depends(self):
+        note("depends")
+        assert SEEN == ["depends"], "something ran before"
+
+
+def test_wrong():
+    note("wrong")
+    assert 1 == 2
+"""
+
+
+def ran(root: Path) -> list[str]:
+    return (root / "ran.log").read_text().split()
+
+
+def of(result: CommandResult) -> dict[str, tuple[str, bool]]:
+    return {case.name.rsplit("::", 1)[-1]: (case.outcome, case.flaky) for case in result.cases}
+
+
+PARAMETERS = """
+
+@pytest.mark.parametrize("x", ["a b", "c[d]", "é"])
+def test_p(x):
+    note(x.replace(" ", "_"))
+    assert x != "c[d]", "bad"
+"""
+
+
+async def test_pytest_runs_again_only_the_failed_tests_each_alone_and_those_that_pass_are_flaky(
+    bench: Bench, files: Files
+) -> None:
+    root = files({"tests/test_x.py": "import pytest\n" + ORDER + PARAMETERS})
+    report = await bench.run(root, f"{PYTEST} tests")
+    assert ran(root) == ["first", "depends", "wrong", "a_b", "c[d]", "é", "depends", "wrong", "c[d]"]
+    assert of(report.commands[0]) == {
+        "test_wrong": ("failed", False), "test_p[c[d]]": ("failed", False), "test_depends": ("passed", True),
+        "test_first": ("passed", False), "test_p[a b]": ("passed", False), "test_p[\\xe9]": ("passed", False),
+    }  # fmt: skip
+    found = verdict(report)
+    assert (found.status, found.failed, found.flaky) == ("red", 2, 1)
+    assert found.summary == "2 of 6 fail: test_wrong, test_p[c[d]]; 1 flaky: test_depends"
+    assert found.failures[0] == "tests/test_x.py::test_wrong"
+    (wrong,) = [case for case in report.commands[0].cases if case.name == found.failures[0]]
+    assert "assert 1 == 2" in wrong.message
+    assert "3 failed" in report.commands[0].tail
+    (flaky,) = [case for case in report.commands[0].cases if case.flaky]
+    assert "something ran before" in flaky.message
+    assert f"t0: again, alone: {flaky.name}" in bench.said
+    assert flaky.name == "tests/test_x.py::TestMore::test_depends"
+
+    (root / "ran.log").unlink()
+    await bench.run(root, TestCommand(name="again", command=flaky.command, report="exit"))
+    assert ran(root) == ["depends"], "what a person types to reproduce it"
+
+
+async def test_a_file_that_could_not_be_loaded_at_first_makes_the_whole_command_flaky(
+    bench: Bench, files: Files
+) -> None:
+    """The others run all the same, with the cache their settings ask for, and nothing of ours is left in the tree."""
+    text = "import pathlib\n\nseen = pathlib.Path('seen')\nif not seen.exists():\n    seen.touch()\n    raise OSError\n"
+    root = files(
+        {
+            "pytest.ini": "[pytest]\naddopts = --strict-config --ff\ncache_dir = .c\n",
+            "test_x.py": text + "\ndef test_a():\n    pass\n",
+            "test_y.py": "def test_b(cache):\n    cache.set('a/b', 1)\n    open('ran.log', 'a').write('y\\n')\n",
+        }
+    )
+    report = await bench.run(root, f"PYTHONDONTWRITEBYTECODE=1 {PYTEST}")
+    assert verdict(report).summary == "2 green, 1 flaky: t0"
+    assert ran(root) == ["y"] * 3, "beside the broken file, when pytest did not find that one alone, and as a whole"
+    assert sorted(path.name for path in root.iterdir()) == ["pytest.ini", "ran.log", "seen", "test_x.py", "test_y.py"]
+
+
+Says = list[tuple[str | None, CommandResult | None]]
+"""The runs that are done again, by the name of the test (None: all of it), and their results."""
+
+
+def result(code: int = 1, verdict: str = "failed", **outcomes: str) -> CommandResult:
+    cases = tuple(TestCase(name=name, outcome=outcome, message=f"of {name}") for name, outcome in outcomes.items())
+    told = {"name": "t0", "command": "pytest", "reason": f"exit code {code}" if code else "", "cases": cases}
+    return CommandResult.model_validate({**told, "verdict": verdict, "exit_code": code})
+
+
+BROKEN = result(a="passed", b="failed", c="failed")
+MANY = {f"t{n}": "failed" for n in range(RERUN_TESTS_MOST + 1)}
+
+
+@pytest.mark.parametrize(
+    ("first", "base", "again", "summary"),
+    [
+        (
+            BROKEN, None, [("b", result(0, "passed", b="passed")), ("c", result(0, "passed", c="passed"))],
+            "3 green, 2 flaky: b, c",
+        ),
+        (
+            BROKEN, None, [("b", result(0, "passed", b="passed")), ("c", result(c="failed"))],
+            "1 of 3 fail: c; 1 flaky: b",
+        ),
+        (BROKEN, result(b="failed", c="failed"), [], "1 green, 2 failed before on main too: b, c"),
+        (
+            BROKEN, result(b="failed", c="passed"), [("c", result(0, "passed", c="passed"))],
+            "2 green, 1 failed before on main too: b; 1 flaky: c",
+        ),
+        (result(**MANY), None, [], f"{len(MANY)} of {len(MANY)} fail: t0, t1, t2, t3, …"),
+        (BROKEN, None, [("b", None), (None, BROKEN)], "2 of 3 fail: b, c"),
+        (BROKEN, None, [("b", None), (None, None)], "2 of 3 fail: b, c"),
+        (BROKEN, None, [("b", result(0, "passed")), (None, result(a="failed", b="passed", c="failed"))],
+         "1 of 3 fail: c; 1 flaky: b"),
+        (BROKEN, None, [("b", None), (None, result(0, "passed", a="passed", b="passed", c="passed"))],
+         "3 green, 2 flaky: b, c"),
+        (result(), None, [(None, result(0, "passed"))], "t0 green, 1 flaky: t0"),
+        (result(), None, [(None, result())], "t0: exit code 1"),
+        (result(0, "contradicted", b="failed"), None, [("b", result(0, "passed", b="passed"))],
+         "1 green, 1 flaky: b"),
+        (result(127, "not_started"), None, [], "t0: exit code 127"),
+        (result(1, "timed_out"), None, [], "t0: exit code 1"),
+        (BROKEN.model_copy(update={"exit_code": None}), None, [], "2 of 3 fail: b, c"),
+        (BROKEN.model_copy(update={"reason": flooded()}), None, [], "2 of 3 fail: b, c"),
+    ],
+    ids=[
+        "all flaky", "some", "known", "one known", "too many", "not selected", "no time", "ran something else",
+        "whole passes", "exit code flaky", "exit code", "contradicted", "not started", "hung", "ended from outside",
+        "flooded",
+    ],
+)  # fmt: skip
+async def test_what_is_run_again_and_what_comes_of_it(
+    first: CommandResult, base: CommandResult | None, again: Says, summary: str
+) -> None:
+    asked: list[str | None] = []
+
+    async def rerun(case: TestCase | None) -> CommandResult | None:
+        asked.append(case.name if case else None)
+        return dict(again)[asked[-1]]
+
+    found = await settled(first, base, rerun)
+    assert asked == [name for name, _ in again]
+    report = TestReport(commit="c", tree="t", commands=(found,), base="main" if base else "")
+    assert verdict(report).summary == summary
+    assert all(case.message == f"of {case.name}" for case in found.cases), "a flaky test's message stays"
+    if not again or again[-1][1] is None:
+        assert not any(case.flaky for case in found.cases)
+    assert (found.verdict == "passed") == ("green" in summary and "before" not in summary)
+
+
+async def test_a_command_with_an_exit_code_alone_is_tried_once_more(bench: Bench, files: Files) -> None:
+    root = files({})
+    report = await bench.run(root, "echo x >> ran.log; test $(wc -l < ran.log) = 2", "echo y >> ran.log; exit 7")
+    assert ran(root) == ["x", "x", "y", "y"]
+    assert [(result.verdict, result.flaky) for result in report.commands] == [("passed", True), ("failed", False)]
+    assert report.commands[0].reason == "passed when run again: exit code 1"
+    assert verdict(report).summary == "t1: exit code 7; 1 flaky: t0"
+
+
+async def test_each_try_begins_on_a_clean_tree(bench: Bench, files: Files) -> None:
+    root = files({})
+    clean: list[int] = []
+
+    def renew() -> None:
+        clean.append(1)
+        (root / "left").unlink()
+
+    report = await bench.run(root, "test -e left && exit 0; touch left; exit 1", renew=renew)
+    assert clean == [1]
+    assert verdict(report).status == "red"
+
+
+async def test_each_command_begins_on_a_clean_tree_whatever_the_one_before_it_left(bench: Bench, files: Files) -> None:
+    root = files({"calc.py": "broken"})
+
+    def renew() -> None:
+        (root / "calc.py").write_text("broken")
+
+    report = await bench.run(root, "echo right > calc.py", "grep -q right calc.py", renew=renew)
+    assert [one.verdict for one in report.commands] == ["passed", "failed"]
+
+
+async def test_a_command_that_hung_or_could_not_start_is_not_tried_again(bench: Bench, files: Files) -> None:
+    root = files({})
+    slow = TestCommand(name="slow", command="echo x >> ran.log; sleep 60", timeout="1s")
+    report = await bench.run(root, slow, "echo y >> ran.log; nosuchtool")
+    assert ran(root) == ["x", "y"]
+    assert [result.verdict for result in report.commands] == ["timed_out", "not_started"]
+
+
+async def test_trying_again_takes_no_longer_than_the_command_may(bench: Bench, files: Files) -> None:
+    hangs = 'echo x >> ran.log; case "$PYTEST_ADDOPTS" in *--last-failed*) sleep 60;; esac'
+    nine = "".join(FAILED.replace("test_zero", f"test_{n}") for n in range(9))
+    root = files(recorded(1, nine, play=hangs))
+    report = await bench.run(root, TestCommand(name="t", command=COMMAND, timeout="3s"))
+    assert ran(root) == ["x", "x"]
+    assert sum("again" in line for line in bench.said) == 1
+    assert verdict(report).failed == 9
+
+
+async def test_a_runner_without_a_cache_is_run_again_as_a_whole(bench: Bench, files: Files) -> None:
+    root = files(recorded(1, PASSED + FAILED, play="echo x >> ran.log"))
+    report = await bench.run(root, f"{COMMAND} -p no:cacheprovider")
+    assert ran(root) == ["x", "x"]
+    assert bench.said[1] == "t0: again"
+    assert verdict(report).failed == 1
+
+
+@pytest.mark.needs("node", "npm")
+async def test_node_tests_are_counted_and_tried_again_by_name_through_npm(bench: Bench, files: Files) -> None:
+    tests = """\
+const {test, describe, it} = require('node:test');
+const fs = require('node:fs');
+let first = true;
+const note = (name) => fs.appendFileSync('ran.log', name + '\\n');
+test('sets (it) up', () => { note('up'); first = false; });
+test('works alone: "yes"', () => { note('alone'); if (!first) throw new Error('not alone'); });
+test('later', {todo: true}, () => { throw new Error('x') });
+describe('d', () => { it('inner is wrong', () => { note('inner'); throw new Error('boom'); }); });
+"""
+    root = files({"package.json": '{"scripts": {"test": "node --test"}}', "x.test.js": tests})
+    report = await bench.run(root, "npm test")
+    (flaky,) = [case for case in report.commands[0].cases if case.flaky]
+    assert flaky.name == "works alone: &quot;yes&quot;"
+    assert verdict(report).summary.startswith("1 of 3 fail: inner is wrong; 1 flaky")
+    assert ran(root)[:4] == ["up", "alone", "inner", "alone"]
+    assert ran(root).count("up") == 1
+    assert "boom" in report.commands[0].tail, "people still see the usual output"
+
+    (root / "ran.log").unlink()
+    await bench.run(root, TestCommand(name="again", command=flaky.command, report="exit"))
+    assert set(ran(root)) == {"alone"}

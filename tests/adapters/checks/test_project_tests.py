@@ -1,0 +1,189 @@
+"""Verdicts of test runs in the sandbox: plain commands, and pytest as recorded (for real: test_project_flakes)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from recorded import COMMAND, FAILED, PASSED, UNLOADED, recorded
+
+from perdure.adapters.checks.baseline import compared
+from perdure.adapters.checks.verdict import not_started, verdict
+from perdure.adapters.repository.detect import detect
+from perdure.models.config import SandboxGrade, TestCommand
+from perdure.models.errors import Superseded
+from tests.project_bench import PYTEST, Bench
+from tests.project_files import Files
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "cases", "result", "reason", "status", "summary"),
+    [
+        (COMMAND, 0, PASSED, "passed", "", "green", "2 green"),
+        (COMMAND, 1, PASSED + FAILED, "failed", "exit code 1", "red", "1 of 3 fail: test_zero"),
+        (COMMAND, 1, UNLOADED + PASSED, "failed", "exit code 1", "red", "1 of 3 fail: tests.test_y"),
+        (COMMAND, 5, "", "failed", "no tests were collected", "red", "t0: no tests were collected"),
+        (COMMAND, 0, "", "contradicted", "exit code 0, but not one test ran", "red", "t0: exit code 0, but not one "),
+        (COMMAND, 0, None, "contradicted", "exit code 0, but no report was written", "red", "t0: exit code 0, but no "),
+        (
+            f"{COMMAND} || true", 1, PASSED + FAILED,
+            "contradicted", "exit code 0, but 1 of 3 reported tests failed", "red", "1 of 3 fail: test_zero",
+        ),
+        (
+            f"{COMMAND} && exit 3", 0, PASSED,
+            "contradicted", "exit code 3, although no reported test failed", "red", "t0: exit code 3, although no ",
+        ),
+    ],
+    ids=["green", "red", "unloaded", "none", "empty", "ended early", "believed by the shell", "failed behind it"],
+)  # fmt: skip
+async def test_a_report_and_an_exit_code_make_a_verdict(
+    bench: Bench, files: Files, command: str, code: int, cases: str | None,
+    result: str, reason: str, status: str, summary: str,
+) -> None:  # fmt: skip
+    report = await bench.run(files(recorded(code, cases, says="as people see it\n")), command)
+    (one,) = report.commands
+    assert (one.verdict, one.reason, one.tail) == (result, reason, "as people see it\n")
+    assert len(one.cases) == (cases or "").count("<testcase")
+    found = verdict(report)
+    assert (found.status, found.tree) == (status, "beef")
+    assert found.summary.startswith(summary)
+    failing = [case for case in one.cases if case.outcome in ("failed", "errored")]
+    assert all("no zero" in case.message or "nothing_of_that_name" in case.message for case in failing)
+    assert found.failures == tuple(case.name for case in failing) or found.failures == ("t0",)
+    assert bench.said[0] == "t0: running"
+    assert bench.said[-1].startswith("t0: ")
+
+
+async def test_a_report_lying_in_the_tree_is_not_read(bench: Bench, files: Files) -> None:
+    root = files({"junit.xml": '<testsuite><testcase name="fake"/></testsuite>'})
+    command = TestCommand(name="t", command="true", report="junit")
+    assert (await bench.one(root, command)).reason == "exit code 0, but no report was written"
+    assert (
+        await bench.one(root, command.model_copy(update={"command": 'cp junit.xml "$PERDURE_REPORT"'}))
+    ).verdict == "passed"
+    assert (await bench.one(root, command)).verdict == "contradicted", "nor is the one of an earlier run"
+
+
+async def test_a_report_cut_short_is_not_a_pass(bench: Bench, files: Files) -> None:
+    command = TestCommand(name="t", command='echo "<testsuite><testcase" > "$PERDURE_REPORT"', report="junit")
+    result = await bench.one(files({}), command)
+    assert result.verdict == "contradicted"
+    assert "not valid XML" in result.reason
+
+
+async def test_all_commands_run_and_required_ones_decide(bench: Bench, files: Files) -> None:
+    lint = TestCommand(name="lint", command="false", required=False)
+    report = await bench.run(files(recorded(0, PASSED)), lint, COMMAND, "true")
+    assert [result.verdict for result in report.commands] == ["failed", "passed", "passed"]
+    assert verdict(report).status == "green"
+    assert verdict(await bench.run(files({}), lint)).status == "none"
+
+
+async def test_a_command_that_only_has_an_exit_code_has_no_counts(bench: Bench, files: Files) -> None:
+    green, red = verdict(await bench.run(files({}), "true")), verdict(await bench.run(files({}), "true", "exit 7"))
+    assert (green.passed, green.failed, green.summary) == (None, None, "t0 green")
+    assert (red.status, red.failures, red.summary) == ("red", ("t1",), "t1: exit code 7")
+
+
+async def test_a_missing_program_is_told_from_a_failing_one(bench: Bench, files: Files) -> None:
+    report = await bench.run(files({}), "false", "nosuchtool --run")
+    found = not_started(report)
+    assert found is not None
+    assert found.command == "nosuchtool --run"
+    error = found.error("main", 'perdure.toml:14 [[test]] "unit"')
+    assert error.what == "`nosuchtool --run` could not start on main: nosuchtool: command not found"
+    assert error.fix.startswith("install nosuchtool")
+    assert not_started(await bench.run(files({}), "false")) is None
+
+
+async def test_a_runner_that_is_not_installed_counts_as_not_started(bench: Bench, files: Files) -> None:
+    root = files({})
+    report = await bench.run(root, f"{sys.executable} -S -m pytest")
+    assert [result.verdict for result in report.commands] == ["not_started"]
+    assert "No module named pytest" in not_started(report).error("main", "").what  # type: ignore[union-attr]
+
+
+async def test_a_hanging_command_fails_after_its_time(bench: Bench, files: Files) -> None:
+    result = await bench.one(files({}), TestCommand(name="slow", command="echo begun; sleep 60", timeout="1s"))
+    assert (result.verdict, result.reason, result.tail) == ("timed_out", "not finished after 1s", "begun\n")
+    assert result.duration_s < 30
+
+
+async def test_a_flood_of_output_is_kept_to_its_end(bench: Bench, files: Files) -> None:
+    result = await bench.one(files({}), "seq 1 100000; exit 1")
+    assert len(result.tail) <= 8000
+    assert result.tail.endswith("\n100000\n")
+
+
+async def test_the_clean_checkout_is_tested_at_the_worktrees_own_path(
+    bench: Bench, files: Files, tmp_path: Path
+) -> None:
+    if bench.sandbox.grade is not SandboxGrade.FULL:
+        pytest.skip("only bubblewrap can show one directory at another's path")
+    root = files({"x.txt": "changed\n", "node_modules/m": "installed", "left-over": ""})
+    clean = tmp_path / "clean"
+    clean.mkdir()
+    (clean / "x.txt").write_text("committed\n")
+    look = f"test $PWD = {root} && test ! -e left-over && cat x.txt node_modules/m"
+    (result,) = (await bench.run(root, look, source=clean)).commands
+    assert (result.verdict, result.tail) == ("passed", "committed\ninstalled")
+
+
+@pytest.mark.parametrize("package", [True, False])
+async def test_detected_unittest_commands_find_the_tests(bench: Bench, files: Files, package: bool) -> None:
+    test = (
+        "import unittest, x\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(x.A, 1)\n"
+    )
+    root = files({"x.py": "A = 1\n", "tests/test_x.py": test, **({"tests/__init__.py": ""} if package else {})})
+    (found,) = detect(root).tests
+    result = await bench.one(root, found)
+    assert (result.verdict, "Ran 1 test" in result.tail) == ("passed", True)
+
+
+async def test_a_fence_that_was_raised_stops_the_next_command(bench: Bench, files: Files) -> None:
+    def fence() -> None:
+        raise Superseded("a newer attempt owns this worktree")
+
+    root = files({})
+    with pytest.raises(Superseded):
+        await bench.run(root, "touch never", fence=fence)
+    assert not (root / "never").exists()
+
+
+@pytest.mark.parametrize("command", [f"{COMMAND} -qx", f"{COMMAND} --maxfail=1", f"{PYTEST} -c x.ini"])
+async def test_a_suite_that_stops_at_a_known_failure_has_shown_nothing_about_the_rest(
+    bench: Bench, files: Files, command: str
+) -> None:
+    """The last one is the real pytest: that it stops stands in its own settings, and only what it says tells."""
+    real = {
+        "x.ini": "[pytest]\naddopts = -x\n",
+        "test_x.py": "def test_old():\n    assert 0\n\ndef test_b():\n    pass\n",
+    }
+    base = await bench.run(files({**real, **recorded(1, FAILED)}), command)
+    assert [case.outcome for case in base.commands[0].cases] == ["failed"], "it stopped"
+    found = verdict(compared(base, base, "main"))
+    assert (found.status, found.undecidable) == ("red", True)
+    assert found.summary.startswith("t0: exit code 1; main was red before and it did not run to its end")
+
+
+async def test_what_comes_behind_red_tests_in_one_command_has_not_run_and_is_not_excused(
+    bench: Bench, files: Files
+) -> None:
+    root = files(recorded(1, FAILED))
+    for command, partial in ((f"{COMMAND} && true", True), (f"cd . && {COMMAND} 2>&1 | tee log; exit 1", False)):
+        base = await bench.run(root, command)
+        assert base.commands[0].partial is partial
+        assert verdict(await bench.run(root, command, baseline=base)).undecidable is partial
+
+
+async def test_a_command_runs_in_its_directory_and_its_files_are_named_from_the_top(bench: Bench, files: Files) -> None:
+    root = files({f"back end/{name}": text for name, text in recorded(1, PASSED + FAILED).items()})
+    result = await bench.one(root, TestCommand(command=f"{COMMAND} -q", directory="back end"))
+    (case,) = [case for case in result.cases if case.outcome == "failed"]
+    assert (case.name, case.file) == ("tests/test_x.py::TestC::test_zero", "back end/tests/test_x.py")
+    assert case.command == f"cd 'back end' && {COMMAND} tests/test_x.py::TestC::test_zero"
+    absent = await bench.one(root, TestCommand(command="true", directory="front"))
+    assert (absent.verdict, absent.reason) == ("not_started", "there is no directory front")
+    (root / "up").symlink_to("..")
+    assert (await bench.one(root, TestCommand(command="true", directory="up"))).verdict == "not_started"

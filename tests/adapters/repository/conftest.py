@@ -1,0 +1,5 @@
+"""Small repositories on disk, and the sandbox their commands run in."""
+
+from tests.sandboxed import bench, files, sandbox
+
+__all__ = ["bench", "files", "sandbox"]

@@ -1,0 +1,121 @@
+"""Pairs of ports: one each, found again, given back, never one that somebody listens on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.adapters.repository.ports import PortPair, lease_ports, release, still_free, write_ports_env
+from perdure.adapters.system.home import Home
+from perdure.models.config import PortRanges
+from perdure.models.errors import NoPorts
+
+# Below the range of outgoing connections, and apart for tests that run at the same time.
+B = 23000 + 20 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+F = B + 1000
+RANGES = PortRanges(backend=(B, B + 4), frontend=(F, F + 4))
+ONE = PortRanges(backend=(B, B), frontend=(F, F))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def deliver(home: Home, name: str) -> str:
+    home.workspace(name).mkdir(parents=True, exist_ok=True)
+    return name
+
+
+@contextmanager
+def listening(port: int, host: str = "127.0.0.1") -> Iterator[None]:
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((host, port))
+        server.listen()
+        yield
+
+
+def test_a_retry_gets_the_pair_it_had(home: Home) -> None:
+    assert lease_ports(home, RANGES, deliver(home, "a")) == lease_ports(home, RANGES, "a")
+    assert len(list(home.ports.glob("2*"))) == 1
+
+
+def test_as_many_deliveries_as_pairs_get_different_ones_and_the_next_waits(home: Home) -> None:
+    pairs = {lease_ports(home, RANGES, deliver(home, f"d{n}")) for n in range(5)}
+    assert len(pairs) == 5
+    with pytest.raises(NoPorts, match="all 5 port pairs are in use: 5 by other deliveries") as caught:
+        lease_ports(home, RANGES, deliver(home, "late"))
+    assert caught.value.retryable
+    release(home, "d3")
+    assert lease_ports(home, RANGES, "late") in pairs
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_pair_somebody_listens_on_is_passed_over(home: Home, host: str) -> None:
+    usual = lease_ports(home, RANGES, deliver(home, "a"))
+    with listening(usual.frontend, host):
+        assert not still_free(usual)
+        other = lease_ports(home, RANGES, "a")
+    assert other != usual
+    assert not (home.ports / f"{usual.backend}-{usual.frontend}").exists(), "the lease of the lost pair is given back"
+
+
+def test_ports_all_taken_by_others_are_counted_as_such(home: Home) -> None:
+    with listening(B), pytest.raises(NoPorts, match="0 by other deliveries, 1 by other programs"):
+        lease_ports(home, ONE, deliver(home, "a"))
+    assert lease_ports(home, ONE, "a") == PortPair(B, F)
+
+
+def test_leases_of_deliveries_that_are_gone_are_reclaimed(home: Home) -> None:
+    lease_ports(home, ONE, deliver(home, "gone"))
+    home.workspace("gone").rmdir()
+    assert lease_ports(home, ONE, deliver(home, "a")) == PortPair(B, F)
+    (home.ports / f"{B}-{F}").write_text("")  # killed between making the lease and writing its name
+    assert lease_ports(home, ONE, deliver(home, "b")) == PortPair(B, F)
+
+
+def test_a_pair_outside_the_configured_ranges_is_given_up(home: Home) -> None:
+    old = lease_ports(home, PortRanges(backend=(B + 10, B + 10), frontend=(F + 10, F + 10)), deliver(home, "a"))
+    assert lease_ports(home, RANGES, "a") != old
+    assert len(list(home.ports.glob("2*"))) == 1
+
+
+def _lease(root: Path, name: str) -> PortPair:
+    home = Home(root)
+    return lease_ports(home, RANGES, deliver(home, name))
+
+
+def test_processes_that_lease_at_once_get_different_pairs(home: Home) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pairs = pool.starmap(_lease, [(home.root, f"d{n}") for n in range(5)])
+    assert len(set(pairs)) == 5
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.text("abcdef0123456789-", min_size=1, max_size=80), min_size=1, max_size=5, unique=True))
+def test_every_delivery_has_one_pair_of_its_own_within_the_ranges(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str]
+) -> None:
+    home = Home(tmp_path_factory.mktemp("ports"))
+    pairs = [lease_ports(home, RANGES, name, alive=lambda _: True) for name in names]
+    assert len(set(pairs)) == len(names)
+    assert all(pair.frontend - pair.backend == F - B and B <= pair.backend <= B + 4 for pair in pairs)
+    assert pairs == [lease_ports(home, RANGES, name, alive=lambda _: True) for name in names]
+
+
+def test_the_ports_file_is_what_commands_see_and_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("untouched")
+    (tmp_path / ".ports.env").symlink_to("victim")
+    path = write_ports_env(tmp_path, PortPair(9100, 9200))
+    assert path.read_text() == "BACKEND_PORT=9100\nFRONTEND_PORT=9200\nVITE_BACKEND_URL=http://127.0.0.1:9100\n"
+    assert (tmp_path / "victim").read_text() == "untouched"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".ports.env", "victim"]

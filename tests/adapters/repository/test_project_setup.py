@@ -1,0 +1,60 @@
+"""Setup: commands run in order with their lines shown; files copied only from inside to inside."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.repository.setup import dependencies, ignore_dependencies, run_setup
+from perdure.adapters.sandbox.base import Sandbox
+from perdure.models.errors import SetupFailed
+from perdure.models.policy import FAILURE_CHARS
+from tests.project_files import Files
+
+
+async def test_commands_run_in_order_and_their_lines_are_shown(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:
+    root, said = files({}), list[str]()
+    commands = ["echo one > made; printf 'x\\rdownloaded\\n'", "cat made; printf unfinished"]
+    await run_setup(sandbox, root, commands, 60, tmp_path / "logs", said.append)
+    assert said == [f"$ {commands[0]}", "downloaded", f"$ {commands[1]}", "one", "unfinished"]
+
+
+async def test_a_failing_command_stops_setup_and_shows_its_last_lines(
+    sandbox: Sandbox, files: Files, tmp_path: Path
+) -> None:
+    root = files({})
+    with pytest.raises(SetupFailed) as caught:
+        await run_setup(sandbox, root, ["seq 1 500; exit 3", "touch never"], 60, tmp_path / "logs", lambda _: None)
+    error = caught.value
+    lines = error.what.splitlines()
+    assert lines[0] == "setup failed: exit code 3"
+    assert lines[1:] == [str(n) for n in range(481, 501)]
+    assert error.where == "[setup] seq 1 500; exit 3"
+    assert "perdure.toml" in error.fix
+    assert len(str(error)) <= FAILURE_CHARS
+    assert not (root / "never").exists()
+
+
+async def test_a_missing_installer_is_named(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:
+    with pytest.raises(SetupFailed) as caught:
+        await run_setup(sandbox, files({}), ["nosuchtool sync"], 60, tmp_path / "logs", lambda _: None)
+    assert caught.value.fix == "install nosuchtool on this host, or change [setup] commands in perdure.toml"
+
+
+async def test_the_time_is_for_all_commands_together(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:
+    with pytest.raises(SetupFailed, match="not finished after 1 s") as caught:
+        await run_setup(sandbox, files({}), ["sleep 0.2", "sleep 60"], 1, tmp_path / "logs", lambda _: None)
+    assert caught.value.where == "[setup] sleep 60"
+
+
+async def test_what_setup_installed_is_found_and_ignored_by_git(sandbox: Sandbox, files: Files, tmp_path: Path) -> None:
+    root = files({"packages/a/x": "", ".venv-docs/x": ""})
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    commands = ["mkdir -p .venv/bin node_modules/x/node_modules packages/a/node_modules/y; touch .venv/bin/python"]
+    await run_setup(sandbox, root, commands, 60, tmp_path / "logs", lambda _: None)
+    ignore_dependencies(root)
+    assert dependencies(root) == (".venv", "node_modules", "packages/a/node_modules")
+    status = ["git", "-C", str(root), "status", "--porcelain", "-uall"]
+    assert sorted(subprocess.check_output(status, text=True).split()[1::2]) == [".venv-docs/x", "packages/a/x"]

@@ -1,0 +1,201 @@
+"""Files are whole or absent, lines never mix, and a lock dies with its holder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.system import boot as boots
+from perdure.adapters.system.files import append_line, locked, try_lock, write_whole
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.journal import read_lines
+from perdure.adapters.worker.lease import Leases
+from perdure.adapters.worker.replies import Replies
+from perdure.adapters.worker.spend import SpendLog
+from tests.other_process import line, python
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from perdure.adapters.system.files import try_lock
+fd = try_lock(Path(sys.argv[1]))
+print("held" if fd is not None else "taken", flush=True)
+time.sleep(60)
+"""
+
+APPENDER = """
+import sys
+from pathlib import Path
+from perdure.adapters.system.files import append_line
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(200):
+    append_line(Path(sys.argv[1]), b'{"by": "%s", "n": %d}' % (sys.argv[2].encode() * 300, number), sync=False)
+"""
+
+
+@pytest.mark.parametrize("sync", [True, False], ids=["synced", "not synced"])
+def test_a_file_is_replaced_by_the_whole_of_its_new_bytes(tmp_path: Path, sync: bool) -> None:
+    path = tmp_path / "below" / "file"
+    write_whole(path, b"old", sync=sync)
+    write_whole(path, b"new and longer", sync=sync, mode=0o644)
+    assert path.read_bytes() == b"new and longer"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert os.listdir(path.parent) == ["file"]
+
+
+def test_a_write_that_fails_leaves_the_old_bytes_and_nothing_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+    with pytest.raises(OSError, match=r"."):
+        with_limit(1000, lambda: write_whole(path, b"x" * 5000))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_secret_file_is_readable_for_its_owner_only(tmp_path: Path) -> None:
+    write_whole(tmp_path / "token", b"secret")
+    append_line(tmp_path / "log", b"{}", sync=False)
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("token", "log")} == {0o600}
+
+
+class Disk:
+    """Files after a power cut: contents of those that were synced, names in directories that were synced since."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._contents: set[int] = set()
+        self._names: set[tuple[int, str]] = set()
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self._sync)
+
+    def _sync(self, fd: int) -> None:
+        self._fsync(fd)
+        inode = os.fstat(fd).st_ino
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            self._names.update((inode, name) for name in os.listdir(fd))
+        else:
+            self._contents.add(inode)
+
+    def keeps(self, path: Path, below: Path) -> bool:
+        """True when a file, with every directory that leads to it from `below`, is there after a power cut."""
+        chain = [path, *(parent for parent in path.parents if parent.is_relative_to(below) and parent != below)]
+        named = all((one.parent.stat().st_ino, one.name) in self._names for one in chain)
+        return named and path.stat().st_ino in self._contents
+
+
+async def test_what_is_written_down_for_good_has_its_name_on_the_disk_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, home = Disk(monkeypatch), Home(tmp_path / "home")
+    workspace = home.workspace("d")
+    append_line(workspace / "journal.jsonl", b"{}", sync=False)  # it comes first, and makes the directory
+    Replies(workspace).require_room()
+    Replies(workspace).put("key", {"text": "paid for"})
+    SpendLog(workspace).intend("request", "reply", 0.1)
+    async with Leases(home).take("d"):
+        pass
+    for name in ("replies/key.json", "spend.jsonl", "generation"):
+        assert disk.keeps(workspace / name, tmp_path), name
+    assert not disk.keeps(workspace / "journal.jsonl", tmp_path), "this says nothing about any of them"
+
+
+def test_a_vault_outlives_a_power_cut_from_the_moment_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would make it anew: one with an empty description leads to no repository for ever."""
+    disk, home = Disk(monkeypatch), Home(tmp_path / "home")
+    vault = Vault.open(home, "https://example.invalid/calc.git")
+    sha = vault.objects.blob(b"kept")
+    for name in ("HEAD", "config", "description", f"objects/{sha[:2]}/{sha[2:]}"):
+        assert disk.keeps(vault.path / name, tmp_path), name
+
+
+def test_a_machine_that_does_not_name_its_start_has_not_been_up_since_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boots, "_BOOT_ID", tmp_path / "absent")
+    assert boots.boot()
+    (tmp_path / "absent").write_text("one\n")
+    assert boots.boot() == "one"
+
+
+def test_a_line_after_a_torn_one_stands_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    append_line(path, b'{"n": 1}', sync=True)
+    with path.open("ab") as file:
+        file.write(b'{"n": 2, "to')
+    append_line(path, b'{"n": 3}', sync=True)
+    assert [entry["n"] for entry in read_lines(path)] == [1, 3]
+
+
+def test_a_line_that_did_not_fit_is_an_error_not_a_silence(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with_limit(100, lambda: append_line(path, b"x" * 80, sync=False))
+    with pytest.raises(OSError, match=r".") as failed:
+        with_limit(100, lambda: append_line(path, b"y" * 80, sync=False))
+    assert failed.value.errno in (errno.ENOSPC, errno.EFBIG)
+
+
+def test_lines_of_several_processes_never_mix(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with python(APPENDER, path, "a") as first, python(APPENDER, path, "b") as second:
+        for process in (first, second):
+            assert line(process) == "ready"
+        for process in (first, second):
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert (first.wait(30), second.wait(30)) == (0, 0)
+    found = list(read_lines(path))
+    assert len(found) == 400
+    for who in ("a" * 300, "b" * 300):
+        assert [entry["n"] for entry in found if entry["by"] == who] == list(range(200))
+
+
+def test_a_killed_holder_leaves_no_lock_behind(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    with python(HOLDER, lock) as holder:
+        assert line(holder) == "held"
+        assert try_lock(lock) is None
+        holder.kill()
+        holder.wait(10)
+        fd = try_lock(lock)
+        assert fd is not None
+        os.close(fd)
+
+
+def test_two_in_a_critical_section_come_one_after_the_other(tmp_path: Path) -> None:
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(50):
+            with locked(tmp_path / "lock"):
+                inside += 1
+                most = max(most, inside)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (inside, most) == (0, 1)
+
+
+def with_limit(size: int, work: Callable[[], object]) -> None:
+    """Run while no file of this process may grow beyond `size` bytes: a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        work()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -1,0 +1,17 @@
+"""A home of its own for every test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.system.home import Home
+from tests.served import server
+
+__all__ = ["server"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")

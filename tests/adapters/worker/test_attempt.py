@@ -1,0 +1,177 @@
+"""Around an activity: what goes on the record, and what its errors become in history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from attempting import attempt, ends, environment, fail, host
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+
+from perdure.adapters.worker.attempt import now_doing, work_key
+from perdure.adapters.worker.host import Host
+from perdure.models.errors import (
+    BadInput,
+    ModelRefusesUs,
+    ModelUnavailable,
+    NoPorts,
+    PerdureError,
+    SetupFailed,
+    Superseded,
+)
+from perdure.models.policy import FAILURE_CHARS, RESULT_BYTES, RETRY_PAUSE_MODEL_S, UNEXPECTED_FAILURES
+from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import Closed, CloseInput
+
+__all__ = ["host"]
+
+
+async def test_an_attempt_is_noted_in_flight_before_it_begins_and_journalled_when_it_has_ended(host: Host) -> None:
+    async def do() -> Closed:
+        (note,) = (host.home.inflight / host.inflight.worker).iterdir()
+        assert json.loads(note.read_bytes())["run_id"] == "test-run"
+        (line,) = host.journal("d")._lines()
+        assert (line["activity"], line["worker"]) == ("implement", host.inflight.worker)
+        return Closed(message="done")
+
+    assert await attempt(host, do) == Closed(message="done")
+
+    async def find() -> TurnResult:
+        return TurnResult(checkpoint="c", summary="s", adopted=True)
+
+    await attempt(host, find)
+    assert ends(host) == ["done", "adopted"]
+
+
+async def test_heartbeats_tell_what_the_attempt_does_from_a_task_of_its_own(host: Host) -> None:
+    env, beats = environment(), []
+    env.on_heartbeat = lambda *details: beats.append(details)
+
+    async def do() -> None:
+        now_doing(turn=3)
+        now_doing(doing="pytest -q")
+        await asyncio.sleep(0.05)
+
+    await attempt(host, do, env=env)
+    assert beats == [({"turn": 3, "doing": "pytest -q"},)]
+    await asyncio.sleep(1.1)
+    assert len(beats) == 1, "an attempt that has ended went on beating"
+
+
+def test_saying_what_one_does_outside_of_an_attempt_is_fine() -> None:
+    now_doing(doing="nothing")
+
+
+async def test_reading_is_nobodys_work_and_leaves_no_record(host: Host) -> None:
+    async def do() -> str:
+        return "page"
+
+    assert await attempt(host, do, env=environment("read", workflow_run_id=None)) == "page"
+    assert await attempt(host, do, work=None) == "page"
+    assert not host.home.workspace("d").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "final"),
+    [
+        (SetupFailed("no uv", where="perdure.toml", fix="install uv"), True),
+        (BadInput("no"), True),
+        (ModelRefusesUs("no key"), True),
+        (NoPorts("all taken"), False),
+        (Superseded("a newer attempt works here"), False),
+        (PerdureError("ours"), False),
+        (KeyError("a mistake of ours"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_an_error_keeps_its_type_and_says_whether_to_try_again(host: Host, error: Exception, final: bool) -> None:
+    raised = await fail(host, error)
+    assert (raised.type, raised.non_retryable) == (type(error).__name__, final)
+    assert str(error) in raised.message
+    assert ends(host) == [type(error).__name__]
+
+
+async def test_what_nobody_foresaw_is_tried_again_but_not_for_ever(host: Host) -> None:
+    tries = [(await fail(host, RuntimeError("?"))).non_retryable for _ in range(UNEXPECTED_FAILURES)]
+    assert tries == [False] * (UNEXPECTED_FAILURES - 1) + [True]
+    assert not (await fail(host, RuntimeError("?"), work=CloseInput(delivery="d", keep=True))).non_retryable
+
+
+async def test_a_models_pause_is_the_one_it_asked_for_else_doubles_up_to_the_longest(host: Host) -> None:
+    async def pause(number: int, asked: float | None = None) -> float:
+        raised = await fail(host, ModelUnavailable("529", retry_after=asked), env=environment(attempt=number))
+        assert raised.next_retry_delay is not None
+        return raised.next_retry_delay.total_seconds()
+
+    first, longest = RETRY_PAUSE_MODEL_S
+    assert 7 <= await pause(5, asked=7) <= 7 * 1.25
+    assert first <= await pause(1) <= first * 1.25
+    assert 2 * first <= await pause(2) <= 2 * first * 1.25
+    assert longest <= await pause(50) <= longest * 1.25
+
+
+async def test_a_long_message_is_cut_in_its_middle_and_its_cause_stays_on_the_host(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def do() -> None:
+        try:
+            raise ValueError("inner " * 5000)
+        except ValueError as inner:
+            raise RuntimeError("begin " + "x" * 50_000 + " end") from inner
+
+    with pytest.raises(ApplicationError) as raised:
+        await attempt(host, do)
+    assert len(raised.value.message) < FAILURE_CHARS + 100
+    assert raised.value.message.startswith("RuntimeError: begin")
+    assert raised.value.message.endswith(" end")
+    failure = DataConverter.default.failure_converter
+    from temporalio.api.failure.v1 import Failure
+
+    written = Failure()
+    failure.to_failure(raised.value, DataConverter.default.payload_converter, written)
+    assert written.ByteSize() < 3 * FAILURE_CHARS
+    assert "inner" in caplog.text
+
+
+async def test_a_result_too_large_for_history_fails_before_anybody_relies_on_it(host: Host) -> None:
+    async def do() -> Closed:
+        return Closed(message="ü" * (RESULT_BYTES // 2))
+
+    with pytest.raises(ApplicationError) as raised:
+        await attempt(host, do)
+    assert (raised.value.type, raised.value.non_retryable) == ("ResultTooLarge", True)
+    assert ends(host) == ["failed"]
+
+
+async def test_what_a_run_ends_with_leaves_no_note_that_somebody_would_read_for_ever(host: Host) -> None:
+    async def do() -> str:
+        return "done"
+
+    notes, kept = host.home.inflight / host.inflight.worker, []
+    for name, error in (("implement", None), ("close", None), ("close", OSError("x")), ("notify", OSError("x"))):
+        await (fail(host, error, env=environment(name)) if error else attempt(host, do, env=environment(name)))
+        kept.append(sum(1 for _ in notes.iterdir()))
+    assert kept == [1, 0, 1, 0], "a close that failed is tried again"
+
+
+async def test_every_attempt_at_a_piece_of_work_shares_its_key_and_nothing_else_does() -> None:
+    turn = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", policy="p")
+
+    async def key_of(work: Any = turn, **info: Any) -> str:
+        async def key() -> str:
+            return work_key(work)
+
+        return await environment(**info).run(key)
+
+    same = await key_of()
+    assert same == await key_of(attempt=9, activity_id="other")
+    others = [
+        await key_of(turn.model_copy(update={"turn": 2})),
+        await key_of(workflow_run_id="a rewind"),
+        await key_of(name="review"),
+        await key_of("not a model"),
+    ]
+    assert len({same, *others}) == 5

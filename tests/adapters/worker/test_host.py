@@ -1,0 +1,64 @@
+"""What a worker finds out about its surroundings before it works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
+from perdure.models.config import HostConfig, RepositoryConfig
+from perdure.models.contract import Contract
+from perdure.models.errors import WorkspaceLost
+from tests.targets import make_target
+
+
+async def test_search_attributes_are_used_where_the_server_knows_them_and_done_without_elsewhere(
+    home: Home, server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = Host(home, HostConfig(), None)
+    elsewhere = await Client.connect(server, namespace="nowhere", lazy=True)
+    await host.check_search_attributes(elsewhere)
+    assert not host.attributes
+    assert "going on without them" in caplog.text
+    await host.check_search_attributes(await Client.connect(server))
+    assert host.attributes
+    await host.close()
+
+
+async def test_the_models_key_leaves_the_environment_with_the_first_look(home: Home) -> None:
+    environ = {"ANTHROPIC_API_KEY": "secret", "PATH": "/bin"}
+    host = Host.open(home, environ)
+    assert environ == {"PATH": "/bin"}
+    assert host.model_or_refuse().secrets == ("secret",)
+    await host.close()
+
+
+async def test_a_host_that_knows_nothing_of_a_delivery_says_the_workspace_is_lost(home: Home) -> None:
+    host = Host(home, HostConfig(), None)
+    with pytest.raises(WorkspaceLost):
+        async with host.lease("unknown"):
+            pass
+    await host.close()
+
+
+async def test_terms_that_somebody_else_wrote_are_no_terms(home: Home, tmp_path: Path) -> None:
+    """A request may carry a plan of any words, which is an artifact of its delivery like the terms."""
+    host = Host(home, HostConfig(), None)
+    vault = Vault.open(home, str(make_target(tmp_path / "calc.git")))
+    terms = Contract(
+        delivery="d", repository="/r", request="x", base="main", base_sha="", branch="b", grade="off", source="/etc",
+        config=RepositoryConfig(version=1),
+    )  # fmt: skip
+    assert host.contract(vault, "d", host.keep_contract(vault, terms)) == terms
+    said = terms.model_dump_json().encode()
+    for forged in (said, b"\n" + said, b"0" * 64 + b"\n" + said, b"\xff\n" + said):
+        with pytest.raises(WorkspaceLost, match="not made by this PERDURE_HOME"):
+            host.contract(vault, "d", vault.put_artifact("d", forged))
+    sealed = vault.get_artifact("d", host.keep_contract(vault, terms))
+    with pytest.raises(WorkspaceLost, match="not made by this PERDURE_HOME"):
+        host.contract(vault, "e", vault.put_artifact("e", sealed))
+    await host.close()

@@ -1,0 +1,88 @@
+"""A host that works: a prepared delivery on a real repository, a model that plays a screenplay over HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.prepare import Preparation
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.turn.transaction import take_turn
+from perdure.models.phases import Step
+from perdure.models.request import DeliveryRequest
+from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import Prepared, PrepareInput
+from perdure.rehearsal.screenplay import Screenplay
+from perdure.rehearsal.server import Rehearsal
+from tests.lab import HAPPY, make_target
+
+DELIVERY = "calc-sub"
+
+
+@dataclasses.dataclass
+class Bench:
+    """Turns of one delivery, taken without a Temporal server."""
+
+    host: Host
+    prepared: Prepared
+    rehearsal: Rehearsal
+    environ: dict[str, str]
+
+    def work(self, turn: int, checkpoint: str, step: Step = Step.IMPLEMENT) -> TurnInput:
+        prepared = self.prepared
+        return TurnInput(
+            delivery=DELIVERY, step=step, attempt=1, turn=turn, checkpoint=checkpoint, policy=prepared.policy
+        )
+
+    async def take(self, work: TurnInput, *, host: Host | None = None, run: str = "run-1") -> TurnResult:
+        return await in_activity(take_turn, host or self.host, work, run=run)
+
+    def again(self) -> Host:
+        """Another worker of this host, which remembers nothing."""
+        return Host.open(self.host.home, dict(self.environ))
+
+
+async def in_activity(do: Callable[..., Coroutine[Any, Any, Any]], *args: Any, run: str = "run-1") -> Any:
+    env = ActivityEnvironment()
+    env.info = dataclasses.replace(env.info, workflow_run_id=run)
+    return await env.run(do, *args)
+
+
+@asynccontextmanager
+async def working(root: Path, screenplay: str, **more: Any) -> AsyncIterator[Bench]:
+    """A bench whose model plays this; `more` are fields of its delivery's request."""
+    origin = make_target(root / "calc.git")
+    home = Home(root / "home")
+    async with Rehearsal(Screenplay.parse(screenplay)) as rehearsal:
+        environ = {
+            "ANTHROPIC_BASE_URL": rehearsal.url,
+            "ANTHROPIC_API_KEY": "rehearsal",
+            "PERDURE_PORTS_BACKEND": "25000-25029",
+            "PERDURE_PORTS_FRONTEND": "25030-25059",
+        }
+        host = Host.open(home, {**os.environ, **environ})
+        request = DeliveryRequest(repository=str(origin), request="Add sub", **more)
+        work = PrepareInput(delivery=DELIVERY, request=request)
+        prepared = await in_activity(Preparation(host).prepare, work)
+        yield Bench(host, prepared, rehearsal, environ)
+        await host.close()
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with working(tmp_path, HAPPY.replace("&& sleep 0.5 ", "")) as made:
+        yield made
+
+
+def vault(bench: Bench) -> Vault:
+    return Workspace.open(bench.host.home, DELIVERY).vault
