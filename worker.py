@@ -28,7 +28,7 @@ from perdure.local import forkserver
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
 from perdure.local.strangers import NoStrangers
-from perdure.models.policy import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
+from perdure.models.limits import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
 from workflows import WORKFLOWS
 
 

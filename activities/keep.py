@@ -13,7 +13,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
 from perdure.models.decisions import KeepInput, Kept
 from perdure.models.errors import InvalidRequest
-from perdure.models.policy import KEPT_BYTES
+from perdure.models.limits import KEPT_BYTES
 
 
 class Keeping:

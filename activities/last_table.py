@@ -10,7 +10,7 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.models.policy import LAST_TABLE_RUNS, LAST_TABLE_TRY
+from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TRY
 from perdure.models.treasury import TREASURY, LastTable, LastTableInput, Table
 
 

@@ -20,8 +20,8 @@ from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import NoticeUnheard
+from perdure.models.limits import NOTIFY_PAUSE_MAX
 from perdure.models.notice import Addresses, Notice, Notified, NotifyInput
-from perdure.models.policy import NOTIFY_PAUSE_MAX
 
 _ELSEWHERE = "this worker has no such address: give all workers the same [notify] url or PERDURE_WEBHOOK_URL"
 

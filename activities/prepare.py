@@ -6,6 +6,7 @@ twice. Key: the delivery.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from temporalio import activity
@@ -36,12 +37,15 @@ from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
 from perdure.models.phases import AGENTIC, Phase, Step
-from perdure.models.policy import UNKNOWN_HOST_PATIENCE
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
 from perdure.models.rules.gates import decided_by_people
 from perdure.models.spans import span
 from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
+
+UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
+"""The time the first look at a remote waits for a host's name to be known: as long as a network is away after a laptop
+was opened. A misspelt one is no outage, and nothing is done or paid for yet."""
 
 
 class Preparation:

@@ -16,8 +16,8 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.issues import read_issue
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
+from perdure.models.limits import CONFIG_BYTES
 from perdure.models.phases import AGENTIC, Kind, Phase, why_not
-from perdure.models.policy import CONFIG_BYTES
 from perdure.models.request import DeliveryRequest
 
 CONFIG_FILE = "perdure.toml"

@@ -17,7 +17,7 @@ from perdure.adapters.worker.verify.checkpoints import begun, between, commits, 
 from perdure.adapters.worker.verify.ledger import ledger
 from perdure.adapters.worker.verify.published import published
 from perdure.models.errors import WorkspaceLost
-from perdure.models.policy import VERIFY_PAGE
+from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import Facts, PublishedFacts, PublishedInput, ReportFact, TriedFact, VerifyInput
 
 

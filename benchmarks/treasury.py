@@ -39,12 +39,13 @@ from perdure.client import Perdure
 from perdure.client import budgets as treasury
 from perdure.local.binary import temporal_binary
 from perdure.models.ledger import Spend, Usage
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE, TREASURY_TICK
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput, Table
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS
+from workflows.treasury import TREASURY_TICK
 
 DELIVERIES = int(os.environ.get("DELIVERIES", "50"))
 TURNS = int(os.environ.get("TURNS", "30"))

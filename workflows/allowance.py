@@ -10,10 +10,19 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.policy import BLOCK_AHEAD, GRANT_AGAIN, GRANT_AGAIN_MOST, GRANT_SOON
 from perdure.models.rules.allowance import paid
 from perdure.models.state import DeliveryState
 from perdure.models.treasury import TREASURY, Granted, Reserve
+
+BLOCK_AHEAD = 0.25
+"""Of a block, left when the next one is asked for: a turn takes seconds, an answer milliseconds."""
+
+GRANT_SOON = timedelta(seconds=10)
+"""The answer takes a fraction of a second; only what takes longer is shown as waiting."""
+
+GRANT_AGAIN, GRANT_AGAIN_MOST = timedelta(minutes=1), timedelta(hours=1)
+"""When a delivery asks again that has not heard anything, first and at last: there may be no Treasury."""
+
 
 UNHEARD = "the treasury does not answer: it begins when a worker starts"
 

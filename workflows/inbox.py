@@ -11,11 +11,13 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.policy import ATTACHES
 from perdure.models.request import DeliveryRequest
 from perdure.models.rules.attaching import Attached, attached, refusal
 from perdure.models.rules.inbox import Inbox, NotCounted
 from perdure.models.state import DeliveryState
+
+ATTACHES = 200
+"""Times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need room."""
 
 
 class TakesMessages:

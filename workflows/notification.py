@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,20 +14,20 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, ChildWorkflowError
 
 from perdure.models.errors import NoticeRefused
+from perdure.models.limits import HEARTBEAT_TIMEOUT, NOTES_KEPT, NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import Addresses, Notice, Notified, NotifyInput, notice_of
-from perdure.models.policy import (
-    HEARTBEAT_TIMEOUT,
-    NOTES_KEPT,
-    NOTICE_STARTED,
-    NOTIFY_FOR,
-    NOTIFY_PAUSE,
-    NOTIFY_PAUSE_MAX,
-)
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
 from perdure.models.state import DeliveryState
 from perdure.models.webui.markdown import cell
 from workflows.endings import invalid
+
+NOTIFY_FOR = timedelta(days=1)
+"""An address that does not answer is tried this long: over a night, or a receiver's day of maintenance."""
+
+NOTICE_STARTED = timedelta(seconds=10)
+"""At its end a delivery waits until the server has taken over the last notice: milliseconds, or the server is down."""
+
 
 FOR_A_DAY = RetryPolicy(
     initial_interval=NOTIFY_PAUSE,

@@ -11,7 +11,6 @@ from temporalio import workflow
 
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
 from perdure.models.phases import Step
-from perdure.models.policy import PREPARE_TIME, REMIND_AFTER, REMIND_LATER, REMINDERS
 from perdure.models.result import Reason
 from perdure.models.rules.allowance import Limit, breach, time_left, time_over
 from perdure.models.rules.inbox import count
@@ -19,6 +18,13 @@ from perdure.models.state import DeliveryState
 from perdure.models.webui import captions
 from perdure.models.work import Asking
 from workflows.endings import heed_cancellation, not_delivered
+
+PREPARE_TIME = timedelta(hours=24)
+"""Before a delivery's own time limit is known: fetching, setup and preflight, and waiting for a worker."""
+
+REMIND_AFTER, REMIND_LATER = timedelta(days=1), timedelta(weeks=1)
+REMINDERS = 7
+"""A gate that nobody has heard of waits for ever: it reminds daily for a week, then weekly."""
 
 
 class People:

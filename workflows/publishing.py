@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -14,17 +15,8 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from perdure.models.errors import ForgeUnavailable
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
 from perdure.models.phases import Phase, Step
-from perdure.models.policy import (
-    FORGE_ATTEMPT,
-    FORGE_PATIENCE,
-    FORGE_PAUSE,
-    FORGE_PAUSE_MAX,
-    HEARTBEAT_TIMEOUT,
-    QUEUE_PATIENCE,
-    RETRY_PAUSE,
-    TELL_TIMEOUT,
-)
 from perdure.models.publishing import (
     Artifacts,
     ArtifactsInput,
@@ -43,6 +35,20 @@ from perdure.models.work import (
 )
 from workflows.endings import heed_cancellation, interpret
 from workflows.stage import Stage
+
+FORGE_PATIENCE = timedelta(days=7)
+"""How long a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
+
+FORGE_ATTEMPT = timedelta(minutes=15)
+"""One attempt at a forge: a push of a large repository over a slow line, and a dozen small requests."""
+
+QUEUE_PATIENCE = timedelta(seconds=20)
+"""For somebody to take work meant for one worker, who takes it in milliseconds unless all slots are full; then the
+delivery says whom it waits for."""
+
+TELL_TIMEOUT = (timedelta(minutes=1), timedelta(minutes=10))
+"""To comment on an issue, at the start and for good at the end: the delivery's own result waits for it."""
+
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 from perdure.models.decisions import Said
 from perdure.models.ids import short_run
-from perdure.models.phases import Phase, Step
-from perdure.models.policy import (
+from perdure.models.limits import (
     ASSUMPTIONS_KEPT,
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
@@ -24,6 +23,7 @@ from perdure.models.policy import (
     SAID_BYTES_A_TURN,
     TASK_QUEUE,
 )
+from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, StepRecord
 from perdure.models.state import DeliveryState

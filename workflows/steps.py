@@ -7,8 +7,8 @@ from datetime import timedelta
 from temporalio import workflow
 
 from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate, Said, Verdict
+from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Phase, Step
-from perdure.models.policy import NOTES_KEPT
 from perdure.models.publishing import PushInput, ShipInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, ReviewResult, TestsStatus

@@ -14,9 +14,15 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend
-from perdure.models.policy import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY, SPENT_TIME, TREASURY_TICK
+from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.granting import Granting
 from perdure.models.treasury import Add, Granted, LastTable, LastTableInput, Lease, Reserve, Rules, SpentInput, Table
+
+TREASURY_TICK = timedelta(minutes=30)
+"""How often the Treasury looks for reservations that are overdue, while there are any: 5 events each time."""
+
+SPENT_TIME = timedelta(minutes=2)
+"""To read a spend log takes milliseconds where the host lives; where it does not, nothing else waits for it."""
 
 
 @workflow.defn

@@ -12,8 +12,15 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.policy import TAKES_UP_PAUSE_S, TAKES_UP_TRIES, TASK_QUEUE, TREASURY_SEEN, WORKFLOW_TASK
+from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
+
+TREASURY_SEEN = timedelta(minutes=1)
+"""How often a worker looks whether the Treasury runs: who ended it meant today's reservations, not every delivery."""
+
+TAKES_UP_TRIES, TAKES_UP_PAUSE_S = 50, 0.1
+"""Until it has read that table, for whoever wants to see it: one a second where a worker lives."""
+
 
 WORKFLOW = "Treasury"
 TABLE_TIMEOUT = timedelta(seconds=15)

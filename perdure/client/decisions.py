@@ -28,7 +28,7 @@ from perdure.client.view import Described, ended_words
 from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, Verdict, understood
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
-from perdure.models.policy import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
+from perdure.models.limits import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.inbox import SHAPES, Inbox, NotCounted
 from perdure.models.state import DeliveryState, Progress

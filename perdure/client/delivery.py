@@ -25,13 +25,16 @@ from perdure.client.submit import WORKFLOW, start, start_accepted
 from perdure.client.view import RESUME, Described, Listed, Pending, describe, polled
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_key, issue_delivery_id
-from perdure.models.policy import ARTIFACT_READ_BYTES
 from perdure.models.proof import proof
 from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
+
+ARTIFACT_READ_BYTES = 8_000_000
+"""Of one artifact read that way, some 180 pages and a few seconds; a screenshot of a long page is below 2 MB."""
+
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""

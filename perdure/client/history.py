@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.view import died
-from perdure.models.policy import RUNS_READ
+from perdure.models.limits import RUNS_READ
 
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.policy import UNTOLD_ANSWER, UNTOLD_SHOWN, UNTOLD_WITHIN
+from perdure.models.limits import UNTOLD_ANSWER
+
+UNTOLD_WITHIN, UNTOLD_SHOWN = timedelta(days=7), 3
+"""Notices that reached nobody, in `perdure doctor`: the newest of a week show what is wrong with an address."""
+
 
 WORKFLOW = "Notification"
 _MARK = ".notice-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -14,9 +14,15 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.client.submit import WORKFLOW
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import delivery_id, repository_name, slug
-from perdure.models.policy import SAME_WORDS_IDS, VISIBLE_WITHIN
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.attaching import same_wish, taken, wish
+
+SAME_WORDS_IDS = 50
+"""Deliveries of the same words that may end in one day and still be told apart by an id that follows from the words:
+each costs one call to the server. What is begun after that gets an id by chance."""
+
+VISIBLE_WITHIN = timedelta(minutes=1)
+"""After this long lists know of what was started: they are a second behind, on a busy cluster some more."""
 
 
 @dataclass(frozen=True)

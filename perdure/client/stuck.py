@@ -12,7 +12,11 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, WorkflowExecution
 
 from perdure.client.view import polled
-from perdure.models.policy import LOOKED_AT_MOST, TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
+
+LOOKED_AT_MOST = 200
+"""Running workflows that `doctor` asks the server about one by one, the newest: a few milliseconds each."""
+
 
 RUNNING = "ExecutionStatus = 'Running' AND WorkflowType IN ('Delivery', 'Treasury', 'Notification')"
 

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
-from perdure.models.policy import TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.webui.markdown import cell
 
 WORKFLOW = "Delivery"

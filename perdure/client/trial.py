@@ -6,15 +6,18 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.history import Act, read_past
 from perdure.client.notifications import WORKFLOW, failure_of
+from perdure.models.limits import TASK_QUEUE, UNTOLD_ANSWER
 from perdure.models.notice import trial_notice
-from perdure.models.policy import NOTIFY_TRIED, NOTIFY_TRIED_LOOK_S, TASK_QUEUE, UNTOLD_ANSWER
+
+NOTIFY_TRIED, NOTIFY_TRIED_LOOK_S = timedelta(seconds=20), 0.2
+"""`perdure doctor --notify` waits for the answers of one try (NOTIFY_ATTEMPT_S), which all have begun at once."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.panels import START
-from perdure.models.policy import DEMO_KILLS, DEMO_KILLS_MOST
+from perdure.models.limits import DEMO_KILLS, DEMO_KILLS_MOST
 
 
 def register(app: typer.Typer) -> None:

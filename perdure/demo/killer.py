@@ -16,13 +16,16 @@ from perdure.local.places import Places
 from perdure.local.processes import last_lines, signal_holder
 from perdure.local.supervisor import read_supervisor
 from perdure.models.errors import PerdureError
+from perdure.models.limits import DEMO_KILLS_MOST, WORKER_QUICK_DEATHS
 from perdure.models.phases import Step
-from perdure.models.policy import DEMO_KILLS_MOST, KNIFE_LOOK_S, WORKER_QUICK_DEATHS
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 
 if TYPE_CHECKING:
     from perdure.client import Described, Pending
+
+KNIFE_LOOK_S = 0.02
+"""How often the demo looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from perdure.local.processes import dying_with_us, held, last_lines, signal_hold
 from perdure.local.supervisor import read_supervisor
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.policy import SERVER_START_S, SERVER_STOP_S
+from perdure.models.limits import SERVER_START_S, SERVER_STOP_S
 from perdure.rehearsal.server import KEY
 from perdure.secrets import is_secret
 

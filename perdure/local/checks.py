@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from perdure.models.errors import BadInput
-from perdure.models.policy import DISK_FREE_BYTES
+from perdure.models.limits import DISK_FREE_BYTES
 
 _MOUNTS = Path("/proc/mounts")
 

@@ -16,7 +16,7 @@ from perdure.local import Say
 from perdure.local.identity import NAMESPACE
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.policy import SERVER_ANSWER_S
+from perdure.models.limits import SERVER_ANSWER_S
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 

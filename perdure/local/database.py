@@ -12,7 +12,11 @@ from pathlib import Path
 from perdure.adapters.system.files import write_whole
 from perdure.local.places import Places
 from perdure.models.errors import BadInput
-from perdure.models.policy import DATABASE_CHECK_S, DISK_FREE_BYTES
+from perdure.models.limits import DISK_FREE_BYTES
+
+DATABASE_CHECK_S = 3.0
+"""For `PRAGMA quick_check` at a start, some 2 GB; what is larger is believed after this long."""
+
 
 _HEADER = b"SQLite format 3\x00"
 _STEPS_BETWEEN_LOOKS = 100_000

@@ -19,7 +19,14 @@ import sys
 from asyncio.subprocess import Process
 from typing import Any, NoReturn
 
-from perdure.models.policy import FORKS_ANSWER_S, FORKS_LOAD_MORE_S
+FORKS_LOAD_MORE_S = 5.0
+"""After a worker was forked: then its fork server loads the model's library as well, which takes a processor for one to
+three seconds that the first worker needs itself until then."""
+
+FORKS_ANSWER_S = 60.0
+"""For a fork server to say how a worker ended: a millisecond, or the seconds of what it is just loading, ten and more
+on a machine that is busy. One that is silent for longer was stopped, or hangs: another one takes its place."""
+
 
 DESCRIPTOR = "PERDURE_FORKS_FD"
 POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from google.protobuf.duration_pb2 import Duration
 from pydantic import BaseModel, ValidationError
@@ -15,8 +16,12 @@ from temporalio.service import RPCError
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
 from perdure.local.ports import Pair
-from perdure.models.policy import RETENTION, SERVER_ANSWER_S
+from perdure.models.limits import SERVER_ANSWER_S
 from perdure.models.visibility import SEARCH_ATTRIBUTES
+
+RETENTION = timedelta(days=90)
+"""Of finished deliveries in the embedded server; its own default of 24 h makes pages vanish."""
+
 
 NAMESPACE = "default"
 """Where deliveries live: what every Temporal client uses when it is not told otherwise."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from perdure.models.policy import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S, WORKER_STARTS_S
+from perdure.models.limits import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S
+
+WORKER_STARTS_S = 1.5
+"""A worker that was forked works after one second, on a quiet machine."""
 
 
 class Pauses:

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perdure.local import launcher
-from perdure.models.policy import LOG_BYTES
+
+LOG_BYTES = 10 * 1024**2
+"""The server's and the worker's log are set aside at this size when they start; one older file is kept."""
+
 
 _LAUNCHER = str(Path(launcher.__file__))
 _POLL_S = 0.05

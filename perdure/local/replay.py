@@ -19,9 +19,12 @@ from temporalio.worker import Replayer
 from perdure.adapters.system.home import Home
 from perdure.local.application import worker_command, worker_environment
 from perdure.models.errors import PerdureError
-from perdure.models.policy import VERIFY_REPLAY_S
 from perdure.plugin import perdure_plugin
 from perdure.secrets import without_secrets
+
+VERIFY_REPLAY_S = 120.0
+"""To replay a delivery's histories: a second for a thousand events, and the start of a Python process before it."""
+
 
 ARGUMENT = "--replay"
 """Of worker.py: no worker, no connection; histories are read from standard input."""

@@ -21,7 +21,7 @@ from perdure.local.identity import ServerRecord, answers_as, namespace_of, read_
 from perdure.local.places import Places
 from perdure.local.processes import held, holds, last_lines, released, rotate, signal_holder, start_detached
 from perdure.models.errors import PerdureError, TemporalUnreachable
-from perdure.models.policy import SERVER_ANSWER_S, SERVER_START_S, SERVER_STOP_S
+from perdure.models.limits import SERVER_ANSWER_S, SERVER_START_S, SERVER_STOP_S
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 
 _POLL_S = 0.05

@@ -21,7 +21,7 @@ from perdure.adapters.system.home import Home
 from perdure.local.connect import configured
 from perdure.local.identity import namespace_of, read_record
 from perdure.local.places import Places
-from perdure.models.policy import SERVER_ANSWER_S, SERVER_LOOK_S
+from perdure.models.limits import SERVER_ANSWER_S, SERVER_LOOK_S
 
 log = logging.getLogger(__name__)
 

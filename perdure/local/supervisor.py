@@ -26,7 +26,7 @@ from perdure.local.forkserver import Forked, ForkServer, Gone
 from perdure.local.pauses import Pauses
 from perdure.local.places import Places
 from perdure.local.processes import dying_with_us, held, released, signal_holder
-from perdure.models import policy
+from perdure.models import limits
 from perdure.models.errors import BadInput, PerdureError
 
 
@@ -199,7 +199,7 @@ class Supervisor:
         with contextlib.suppress(ProcessLookupError):
             worker.terminate()
         hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({exited, hurry}, timeout=policy.WORKER_DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({exited, hurry}, timeout=limits.WORKER_DRAIN_S, return_when=asyncio.FIRST_COMPLETED)
         hurry.cancel()
         if not exited.done():
             with contextlib.suppress(ProcessLookupError):
@@ -211,7 +211,7 @@ class Supervisor:
 
         It was sent SIGTERM when its supervisor died (Linux), and is given the usual time for its turns.
         """
-        said, deadline = False, time.monotonic() + policy.WORKER_DRAIN_S
+        said, deadline = False, time.monotonic() + limits.WORKER_DRAIN_S
         while (lock := try_lock(self._places.worker_lock)) is None and not self._stopping.is_set():
             if not said:
                 said = True
@@ -228,7 +228,7 @@ class Supervisor:
     async def _look_after_server(self) -> None:
         """Start the embedded server or its front again when it was killed. One that was stopped left no record."""
         while True:
-            await asyncio.sleep(policy.SERVER_LOOK_S)
+            await asyncio.sleep(limits.SERVER_LOOK_S)
             server, front = self._places.server_lock, self._places.ui_lock  # the second only where one is needed
             if self._places.server_record.exists() and not all(held(one) for one in (server, front) if one.exists()):
                 from perdure.local.server import ensure_server  # loads the Temporal SDK: 40 MB, seldom needed
@@ -245,7 +245,7 @@ class Supervisor:
 
         idle_since = time.monotonic()
         while self._idle_exit is not None:
-            await asyncio.sleep(min(policy.IDLE_LOOK_S, self._idle_exit / 4))
+            await asyncio.sleep(min(limits.IDLE_LOOK_S, self._idle_exit / 4))
             if await running_deliveries(self._home):
                 idle_since = time.monotonic()
             elif self._idle_exit is not None and time.monotonic() - idle_since >= self._idle_exit:

@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from perdure import secrets
 from perdure.adapters.system.files import try_lock
@@ -22,8 +23,12 @@ from perdure.local.places import Places
 from perdure.local.processes import held, last_lines, released, rotate, signal_holder, start_detached
 from perdure.local.server import ensure_server, stop_server
 from perdure.local.supervisor import Supervisor, SupervisorRecord, read_supervisor
-from perdure.models import policy
+from perdure.models import limits
 from perdure.models.errors import PerdureError
+
+WORKER_IDLE_EXIT = timedelta(minutes=15)
+"""A worker that `deliver` started by itself ends after this long without work."""
+
 
 _POLL_S = 0.05
 
@@ -69,7 +74,7 @@ async def down(home: Home, say: Say) -> None:
         record = await _supervisor_record(home) if held(places.supervisor_lock) else None
         if record is not None and signal_holder(record.pid, places.supervisor_lock, signal.SIGTERM):
             say(f"ending the worker{record.pid_told}: it finishes its turns first")
-            if not await released(places.supervisor_lock, policy.WORKER_DRAIN_S + policy.SERVER_STOP_S):
+            if not await released(places.supervisor_lock, limits.WORKER_DRAIN_S + limits.SERVER_STOP_S):
                 raise PerdureError("the worker does not end", where=str(places.worker_log), fix=f"kill -9 {record.pid}")
         stopped = await stop_server(home)
     if record is not None or stopped:
@@ -107,7 +112,7 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
             if hosted:
                 check_same_forge(running.forge_access, secrets.environment(), running.started_at.isoformat())
     else:
-        idle = policy.WORKER_IDLE_EXIT.total_seconds()
+        idle = WORKER_IDLE_EXIT.total_seconds()
         started = await _start_supervisor(home, idle, command)
         say(f"worker started{started.pid_told}; it ends after {idle / 60:.0f} idle minutes")
 
@@ -115,7 +120,7 @@ async def ensure_running(home: Home, say: Say, *, command: Sequence[str] | None 
 async def _all_ended(home: Home, say: Say) -> None:
     """Wait for what is ending: a worker that finishes its turns takes no other, and `down` ends the server after it."""
     places, told = Places(home), False
-    deadline = asyncio.get_running_loop().time() + policy.WORKER_DRAIN_S + policy.SERVER_STOP_S
+    deadline = asyncio.get_running_loop().time() + limits.WORKER_DRAIN_S + limits.SERVER_STOP_S
     while held(places.down_lock) or ((running := read_supervisor(home)) is not None and running.ending):
         if not told:
             say("waiting for what is ending: the worker finishes its turns first")
@@ -181,7 +186,7 @@ async def _supervisor_record(home: Home, alive: int | None = None) -> Supervisor
 
     `alive` is the reading end of a pipe that ends with the supervisor we started.
     """
-    deadline = asyncio.get_running_loop().time() + policy.SERVER_START_S
+    deadline = asyncio.get_running_loop().time() + limits.SERVER_START_S
     while asyncio.get_running_loop().time() < deadline:
         ended = alive is not None and bool(select.select([alive], [], [], 0)[0])
         if record := read_supervisor(home):

@@ -6,7 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from perdure.models.policy import DURATION_CHARS, DURATION_MOST_S
+DURATION_CHARS = 32
+DURATION_MOST_S = 10 * 366 * 24 * 3600.0
+"""Of a duration as it is written, and how long one may be: ten years, which the server's timers can still hold."""
+
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 

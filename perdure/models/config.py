@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator, model_valida
 
 from perdure.models.amounts import Duration, Size, seconds
 from perdure.models.base import Written
-from perdure.models.phases import ALL_PHASES, Phase
-from perdure.models.policy import (
+from perdure.models.limits import (
     DEFAULTS,
     SANDBOX_DISK,
     SANDBOX_PROCESSES,
@@ -19,6 +18,7 @@ from perdure.models.policy import (
     SIDE_PATTERNS,
     TEST_NAME_CHARS,
 )
+from perdure.models.phases import ALL_PHASES, Phase
 from perdure.models.treasury import Budgets
 
 

@@ -10,10 +10,13 @@ from typing import Any, Literal
 from perdure.models.base import Published, Recorded
 from perdure.models.config import Heard
 from perdure.models.decisions import Asked, Gate, Question
-from perdure.models.policy import NOTICE_RESULT_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, PullRequest
 from perdure.models.state import DeliveryState
+
+NOTICE_RESULT_BYTES = 32 * 1024
+"""Of a result in a notice; with more its steps are left out: the whole has to stay below 64 KiB of history."""
+
 
 Event = Literal[Heard, "test"]
 """What is told: what people can be told of, and that they can be told."""

@@ -7,8 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from perdure.models.experiment import Experiment, Promise
-from perdure.models.policy import EXPERIMENT_LINES, EXPERIMENT_WORDS, PROMISE_NAME_CHARS
 from perdure.models.report import Justification, Review, TestReport
+
+PROMISE_NAME_CHARS = 200
+"""Of a test's name where a review is asked about it: the name that comes back is compared with it."""
+
+EXPERIMENT_LINES = 60
+"""Of the difference between both versions of one test: what a person reads beside a decision."""
+
+EXPERIMENT_WORDS = 8
+"""Names in one line about an experiment; its report has them all."""
+
 
 _SAME = "the test is the same: what it uses has changed"
 _ABOVE = "  both versions are above"

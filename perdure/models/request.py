@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
+from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, REQUEST_BYTES, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
-from perdure.models.policy import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, REQUEST_BYTES, USD_MOST
 from perdure.models.unreadable import a_number, kind_of
 
 

@@ -11,11 +11,16 @@ from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
-from perdure.models.policy import RESUME_BYTES, SAID_BYTES_AGAIN
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import DecisionMade, PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
 from perdure.models.treasury import Purse
 from perdure.models.work import Inspected, Prepared, TestVerdict
+
+RESUME_BYTES = 512 * 1024
+"""Of what a retry sends back: the whole state of a delivery of a thousand turns has a fifth of it."""
+
+SAID_BYTES_AGAIN = 16 * 1024
+"""Of all the words that earlier conversations have read, the newest ones: each new conversation begins with them."""
 
 
 class DeliveryState(BaseModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from datetime import datetime
 
-from perdure.models.policy import DECISIONS_SHOWN, UNREAD_CHARS, UNREAD_SHOWN
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import (
     DecisionMade,
@@ -18,6 +17,12 @@ from perdure.models.result import (
 )
 from perdure.models.rules.gates import accepted
 from perdure.models.state import DeliveryState, Progress
+
+UNREAD_SHOWN, UNREAD_CHARS = 20, 200
+"""Of words that no turn has read, in a result: a failed delivery's is part of a failure, which the server cuts."""
+
+DECISIONS_SHOWN = 20
+"""The newest decisions in a result: a failed delivery's is part of a failure, which the server cuts."""
 
 
 def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, run_id: str) -> DeliveryResult:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from perdure.models.base import Recorded, Written
 from perdure.models.issue import address, same_repository
-from perdure.models.policy import ADDED_MOST_USD
+from perdure.models.limits import ADDED_MOST_USD
 
 _SHORT = re.compile(r"[\w.*?-]+/[\w.*?-]+")
 

@@ -8,8 +8,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.models.policy import REHEARSAL_BODIES_KEPT, REHEARSAL_CALLS_KEPT
 from perdure.rehearsal.wire import Request, canonical
+
+REHEARSAL_CALLS_KEPT = 1000
+REHEARSAL_BODIES_KEPT = 100
+"""Calls a rehearsal keeps for tests to look at, and how many with their request: a long one has megabytes."""
+
 
 INPUT_KINDS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 """Of a usage; together the whole input."""

@@ -15,8 +15,10 @@ from perdure.adapters.system.bounded import read_text, why_unread
 from perdure.models.base import Written
 from perdure.models.errors import BadInput
 from perdure.models.phases import AGENTIC, Step
-from perdure.models.policy import SCREENPLAY_BYTES
 from perdure.rehearsal.faults import Fault
+
+SCREENPLAY_BYTES = 8 * 1024 * 1024
+"""Of a screenplay: a recorded delivery holds whole files."""
 
 
 def _regex(text: str) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 from aiohttp import web
 
 from perdure.models.errors import BadInput
-from perdure.models.policy import REHEARSAL_STOP_S
 from perdure.rehearsal.cache import PromptCache
 from perdure.rehearsal.faults import OVERLOADED, PARTIAL, Fault, http_error
 from perdure.rehearsal.match import Cues, scene
@@ -25,6 +24,10 @@ from perdure.rehearsal.refused import Refused
 from perdure.rehearsal.reply import compose, message
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.strict import parse
+
+REHEARSAL_STOP_S = 2.0
+"""How long a stopping rehearsal waits for clients to take the end of their streams."""
+
 
 MAX_BODY = 32 * 1024 * 1024
 """Bytes; the API's own limit on a request."""

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from perdure.models.base import Recorded, Written
-from perdure.models.policy import PLACE_CHARS, REQUEST_BYTES, SAID_BYTES
+from perdure.models.limits import PLACE_CHARS, REQUEST_BYTES, SAID_BYTES
 from perdure.schemas.catalogue import SHAPES, Shape
 from perdure.schemas.describe import described
 from perdure.schemas.guide import guide

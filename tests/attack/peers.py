@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.agents.bounds import MODEL_EVENT_LINES
 from perdure.adapters.agents.model import Model, Question
 from perdure.adapters.forges.github import bounded
 from perdure.models.errors import PerdureError
-from perdure.models.policy import MODEL_EVENT_LINES
 from tests.attack.peer import Peer, peer, self_signed
 
 KEY = "sk-ant-attack-0123456789"

@@ -20,8 +20,8 @@ from temporalio.worker import Worker
 from perdure.client import Perdure
 from perdure.models.decisions import Asked, KeepInput, Kept, Question
 from perdure.models.ledger import Spend, Usage
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
 from perdure.models.report import Plan, Task
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.policy import WORKFLOW_TASK
+from perdure.models.limits import WORKFLOW_TASK
 from tests.cli.conftest import Cli
 from tests.cli.decision_desk import Desk, desk, server
 

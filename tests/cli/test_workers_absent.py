@@ -9,9 +9,9 @@ import pytest
 
 from perdure.adapters.system.home import Home
 from perdure.cli.host.workers import NOBODY, STARTING, absent
-from perdure.cli.look.watch import Watcher
+from perdure.cli.look.watch import WATCH_LOST_S, Watcher
 from perdure.local.places import Places
-from perdure.models.policy import WATCH_LOST_S, WATCH_SILENCE_S
+from perdure.models.limits import WATCH_SILENCE_S
 
 
 def test_a_home_whose_supervisor_lives_needs_no_worker_from_anybody(

@@ -13,19 +13,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
-from perdure.adapters.notify.sign import headers, key_of
+from perdure.adapters.notify.send import NOTIFY_ATTEMPT_S
+from perdure.adapters.notify.sign import NOTIFY_SECRET_BYTES, headers, key_of
 from perdure.models.config import Heard, HostConfig
+from perdure.models.limits import NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import Message
-from perdure.models.policy import (
-    NOTIFY_ATTEMPT_S,
-    NOTIFY_FOR,
-    NOTIFY_PAUSE,
-    NOTIFY_PAUSE_MAX,
-    NOTIFY_SECRET_BYTES,
-    REMIND_AFTER,
-    REMIND_LATER,
-    REMINDERS,
-)
+from workflows.notification import NOTIFY_FOR
+from workflows.people import REMIND_AFTER, REMIND_LATER, REMINDERS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""docs/reports.md says what the code does: its numbers are the policy's, its names exist."""
+"""docs/reports.md says what the code does: its numbers are the code's, its names exist."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from perdure.adapters.worker.turn.reading import TURN_SAID_CHARS
 from perdure.cli.app import app
+from perdure.cli.look.report.from_host import REPORT_PATIENCE, REPORT_PICTURES_BYTES
+from perdure.cli.look.report.harmless import REPORT_TEXT_CHARS
+from perdure.cli.look.report.page import REPORT_TESTS_SHOWN
 from perdure.client import Delivery
-from perdure.models import policy
+from perdure.client.delivery import ARTIFACT_READ_BYTES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
 
 
 def test_every_limit_of_the_guide_is_the_one_that_holds() -> None:
     for words in (
-        f"the first {policy.TURN_SAID_CHARS:,} characters",
-        f"{policy.REPORT_TEXT_CHARS:,} characters of any one text",
-        f"{policy.REPORT_TESTS_SHOWN:,} tests that passed",
-        f"{policy.REPORT_PICTURES_BYTES // 1_000_000} MB of pictures",
-        f"at most {policy.ARTIFACT_READ_BYTES // 1_000_000} MB",
-        f"does not answer ({policy.REPORT_PATIENCE.seconds} seconds)",
+        f"the first {TURN_SAID_CHARS:,} characters",
+        f"{REPORT_TEXT_CHARS:,} characters of any one text",
+        f"{REPORT_TESTS_SHOWN:,} tests that passed",
+        f"{REPORT_PICTURES_BYTES // 1_000_000} MB of pictures",
+        f"at most {ARTIFACT_READ_BYTES // 1_000_000} MB",
+        f"does not answer ({REPORT_PATIENCE.seconds} seconds)",
     ):
         assert words in GUIDE, words
 

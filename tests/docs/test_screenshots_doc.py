@@ -1,4 +1,4 @@
-"""docs/screenshots.md says what the code does: its example is started and taken, its numbers are the policy's."""
+"""docs/screenshots.md says what the code does: its example is started and taken, its numbers are the code's."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.browser.capture import capture
+from perdure.adapters.agents.question import PIXELS_PER_TOKEN
+from perdure.adapters.browser.capture import (
+    APP_PAGE_S,
+    APP_PAGES_MOST,
+    APP_READY_S,
+    APP_S,
+    PICTURE_HEIGHT,
+    PICTURE_VIEWPORT,
+    PICTURE_WIDTH,
+    capture,
+)
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
-from perdure.models import policy
+from perdure.adapters.worker.turn.pictures import PICTURES_SHOWN, PICTURES_SHOWN_BYTES
 from tests import needs
 
 ROOT = Path(__file__).parents[2]
@@ -44,16 +54,16 @@ async def test_the_example_is_started_and_its_pages_are_taken(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "words",
     [
-        f"({policy.APP_READY_S:g} seconds at most)",
-        f"not ready after {policy.APP_READY_S:g} s",
-        f"after {policy.APP_S:g} seconds at the latest",
-        f"may load for {policy.APP_PAGE_S:g} seconds",
-        f"up to {policy.APP_PAGES_MOST} paths",
-        f"{policy.PICTURE_WIDTH} × {policy.PICTURE_VIEWPORT}",
-        f"down to {policy.PICTURE_HEIGHT} pixels",
-        f"up to {policy.PICTURES_SHOWN} of them ({policy.PICTURES_SHOWN_BYTES // 10**6} MB)",
-        f"up to {-(-policy.PICTURE_WIDTH * policy.PICTURE_HEIGHT // policy.PIXELS_PER_TOKEN):,} tokens",
+        f"({APP_READY_S:g} seconds at most)",
+        f"not ready after {APP_READY_S:g} s",
+        f"after {APP_S:g} seconds at the latest",
+        f"may load for {APP_PAGE_S:g} seconds",
+        f"up to {APP_PAGES_MOST} paths",
+        f"{PICTURE_WIDTH} × {PICTURE_VIEWPORT}",
+        f"down to {PICTURE_HEIGHT} pixels",
+        f"up to {PICTURES_SHOWN} of them ({PICTURES_SHOWN_BYTES // 10**6} MB)",
+        f"up to {-(-PICTURE_WIDTH * PICTURE_HEIGHT // PIXELS_PER_TOKEN):,} tokens",
     ],
 )
-def test_its_numbers_are_those_of_the_policy(words: str) -> None:
+def test_its_numbers_are_those_of_the_code(words: str) -> None:
     assert words in TEXT

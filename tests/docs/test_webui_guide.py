@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.models.base import Written
 from perdure.models.decisions import Decide, Hold, Resume, Say, understood
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.request import parse_request
 from perdure.models.rules.inbox import SHAPES
 from perdure.models.visibility import SEARCH_ATTRIBUTES

@@ -11,10 +11,11 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper, WorkflowEnvironment
 
+from activities.prepare import UNKNOWN_HOST_PATIENCE
 from perdure.client import Perdure
 from perdure.local.binary import temporal_binary
 from perdure.models.errors import InvalidRequest
-from perdure.models.policy import FORGE_PAUSE_MAX, UNKNOWN_HOST_PATIENCE
+from perdure.models.limits import FORGE_PAUSE_MAX
 from perdure.models.result import Status
 from perdure.plugin import perdure_plugin
 from tests.github_lab import BUILD, ID, GitHubLab, github_lab

@@ -15,7 +15,7 @@ from perdure.cli.screen import Screen
 from perdure.cli.session import connected
 from perdure.local.ports import any_free, is_free
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.models.policy import WATCH_EVERY_S
+from perdure.models.limits import WATCH_EVERY_S
 from perdure.plugin import perdure_plugin
 from tests.lab import HAPPY, Lab, until
 from tests.processes import send

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from perdure.models.decisions import AddBudget, Asked, Decided, Gate, Question, QuestionKind, Verdict, understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.policy import DECIDED_KEPT, HEARD_KEPT, NOTES_KEPT, SAID_BYTES_KEPT
+from perdure.models.limits import NOTES_KEPT
 from perdure.models.result import Status, StepRecord
-from perdure.models.rules.inbox import SHAPES, Inbox, NotCounted, count
+from perdure.models.rules.inbox import DECIDED_KEPT, HEARD_KEPT, SAID_BYTES_KEPT, SHAPES, Inbox, NotCounted, count
 from perdure.models.state import DeliveryState
 
 SINCE = datetime(2026, 11, 21, tzinfo=UTC)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_details import NASTY, PREPARED, REQUEST
 
+from perdure.adapters.agents.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 from perdure.models.phases import Phase
-from perdure.models.policy import DETAILS_BYTES, QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
 from perdure.models.result import Status, StepRecord
 from perdure.models.rules.inbox import Inbox
 from perdure.models.state import DeliveryState
-from perdure.models.webui.details import details
+from perdure.models.webui.details import DETAILS_BYTES, details
 
 SINCE = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 PLAN = Asked(gate=Gate.PLAN, of="beef", words="approve the plan: Add sub", since=SINCE)

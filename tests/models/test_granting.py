@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from perdure.models.policy import BLOCK_LEAST_USD, LEASE, LEASE_RECORDS, LEASE_RECORDS_FOR
-from perdure.models.rules.granting import Granting
+from perdure.models.rules.granting import BLOCK_LEAST_USD, LEASE, LEASE_RECORDS, LEASE_RECORDS_FOR, Granting
 from perdure.models.treasury import Add, BudgetRule, Granted, Purse, Reserve, Table, matching
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from test_details import NASTY, PREPARED, REQUEST
 
 from perdure.models.decisions import Decided, Verdict
-from perdure.models.policy import DECISIONS_SHOWN, DETAILS_BYTES, PLAN_SHOWN_BYTES, UNREAD_CHARS
+from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.report import Plan, Task
 from perdure.models.result import StepRecord
 from perdure.models.state import DeliveryState
-from perdure.models.summary import decisions_of, progress_of, result_of
-from perdure.models.webui.details import details
+from perdure.models.summary import DECISIONS_SHOWN, UNREAD_CHARS, decisions_of, progress_of, result_of
+from perdure.models.webui.details import DETAILS_BYTES, details
 
 PLAN = Plan(
     title="Add sub",

@@ -9,11 +9,10 @@ import pytest
 from perdure.models.config import RepositoryConfig
 from perdure.models.decisions import Decided, Gate, Said, Verdict
 from perdure.models.phases import Phase
-from perdure.models.policy import SAID_BYTES_AGAIN
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus as Status
 from perdure.models.rules.gates import accepted, decided_by_people, let_through, put
-from perdure.models.state import DeliveryState
+from perdure.models.state import SAID_BYTES_AGAIN, DeliveryState
 from perdure.models.work import Prepared
 from perdure.models.work import TestVerdict as Red
 

@@ -21,8 +21,8 @@ from activities.last_table import last_table
 from perdure.client import budgets as treasury
 from perdure.local.binary import temporal_binary
 from perdure.models.ledger import Spend, Usage
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput

@@ -12,8 +12,8 @@ from people_cast import Company
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 from workflows import WORKFLOWS, delivery
 

@@ -18,8 +18,8 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host
 from perdure.models.ledger import Spend, Usage
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.receiver import SECRET
 from workflows import WORKFLOWS

@@ -21,8 +21,8 @@ from workflow_cast import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from perdure.plugin import perdure_plugin

@@ -11,7 +11,7 @@ from workflow_cast import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.request import parse_request
 
 Request = dict[str, Any]

@@ -13,8 +13,8 @@ from workflow_cast import playing
 
 from perdure.client import Perdure
 from perdure.models.decisions import CheckedPlan, Question
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import TASK_QUEUE
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
 from workflows import WORKFLOWS

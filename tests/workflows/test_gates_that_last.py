@@ -26,9 +26,10 @@ from workflow_cast import playing
 
 from perdure.client import Perdure
 from perdure.local.binary import temporal_binary
+from perdure.models.limits import WORKFLOW_TASK
 from perdure.models.phases import Phase
-from perdure.models.policy import REMINDERS, WORKFLOW_TASK
 from perdure.plugin import perdure_plugin
+from workflows.people import REMINDERS
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -15,10 +15,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 from workflow_cast import Cast
 
+from perdure.adapters.worker.attempt import DEATHS_PER_TURN
 from perdure.client import Perdure
 from perdure.models.errors import WorkCutOff
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import DEATHS_PER_TURN, TASK_QUEUE
 from perdure.models.work import Asking
 from perdure.plugin import perdure_plugin
 from tests.lab import until

@@ -15,10 +15,11 @@ from perdure.client import Perdure
 from perdure.client.notifications import untold
 from perdure.client.trial import Tried, try_notice
 from perdure.local.binary import temporal_binary
-from perdure.models.policy import NOTIFY_FOR, TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 from tests.lab import until
 from tests.receiver import Receiver, genuine
+from workflows.notification import NOTIFY_FOR
 
 __all__ = ["gated"]
 

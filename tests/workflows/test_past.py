@@ -15,9 +15,9 @@ from temporalio.worker import Worker
 from workflow_cast import Cast, playing
 
 from perdure.client import Perdure
+from perdure.client.delivery import ARTIFACT_READ_BYTES
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
-from perdure.models.policy import ARTIFACT_READ_BYTES
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 

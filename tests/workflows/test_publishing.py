@@ -11,9 +11,9 @@ from workflow_cast import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase
-from perdure.models.policy import QUEUE_PATIENCE
 from perdure.models.result import DeliveryResult, Status
 from tests.lab import until
+from workflows.publishing import QUEUE_PATIENCE
 
 AWAY = timedelta(seconds=1)
 

@@ -16,14 +16,14 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 from workflow_cast import Cast, playing
 
-from perdure.cli.look.report.from_host import PNG
+from perdure.cli.look.report.from_host import PNG, REPORT_PICTURES_BYTES
 from perdure.cli.look.report.gather import gather
 from perdure.cli.look.report.page import page_of
 from perdure.cli.look.report.text import lines_of
 from perdure.client import Perdure
 from perdure.models.errors import BadInput
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.policy import REPORT_PICTURES_BYTES, TASK_QUEUE
 from perdure.models.report import Plan, Review, Screenshot, Screenshots, TestReport
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput

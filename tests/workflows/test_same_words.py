@@ -12,7 +12,7 @@ from temporalio.client import Client
 from perdure.client import Perdure
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.rules.attaching import wish
 
 Request = dict[str, Any]

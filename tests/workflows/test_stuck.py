@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure.client.stuck import Stuck, stuck
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 

@@ -25,9 +25,9 @@ from perdure.client import Perdure
 from perdure.client.submit import told
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
-from perdure.models.policy import ATTACHES
 from perdure.models.result import Status
 from perdure.models.rules.attaching import Attached
+from workflows.inbox import ATTACHES
 
 
 def payload(text: str, encoding: str = "json/plain") -> Payload:

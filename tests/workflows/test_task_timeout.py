@@ -11,7 +11,7 @@ from workflow_cast import playing
 
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
-from perdure.models.policy import WORKFLOW_TASK
+from perdure.models.limits import WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, BudgetRule
 
 REFUSED = ApplicationError("no", type="ForgeRefused", non_retryable=True)

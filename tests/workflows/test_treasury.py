@@ -22,7 +22,7 @@ from perdure.adapters.worker.host import Host
 from perdure.client import Perdure
 from perdure.client import budgets as treasury
 from perdure.models.errors import PerdureError
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.treasury import TREASURY, BudgetRule, Table
 from tests.lab import until
 from tests.receiver import Receiver

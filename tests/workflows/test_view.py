@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from perdure.client import Listed, Perdure
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 
 RUNNING = TypedSearchAttributes([SearchAttributePair(SearchAttributeKey.for_keyword("PerdureStatus"), "running")])
 REQUEST = {"repository": "/r", "request": "Add sub"}

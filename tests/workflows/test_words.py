@@ -10,8 +10,8 @@ from temporalio.client import Client
 from workflow_cast import playing
 
 from perdure.client import Perdure
+from perdure.models.limits import SAID_BYTES_A_TURN
 from perdure.models.phases import Phase
-from perdure.models.policy import SAID_BYTES_A_TURN
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
 

@@ -18,8 +18,8 @@ from temporalio.worker import Worker
 from perdure.client import Perdure
 from perdure.models.errors import WorkCutOff
 from perdure.models.ledger import Spend, Usage
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import ALL_PHASES, Phase, Step
-from perdure.models.policy import TASK_QUEUE
 from perdure.models.publishing import (
     Artifacts,
     ArtifactsInput,

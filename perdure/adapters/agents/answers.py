@@ -11,8 +11,8 @@ from perdure.adapters.agents.places import Change, placed, wrong_places
 from perdure.adapters.agents.promised import Promised, judged, wrong_answers
 from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.text import one_line, plain
+from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.models.policy import PLAN_SHOWN_BYTES
 from perdure.models.report import Classification, Issue, Justification, Plan, Review, Severity
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
 

@@ -6,10 +6,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from perdure.models.policy import MODEL_ERROR_BYTES, MODEL_EVENT_BYTES, MODEL_EVENT_LINES, MODEL_REPLY_BYTES
-
 if TYPE_CHECKING:
     from httpx2 import AsyncByteStream, Response
+
+MODEL_REPLY_BYTES = 64 * 1024**2
+MODEL_ERROR_BYTES = 1024**2
+"""Of a reply's stream (128,000 tokens, each in an event of its own, are 20 MB), and of an error's body."""
+
+MODEL_EVENT_BYTES, MODEL_EVENT_LINES = 4 * 1024**2, 1000
+"""Of one event of the stream: two lines, and some hundred KB where what the model thought is signed."""
 
 
 class Unacceptable(Exception):

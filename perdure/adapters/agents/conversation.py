@@ -21,8 +21,15 @@ from perdure.adapters.agents.tools.read import known_version
 from perdure.adapters.agents.tools.run import calls_in, result, tools_for
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
-from perdure.models.policy import IDENTICAL_CALLS_NUDGE, IDENTICAL_CALLS_STOP, REASKS
 from perdure.models.turn import Ending, Outcome
+
+IDENTICAL_CALLS_NUDGE = 3
+IDENTICAL_CALLS_STOP = 5
+"""The same tool call with the same input in a row: first a word to the model, then the end of the step."""
+
+REASKS = 1
+"""How often a model may correct a structured answer that did not validate."""
+
 
 __all__ = [
     "Continue", "Finished", "Next", "RunTools", "after_reply", "identical_calls", "nudge", "opening", "question_for",

@@ -16,7 +16,10 @@ from perdure.adapters.agents.bounds import Unacceptable
 from perdure.adapters.agents.question import Question
 from perdure.adapters.agents.text import plain, redact
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
-from perdure.models.policy import RETRY_AFTER_CAP_S
+
+RETRY_AFTER_CAP_S = 600.0
+"""A model API may ask for hours; ten minutes keeps the Web UI's countdown honest and costs one request."""
+
 
 PASSING_TYPES = ("rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error")
 PASSING_STATUS = (408, 409, 425, 429)

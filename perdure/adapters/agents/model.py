@@ -16,11 +16,18 @@ from perdure.adapters.agents.question import Question, Reply, most_tokens, upper
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput
 from perdure.models.ledger import Usage
-from perdure.models.policy import MODEL_CONNECT_S, MODEL_REPLY_S, MODEL_SILENCE_S
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import Message
+
+MODEL_CONNECT_S = 10.0
+MODEL_SILENCE_S = 120.0
+"""Reaching the model API, and the longest it may send nothing: its pings come every few seconds."""
+
+MODEL_REPLY_S = 3600.0
+"""For one whole reply, however alive its stream looks: 128,000 tokens at 50 a second take 43 minutes."""
+
 
 __all__ = ["Model", "Question", "Reply", "most_tokens", "upper_bound"]
 

@@ -15,7 +15,10 @@ from perdure.adapters.agents.said import sent_back
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.contract import Contract
 from perdure.models.phases import Kind, Step
-from perdure.models.policy import MATERIAL_CHARS
+
+MATERIAL_CHARS = 200_000
+"""Of one plan, diff or report in an opening message, some 60,000 tokens: what is longer is better read with tools."""
+
 
 PROMPTS = Path(perdure.__file__).parent / "prompts"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from perdure.adapters.agents.text import plain, shortened
-from perdure.models.policy import REVIEW_ISSUES_TOLD
+from perdure.models.limits import REVIEW_ISSUES_TOLD
 from perdure.models.report import Issue, Review
 
 _PATHS_TOLD = 30

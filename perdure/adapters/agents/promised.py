@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 from perdure.adapters.agents.text import plain, shortened
 from perdure.models.experiment import Promise
-from perdure.models.policy import QUOTE_WORDS, REVIEW_ISSUES_TOLD
+from perdure.models.limits import REVIEW_ISSUES_TOLD
 from perdure.models.promised import label_of
 from perdure.models.report import Issue, Justification, Review, Severity
+
+QUOTE_WORDS = 3
+"""That a quote from the request has at least: two words stand in any text by accident."""
+
 
 _ENDS = "\"'`*_.,;:!? "
 """Around a quote: what people put there, and what does not change the words."""

@@ -13,7 +13,10 @@ from typing import Any
 
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, worst_price
 from perdure.models.ledger import Usage
-from perdure.models.policy import PIXELS_PER_TOKEN
+
+PIXELS_PER_TOKEN = 750
+"""How the model's API counts an image; larger ones are scaled down before, so that this is the most."""
+
 
 _CACHED = {"type": "ephemeral"}
 

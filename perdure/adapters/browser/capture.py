@@ -23,9 +23,45 @@ from perdure.adapters.sandbox.output import clean
 from perdure.adapters.system.output import tail
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
-from perdure.models import policy
 from perdure.models.base import Published
 from perdure.models.config import AppSettings
+
+APP_S = 240.0
+"""To start an application and take its pages: what has not been taken by then is not, and the delivery goes on."""
+
+APP_READY_S = 90.0
+APP_PROBE_S = 3.0
+"""For an application to answer at `[app] ready`, which may build first; and for one answer of it."""
+
+APP_AT_ONCE_S = 5.0
+APP_DETACHED_S = 5.0
+"""Ended so soon, it did not start at all; and how long a server that it left behind has to answer."""
+
+APP_TAIL_CHARS = 1_500
+"""Of what an application wrote before it ended: a traceback's last lines, which say why."""
+
+APP_PAGES_MOST = 10
+APP_PAGE_S = 15.0
+APP_SETTLE_S = 2.0
+"""Pages taken; seconds for one to load, and for what it fetches after that: ten slow pages fit into APP_S."""
+
+BROWSER_START_S = 30.0
+"""Chromium starts in 0.5 s; on a busy host with a cold disk it was seen to take 8 s."""
+
+BROWSER_HEAP_MB = 512
+"""Of JavaScript in one page: a page that allocates without an end is its own failure, not the host's."""
+
+PAGE_ERRORS = 3
+PAGE_ERROR_CHARS = 200
+PAGE_NOTE_CHARS = 800
+"""Errors of a page's console that are told, the length of one, and of all that is said about a page."""
+
+PICTURE_WIDTH, PICTURE_VIEWPORT, PICTURE_HEIGHT = 1280, 800, 2000
+"""Pixels: a desk's window, and a long page down to 2000, the most the model's API takes where there are many images."""
+
+PICTURE_BYTES = 3_500_000
+"""Of one PNG: base64 makes 4.7 MB of it, and the model's API takes 5. A page of text has 100 KB."""
+
 
 DRIVER = Path(__file__).with_name("driver.py")
 
@@ -34,7 +70,7 @@ ARGUMENTS = (
     "--no-proxy-server",
     "--disable-breakpad",
     "--force-color-profile=srgb",
-    f"--js-flags=--max-old-space-size={policy.BROWSER_HEAP_MB}",
+    f"--js-flags=--max-old-space-size={BROWSER_HEAP_MB}",
 )
 
 _SAID_BYTES = 512 * 1024
@@ -45,14 +81,14 @@ class Patience:
     """Seconds: for everything; for the app to answer, one answer of it, its end to count as "at once", and a server
     that it left behind; for the browser's start; for a page to load and to settle."""
 
-    whole_s: float = policy.APP_S
-    ready_s: float = policy.APP_READY_S
-    probe_s: float = policy.APP_PROBE_S
-    at_once_s: float = policy.APP_AT_ONCE_S
-    detached_s: float = policy.APP_DETACHED_S
-    launch_s: float = policy.BROWSER_START_S
-    page_s: float = policy.APP_PAGE_S
-    settle_s: float = policy.APP_SETTLE_S
+    whole_s: float = APP_S
+    ready_s: float = APP_READY_S
+    probe_s: float = APP_PROBE_S
+    at_once_s: float = APP_AT_ONCE_S
+    detached_s: float = APP_DETACHED_S
+    launch_s: float = BROWSER_START_S
+    page_s: float = APP_PAGE_S
+    settle_s: float = APP_SETTLE_S
 
 
 @dataclass(frozen=True)
@@ -126,7 +162,7 @@ async def capture(
         return Shown(note=str(no))
     if not pages:
         return Shown(tuple(Page(page, note=why) for page, why in refused.items()))
-    shown = dict(list(pages.items())[: policy.APP_PAGES_MOST])
+    shown = dict(list(pages.items())[:APP_PAGES_MOST])
     results = await in_thread(_fresh, logs)
     try:
         spec = _spec(settings, ready, list(shown.values()), tools, results, patience)
@@ -163,13 +199,13 @@ def _spec(
         "arguments": ARGUMENTS,
         "limits": {
             **asdict(patience),
-            "tail": policy.APP_TAIL_CHARS,
-            "width": policy.PICTURE_WIDTH,
-            "viewport": policy.PICTURE_VIEWPORT,
-            "height": policy.PICTURE_HEIGHT,
-            "bytes": policy.PICTURE_BYTES,
-            "errors": policy.PAGE_ERRORS,
-            "error_chars": policy.PAGE_ERROR_CHARS,
+            "tail": APP_TAIL_CHARS,
+            "width": PICTURE_WIDTH,
+            "viewport": PICTURE_VIEWPORT,
+            "height": PICTURE_HEIGHT,
+            "bytes": PICTURE_BYTES,
+            "errors": PAGE_ERRORS,
+            "error_chars": PAGE_ERROR_CHARS,
         },
     }
 
@@ -198,10 +234,10 @@ def _found(names: list[str], results: Path, finished: Finished, output: Path) ->
 
 def _broken_off(finished: Finished, output: Path) -> str:
     if finished.failure:
-        return f"the sandbox could not run it: {plain(finished.failure, policy.PAGE_NOTE_CHARS)}"
+        return f"the sandbox could not run it: {plain(finished.failure, PAGE_NOTE_CHARS)}"
     if finished.timed_out:
         return "no time was left for it"
-    last = plain(tail(output, policy.APP_TAIL_CHARS).rstrip().rpartition("\n")[2], policy.PAGE_ERROR_CHARS)
+    last = plain(tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
     return f"the browser's driver ended (exit code {finished.exit_code})" + (f": {last}" if last else "")
 
 
@@ -212,11 +248,11 @@ def _heard(path: Path) -> _Heard:
             said = _Line.model_validate_json(text)
         except ValidationError:
             continue
-        words = plain(said.note, policy.PAGE_NOTE_CHARS)
+        words = plain(said.note, PAGE_NOTE_CHARS)
         if said.page:
             pages[said.page] = words
         elif words:
-            last = clean(said.tail)[-policy.APP_TAIL_CHARS :].strip()
+            last = clean(said.tail)[-APP_TAIL_CHARS:].strip()
             note = f"{words}\n{last}" if last else words
         done = done or said.done
     return _Heard(pages, note, done)
@@ -224,13 +260,13 @@ def _heard(path: Path) -> _Heard:
 
 def _picture(path: Path) -> tuple[Picture | None, str]:
     """(the picture, why it is none): neither when there is no file."""
-    data = _bytes(path, policy.PICTURE_BYTES)
+    data = _bytes(path, PICTURE_BYTES)
     if data is None:
         return None, ""
-    if len(data) > policy.PICTURE_BYTES:
+    if len(data) > PICTURE_BYTES:
         return None, "its picture is not used: it is too large"
     try:
-        return checked(data, policy.PICTURE_WIDTH, policy.PICTURE_HEIGHT), ""
+        return checked(data, PICTURE_WIDTH, PICTURE_HEIGHT), ""
     except ValueError as problem:
         return None, f"its picture is not used: {problem}"
 

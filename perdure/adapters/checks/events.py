@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.checks.testcases import BadReport
-from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.models.report import TestCase
 
 _BROKEN = re.compile(rb"FAIL\t(\S+) \[(?:build|setup) failed\]")

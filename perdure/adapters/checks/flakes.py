@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from perdure.adapters.checks.baseline import FAILING, against, failing, key
 from perdure.adapters.system.output import flooded
-from perdure.models.policy import RERUN_TESTS_MOST
+from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult, Since, TestCase
 
 Rerun: TypeAlias = Callable[[TestCase | None], Awaitable[CommandResult | None]]

@@ -17,8 +17,11 @@ from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.usage import killed
 from perdure.adapters.system.output import flooded, tail
 from perdure.models.config import TestCommand
-from perdure.models.policy import TEST_TAIL_CHARS
 from perdure.models.report import CommandResult, TestCase
+
+TEST_TAIL_CHARS = 8_000
+"""Of a test command's output in the report: what the fix step reads, longer than any runner's summary."""
+
 
 # Ways of saying "the runner is not installed" that do not exit with 127.
 _NOT_INSTALLED = re.compile(

@@ -13,7 +13,7 @@ import junitparser
 
 from perdure.adapters.checks.testcases import BadReport, testcases
 from perdure.adapters.repository.detect import DEPENDENCIES
-from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.models.report import TestCase
 
 _FIELDS = set(TestCase.model_fields)

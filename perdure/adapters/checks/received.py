@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.models.policy import JUNIT_BYTES
+from perdure.models.limits import JUNIT_BYTES
 
 _CHUNK = 64 * 1024
 _PROLOG = b"<?xml "

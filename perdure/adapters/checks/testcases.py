@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_DEPTH, JUNIT_TAG_BYTES
+from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES
+
+JUNIT_DEPTH = 500
+"""Elements within each other in a report: nested suites are some ten deep, and expat keeps a hundred bytes for each."""
+
+JUNIT_TAG_BYTES = 4 * 1024 * 1024
+"""Of one tag with its attributes, kept whole until it ends: a failure's message may be one, a million of them not."""
+
 
 _CHUNK = 64 * 1024
 _RESULTS = ("error", "skipped", "failure")

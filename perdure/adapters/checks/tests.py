@@ -23,8 +23,10 @@ from perdure.adapters.system.removal import remove
 from perdure.adapters.system.threads import in_thread
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
-from perdure.models.policy import TEST_SCRIPT_BYTES
 from perdure.models.report import CommandResult, TestCase, TestReport
+
+TEST_SCRIPT_BYTES = 100_000
+"""Of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be longer."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,14 @@ from perdure.adapters.system.output import last_lines, missing_command
 from perdure.models.bent import Fault, faults, shown
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
-from perdure.models.policy import FAILURES_NAMED
 from perdure.models.promised import labels
 from perdure.models.report import CommandResult, Hit, Since, TestCase, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
+
+FAILURES_NAMED = 10
+"""Failing tests named in a verdict; the others are in the report."""
+
 
 _NAME_CHARS = 200
 _SUMMARY_CHARS = 300

@@ -18,7 +18,14 @@ from perdure.adapters.git.door import redact
 from perdure.adapters.git.objects import TREE, Entry
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.policy import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES, ARTIFACT_PAUSE_S
+
+ARTIFACT_BYTES = 5_000_000
+"""Of one published file: some 50,000 lines. Who reads more has the command to run it again; every clone carries it."""
+
+ARTIFACT_ATTEMPTS = 12
+ARTIFACT_PAUSE_S = 0.25
+"""How often a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""
+
 
 __all__ = ["artifact_files", "permalink", "publish"]
 

@@ -16,11 +16,14 @@ from perdure.adapters.forges.promises import promises_section
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract
-from perdure.models.policy import BODY_CHARS
 from perdure.models.publishing import ShipInput
 from perdure.models.report import Findings, Plan, Review, Screenshots, Severity, TestReport
 from perdure.models.result import Receipt, ReviewStatus, TestsStatus
 from perdure.models.webui.details import dollars
+
+BODY_CHARS = 60_000
+"""Of a pull request's text: below FORGE_TEXT_CHARS, so that a person can still add to it."""
+
 
 __all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
 

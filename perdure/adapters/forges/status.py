@@ -5,10 +5,13 @@ from __future__ import annotations
 from perdure.adapters.forges.neutral import code, line, web_address
 from perdure.models.contract import Contract
 from perdure.models.ledger import Spend
-from perdure.models.policy import STATUS_CHARS
 from perdure.models.publishing import CommentInput
 from perdure.models.result import Reason, Receipt, ReviewStatus, Status, TestsStatus
 from perdure.models.webui.details import dollars
+
+STATUS_CHARS = 4000
+"""Of the comment on an issue: a screen or two."""
+
 
 _WHY: dict[str, str] = {
     Reason.TESTS_RED: "tests are red",

@@ -19,7 +19,10 @@ from itertools import takewhile
 from markdown_it import MarkdownIt
 
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import TEMPLATE_BYTES
+
+TEMPLATE_BYTES = 32 * 1024
+"""Of a repository's pull request template; a longer one is no form to fill in, and is left out."""
+
 
 NOT_FILLED_IN = "_Not filled in by Perdure._"
 

@@ -12,7 +12,20 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from perdure.adapters.sandbox.usage import tree, usage
-from perdure.models.policy import GIT_FETCH_BYTES, GIT_MEMORY_BYTES, GIT_SAID_BYTES, GIT_SILENCE_S, SANDBOX_PROCESSES
+from perdure.models.limits import SANDBOX_PROCESSES
+
+GIT_SILENCE_S = 60
+"""Without a byte from a remote: servers that prepare a large answer say every 5 s that they live."""
+
+GIT_FETCH_BYTES = 16 * 1024**3
+"""Of one fetch: more does not come in GIT_TIMEOUT_S on any line that it is fetched over."""
+
+GIT_MEMORY_BYTES = 4 * 1024**3
+"""Of git and its helpers together: putting together the Linux kernel's pack takes 1.5."""
+
+GIT_SAID_BYTES = 64 * 1024**2
+"""Of what a remote has git print, and we hold: the names of half a million branches."""
+
 
 MB = 1024**2
 

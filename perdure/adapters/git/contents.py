@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from perdure.adapters.git.door import Git, GitError
-from perdure.models.policy import GIT_TIMEOUT_S
+from perdure.models.limits import GIT_TIMEOUT_S
 
 _COMMAND = ("cat-file", "--batch")
 _AT_ONCE = 60  # names, 65 bytes each at most: what the smallest pipe takes, so that asking never waits for an answer

@@ -13,7 +13,10 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from perdure.models.errors import BadInput
-from perdure.models.policy import CREDENTIAL_ANSWERS
+
+CREDENTIAL_ANSWERS = 4
+"""How often one git command is told a token: it asks once, and again after each redirect; more is a loop."""
+
 
 _LONGEST = 2000  # characters of name and secret; all answers together fit into every system's pipe
 HOME_SERVER = "https://github.com"

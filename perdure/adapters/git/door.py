@@ -18,8 +18,15 @@ import git
 from perdure.adapters.git.bounds import Bounds, patience
 from perdure.adapters.git.credentials import Credential, offered
 from perdure.adapters.git.refusals import told
-from perdure.models import policy
+from perdure.models import limits
 from perdure.models.errors import PerdureError
+
+GIT_WATCH_S = 0.5
+"""Between two looks at what a remote makes git take: at 500 MB/s, 0.25 GB too late."""
+
+GIT_LINE_CHARS = 2000
+"""Of one line that git or a remote says: an honest one has a hundred, and a stranger's may have a megabyte."""
+
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "Perdure",
@@ -83,8 +90,8 @@ def readable(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    half = policy.GIT_LINE_CHARS // 2 - 1
-    return line if len(line) <= policy.GIT_LINE_CHARS else f"{line[:half]}…{line[-half:]}"
+    half = GIT_LINE_CHARS // 2 - 1
+    return line if len(line) <= GIT_LINE_CHARS else f"{line[:half]}…{line[-half:]}"
 
 
 class GitError(PerdureError):
@@ -162,7 +169,7 @@ class Git:
         ok: Sequence[int] = (0,),
         env: Mapping[str, str] | None = None,
         hold: Sequence[int] = (),
-        timeout_s: float = policy.GIT_TIMEOUT_S,
+        timeout_s: float = limits.GIT_TIMEOUT_S,
         credential: Credential | None = None,
     ) -> Output:
         """Run one git command to its end.
@@ -196,7 +203,7 @@ class Git:
         while True:
             left = max(0.0, deadline - time.monotonic())
             try:
-                return process.communicate(stdin, timeout=min(left, policy.GIT_WATCH_S) if bounds else left)
+                return process.communicate(stdin, timeout=min(left, GIT_WATCH_S) if bounds else left)
             except subprocess.TimeoutExpired as going:
                 stdin = None  # it is on its way
                 over = bounds.over(process.pid, going) if bounds else ""

@@ -13,7 +13,7 @@ from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.remote import remote_failure, remote_refs
-from perdure.models.policy import GIT_LOOK_S
+from perdure.models.limits import GIT_LOOK_S
 
 FIRST_COMMIT = "2c3c92a6ebdac691d7837f8fd51a4e81bcb61415"
 """The commit of `make_first`: a delivery whose base this is began in an empty repository, or in one begun so before."""

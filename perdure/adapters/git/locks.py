@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perdure.adapters.system.files import make_directory
-from perdure.models import policy
+from perdure.models import limits
 from perdure.models.errors import PerdureError
 
 
@@ -19,7 +19,7 @@ class LockBusy(PerdureError):
 
 
 @contextmanager
-def locked(path: Path, timeout_s: float = policy.GIT_TIMEOUT_S) -> Iterator[int]:
+def locked(path: Path, timeout_s: float = limits.GIT_TIMEOUT_S) -> Iterator[int]:
     """Hold an exclusive flock on `path` and yield its descriptor.
 
     Pass the descriptor to git (`hold=`): a command that survives its killed worker by some milliseconds then keeps

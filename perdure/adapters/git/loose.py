@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.models.policy import LOOSE_OBJECT_BYTES, LOOSE_WALK
+LOOSE_OBJECT_BYTES = 8 * 1024**2
+"""Of an object outside packs that is read without git: what is larger, git checks piece by piece."""
+
+LOOSE_WALK = 200
+"""Commits that are followed from a delivery's head to its base without git; a delivery makes one a step."""
+
 
 _SHA = re.compile(r"[0-9a-f]{40}")
 _REF = re.compile(r"refs(?:/[A-Za-z0-9_~=+-][A-Za-z0-9_.~=+-]*)+")

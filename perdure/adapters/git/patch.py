@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from perdure.adapters.git.door import Git
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import PATCH_BATCH_BYTES, PATCH_BATCH_FILES, PATCH_FILE_BYTES
+from perdure.models.limits import PATCH_FILE_BYTES
+
+PATCH_BATCH_BYTES = 48 * 1024**2
+PATCH_BATCH_FILES = 500
+"""Compared by one git command, so that a change of any size needs some 200 MB at once, and its paths fit into argv."""
+
 
 LINK, SUBMODULE, FILES = "120000", "160000", ("100644", "100755")
 

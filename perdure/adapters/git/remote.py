@@ -9,7 +9,7 @@ from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
 from perdure.adapters.git.door import Git, GitError, GitTooMuch, Output, redact
 from perdure.adapters.git.refusals import access_fix, line_fix, told
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
-from perdure.models.policy import GIT_LOOK_S
+from perdure.models.limits import GIT_LOOK_S
 
 _FINAL = re.compile(
     r"authentication failed|could not read (username|password)|permission denied|access denied|invalid credentials"

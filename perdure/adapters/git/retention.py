@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from perdure.adapters.git.door import GitError
@@ -19,7 +19,10 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
 from perdure.models import ids
 from perdure.models.errors import PerdureError, WorkspaceLost
-from perdure.models.policy import PRUNE_AFTER
+
+PRUNE_AFTER = timedelta(weeks=2)
+"""Since an object of the vault that nothing refers to was last touched: somebody may be about to refer to it (H15)."""
+
 
 _BRANCHES = "branches.json"
 

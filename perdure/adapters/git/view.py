@@ -18,7 +18,9 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import GitView
 from perdure.adapters.system.boot import boot
 from perdure.adapters.system.files import write_whole
-from perdure.models.policy import GIT_VIEW_PACKS
+
+GIT_VIEW_PACKS = 50
+"""Packs of a base branch's history before they become one: git asks each of them for every object it looks up."""
 
 
 def view(workspace: Workspace, base: str, base_sha: str, branch: str) -> GitView:

@@ -15,7 +15,11 @@ from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
 from perdure.models.errors import BadInput
-from perdure.models.policy import BLANKED_CHARS
+
+BLANKED_CHARS = 64 * 1024
+"""Of the keys that a repository's own configuration names programs by: each goes into git's environment, which holds no
+more than 128 KiB in one piece. A checkout with git-lfs has three."""
+
 
 _STARTS = re.compile(
     r"""(?ix) ^(?:

@@ -23,7 +23,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
-from perdure.models import policy
+from perdure.models import limits
 from perdure.models.base import Recorded
 from perdure.models.errors import Superseded, WorkspaceLost
 
@@ -269,7 +269,7 @@ def worktree(home: Home, delivery: str, generation: int) -> Path:
     return tree if generation == 0 else tree.with_name(f"{tree.name}~{generation}")
 
 
-def sweep(home: Home, older_than: timedelta = policy.WORKSPACE_KEPT) -> list[str]:
+def sweep(home: Home, older_than: timedelta = limits.WORKSPACE_KEPT) -> list[str]:
     """Remove the worktrees of deliveries that ended longer ago than that. Returns what could not be removed."""
     failed = []
     for path in sorted((home.root / "workspaces").glob("*/record.json")):

@@ -10,7 +10,10 @@ from perdure.adapters.notify.sign import key_of
 from perdure.models.config import Heard, NotifySettings
 from perdure.models.errors import BadInput
 from perdure.models.notice import Event
-from perdure.models.policy import NOTIFY_ADDRESSES
+
+NOTIFY_ADDRESSES = 10
+"""Addresses a host tells: each is tried by itself, and each has its lines in the notification's history."""
+
 
 URL, SECRET = "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET"  # names of variables
 SECRET_VARIABLES = (URL, SECRET)

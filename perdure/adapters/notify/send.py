@@ -18,10 +18,16 @@ from perdure.adapters.notify.addresses import Address
 from perdure.adapters.notify.sign import headers
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import NoticeRefused, NoticeUnheard
-from perdure.models.policy import NOTIFY_ATTEMPT_S, NOTIFY_RETRY_AFTER_S
 
 if TYPE_CHECKING:
     import httpx2
+
+NOTIFY_ATTEMPT_S = 15.0
+"""For one try, connecting included: receivers should answer at once and work later; Slack does within a second."""
+
+NOTIFY_RETRY_AFTER_S = 3600.0
+"""The longest pause that a receiver may ask for: one that asks for more would otherwise be told once a day."""
+
 
 _TRY_AGAIN = (408, 425, 429)
 """Beside 5xx: answers that may change without anybody acting."""

@@ -9,7 +9,10 @@ import hmac
 from collections.abc import Iterable
 
 from perdure.models.errors import BadInput
-from perdure.models.policy import NOTIFY_SECRET_BYTES
+
+NOTIFY_SECRET_BYTES = 16
+"""The least for a secret: what is shorter can be guessed from one signed message. Generated ones have 24 or more."""
+
 
 PREFIX = "whsec_"
 

@@ -13,7 +13,7 @@ from perdure.models.base import Written
 from perdure.models.config import HostConfig
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput
-from perdure.models.policy import CONFIG_BYTES
+from perdure.models.limits import CONFIG_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.treasury import Budgets, matching
 

@@ -11,7 +11,10 @@ from typing import Any
 from perdure.adapters.repository import python
 from perdure.adapters.system.reading import read, read_json, read_toml
 from perdure.models.config import TestCommand
-from perdure.models.policy import PARTS_MOST
+
+PARTS_MOST = 50
+"""Directories of a monorepo that are looked at for a toolchain of their own: each is some file names and a manifest."""
+
 
 DEPENDENCIES = (".venv", "node_modules")
 """Directories that setup fills inside a worktree; what cargo and go download is kept by the sandbox."""

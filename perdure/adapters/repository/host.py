@@ -15,7 +15,7 @@ from perdure.adapters.repository.keys import load, names, nearest, parse, plain
 from perdure.adapters.system.bounded import read_text
 from perdure.models.config import HostConfig, Limits, StepsSettings
 from perdure.models.errors import BadInput
-from perdure.models.policy import CONFIG_BYTES
+from perdure.models.limits import CONFIG_BYTES
 
 VARIABLES: Mapping[str, str] = {
     "PERDURE_SANDBOX": "sandbox",

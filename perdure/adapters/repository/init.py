@@ -6,7 +6,7 @@ import json
 
 from perdure.adapters.repository.detect import Detected
 from perdure.models.config import TestCommand
-from perdure.models.policy import DEFAULTS
+from perdure.models.limits import DEFAULTS
 
 
 def render(detected: Detected) -> str:

@@ -14,7 +14,11 @@ from pydantic.fields import FieldInfo
 
 from perdure.adapters.system.bounded import TooMuch, parse_toml
 from perdure.models.errors import BadInput
-from perdure.models.policy import CONFIG_BYTES, PLACE_CHARS_TRIED
+from perdure.models.limits import CONFIG_BYTES
+
+PLACE_CHARS_TRIED = 1024 * 1024
+"""Read again to find a key's line for an error message, a quarter of a second; else the nearest known one is named."""
+
 
 Loc = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from perdure.adapters.system.reading import read
 from perdure.models.contract import Note
-from perdure.models.policy import NOTE_BYTES
+
+NOTE_BYTES = 32 * 1024
+"""Of one AGENTS.md: a longer one costs more in every turn than it helps."""
 
 
 def read_notes(tree: Path, names: Sequence[str]) -> tuple[Note, ...]:

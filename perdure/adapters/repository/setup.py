@@ -12,7 +12,7 @@ from perdure.adapters.sandbox.reach import EVERYWHERE, Reach
 from perdure.adapters.system.output import flooded, followed, last_lines, missing_command, tail
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import SetupFailed
-from perdure.models.policy import FAILURE_TAIL_CHARS
+from perdure.models.limits import FAILURE_TAIL_CHARS
 
 _DEPTH = 3  # of directories looked through for dependencies: packages/<name>/node_modules
 

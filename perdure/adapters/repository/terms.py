@@ -17,8 +17,8 @@ from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import delivery_id, digest, issue_delivery_id, slug
 from perdure.models.issue import Issue
+from perdure.models.limits import NAME_CHARS
 from perdure.models.phases import Kind, Phase
-from perdure.models.policy import NAME_CHARS
 from perdure.models.request import DeliveryRequest
 
 NO_KIND = "change"

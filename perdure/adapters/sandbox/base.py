@@ -46,7 +46,7 @@ class Command:
     reach     with `network`: which hosts
     env       added to the sandbox's own small environment
     timeout_s after which the whole process tree is killed
-    output    file that takes stdout and stderr, cut off at policy.OUTPUT_FILE_BYTES
+    output    file that takes stdout and stderr, cut off at limits.OUTPUT_FILE_BYTES
     lock      file held locked (shared flock) by the sandbox for as long as any process of it lives; None: no lock
     results   existing directory of the host, writable, for report files; None: nothing survives
     results_at  absolute path the command sees `results` at, as with `inside`
@@ -86,7 +86,7 @@ class Finished:
 
     exit_code  of the command; None when it was killed by a timeout or never started; 128+n when signal n ended it
     timed_out  killed because `timeout_s` was over
-    truncated  ended because its output passed policy.OUTPUT_FILE_BYTES; exit_code is then 153 (128 + SIGXFSZ)
+    truncated  ended because its output passed limits.OUTPUT_FILE_BYTES; exit_code is then 153 (128 + SIGXFSZ)
     over       ended because it was "over its memory limit of 4 GB, …"; exit_code is then 137 (128 + SIGKILL)
     peak       the most memory it was seen to use, in bytes; 0: nobody saw
     failure    why the *sandbox* could not run the command, empty when it did: never mistaken for a failing command

@@ -25,14 +25,17 @@ from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
-from perdure.models.policy import (
+from perdure.models.limits import (
     OUTPUT_FILE_BYTES,
     SANDBOX_FILE_BYTES,
     SANDBOX_NICE,
     SANDBOX_OOM_SCORE,
     SANDBOX_PROCESSES,
-    SANDBOX_TMPFS_BYTES,
 )
+
+SANDBOX_TMPFS_BYTES = 1024**3
+"""Of each private /tmp, /dev/shm and home: they are memory, which no RLIMIT counts; /run gets a sixteenth."""
+
 
 USER = "65534"
 

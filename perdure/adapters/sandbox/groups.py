@@ -20,7 +20,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perdure.adapters.sandbox.usage import Caps, over_cpu, over_memory, over_processes
-from perdure.models.policy import SANDBOX_END_S, SANDBOX_GROUP_ROUNDS
+from perdure.models.limits import SANDBOX_END_S
+
+SANDBOX_GROUP_ROUNDS = 10
+"""Rounds in which the processes of a delegated control group are moved out of it: some start others meanwhile."""
+
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
-from perdure.models.policy import OUTPUT_FILE_BYTES
+from perdure.models.limits import OUTPUT_FILE_BYTES
 
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "tty", "ptmx", "pts", "shm"))
 READABLE = (

@@ -17,7 +17,7 @@ from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import discard
-from perdure.models.policy import SANDBOX_FILE_BYTES, SANDBOX_NICE, SANDBOX_OOM_SCORE
+from perdure.models.limits import SANDBOX_FILE_BYTES, SANDBOX_NICE, SANDBOX_OOM_SCORE
 
 LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 

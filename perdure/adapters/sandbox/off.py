@@ -10,7 +10,7 @@ from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
-from perdure.models.policy import OUTPUT_FILE_BYTES
+from perdure.models.limits import OUTPUT_FILE_BYTES
 
 WARNING = (
     "NO SANDBOX: commands of the agent and of the repository run with your rights, your files and your network "

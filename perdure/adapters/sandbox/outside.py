@@ -18,7 +18,17 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perdure.adapters.sandbox.reach import LOCAL, Reach, Refused
-from perdure.models.policy import SETUP_CONNECT_S, SETUP_CONNECTIONS, SETUP_HEAD_BYTES
+
+SETUP_CONNECT_S = 30.0
+"""For a host outside to take a connection, and for a program in setup to say where it wants to go."""
+
+SETUP_CONNECTIONS = 128
+"""At once, through the proxy of one setup: each takes two of the worker's descriptors. By its defaults uv opens up to
+50, npm 15."""
+
+SETUP_HEAD_BYTES = 64 * 1024
+"""Of a request to setup's proxy, and of what it carries at once."""
+
 
 PORT = 3128
 """Of the proxy inside the namespace, where nothing else listens."""

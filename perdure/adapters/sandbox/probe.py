@@ -15,7 +15,7 @@ from perdure.adapters.sandbox import bubblewrap, confine, seccomp
 from perdure.adapters.sandbox.program import MINIMUM, PACKAGE, Program
 from perdure.adapters.sandbox.program import bubblewrap as find
 from perdure.models.errors import SandboxUnavailable
-from perdure.models.policy import SANDBOX_PROBE_S
+from perdure.models.limits import SANDBOX_PROBE_S
 
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 CLONE = "kernel/unprivileged_userns_clone"

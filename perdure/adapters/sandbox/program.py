@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, distribution
 
-from perdure.models.policy import SANDBOX_PROBE_S
+from perdure.models.limits import SANDBOX_PROBE_S
 
 MINIMUM = (0, 8)
 """--disable-userns and --size; Debian 12, Ubuntu 24.04, Fedora 38 and newer have it."""

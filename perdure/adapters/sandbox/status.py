@@ -24,7 +24,10 @@ from pathlib import Path
 from types import TracebackType
 
 from perdure.models.errors import Superseded
-from perdure.models.policy import SANDBOX_LOCK_WAIT_S
+
+SANDBOX_LOCK_WAIT_S = 1.0
+"""A proof of death holds the lock for milliseconds; whoever holds it longer owns the workspace."""
+
 
 REGION = 1024
 """Bytes of the lock file one sandbox writes into; its two lines need about 250."""

@@ -8,7 +8,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from perdure.models.policy import INTEGER_BITS, LINE_DOTS, NESTING, PROJECT_FILE_BYTES
+from perdure.models.limits import NESTING, PROJECT_FILE_BYTES
+
+LINE_DOTS = 500
+"""In one line of TOML: the parser's work grows with the square of a dotted key's parts (100 KB: 32 s and 3 GB)."""
+
+INTEGER_BITS = 64
+"""Of a number, as TOML promises: a longer one cannot even be shown in a message."""
+
 
 _STRING = re.compile(
     r""""{3}(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:\\[^\n]|[^"\\\n])*"?|'[^'\n]*'?|#[^\n]*""", re.DOTALL

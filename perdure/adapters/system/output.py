@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from perdure.adapters.system.threads import in_thread
-from perdure.models.policy import FAILURE_TAIL_CHARS, FAILURE_TAIL_LINES, OUTPUT_FILE_BYTES
+from perdure.models.limits import FAILURE_TAIL_CHARS, FAILURE_TAIL_LINES, OUTPUT_FILE_BYTES
 
 _LINE_BYTES = 2_000  # of one line shown while a command runs
 _FLOOD_BYTES = 1_000_000

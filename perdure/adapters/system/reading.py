@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.system.bounded import parse_json, parse_toml
-from perdure.models.policy import PROJECT_FILE_BYTES
+from perdure.models.limits import PROJECT_FILE_BYTES
 
 _BYTES = 4 * 1024 * 1024  # a large lock file; enough to recognise a toolchain
 

@@ -36,18 +36,30 @@ from perdure.models.errors import (
     WorkCutOff,
 )
 from perdure.models.ids import digest
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX
 from perdure.models.phases import AGENTIC, Step
-from perdure.models.policy import (
-    DEATHS_PER_TURN,
-    DISK_FULL_PAUSE,
-    FAILURE_CHARS,
-    FORGE_PAUSE,
-    FORGE_PAUSE_MAX,
-    HEARTBEAT_EVERY,
-    RESULT_BYTES,
-    RETRY_PAUSE_MODEL_S,
-    UNEXPECTED_FAILURES,
-)
+
+RETRY_PAUSE_MODEL_S = (1.0, 60.0)
+"""First and longest pause after a model error that did not say when to come back; doubles, with jitter."""
+
+HEARTBEAT_EVERY = timedelta(seconds=1)
+"""From a task of its own: cancel, reset and pause reach an activity only with its heartbeat."""
+
+DISK_FULL_PAUSE = timedelta(seconds=10)
+"""Until a full disk is looked at again: somebody has to make room first."""
+
+DEATHS_PER_TURN = 3
+"""The same turn seeing its worker die this often is the turn's fault, not the host's (holes.md H6)."""
+
+RESULT_BYTES = 16 * 1024
+"""An activity's result, checked before its effect is reported: 2 MiB would fail after the effect (holes.md H36)."""
+
+FAILURE_CHARS = 2000
+"""Of an exception's message in history; the whole text stays on the host."""
+
+UNEXPECTED_FAILURES = 10
+"""Attempts at one piece of work that fail for a reason nobody foresaw: a passing one is over by then."""
+
 
 log = logging.getLogger(__name__)
 

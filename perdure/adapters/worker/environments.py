@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -30,7 +31,13 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.opened import Opened
 from perdure.adapters.system.removal import discard, remove
 from perdure.models.base import Recorded
-from perdure.models.policy import ENVIRONMENT_KEPT, ENVIRONMENT_MADE_S
+
+ENVIRONMENT_KEPT = timedelta(days=7)
+"""After this long setup runs again although the repository is the same: what no lock file pins is renewed."""
+
+ENVIRONMENT_MADE_S = 3600.0
+"""A half-made environment this old was left by a death: to link and sync 300 MB takes seconds."""
+
 
 _LINK, _SUBMODULE = "120000", "160000"
 

@@ -40,7 +40,7 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.models.config import HostConfig, SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.proof import seal
 from perdure.models.result import Receipt
 from perdure.models.visibility import SEARCH_ATTRIBUTES

@@ -6,7 +6,16 @@ from perdure.adapters.agents.text import plain
 from perdure.adapters.forges.base import Forge, HostedForge
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue, IssueComment, IssueName
-from perdure.models.policy import ISSUE_BYTES, ISSUE_COMMENT_BYTES, ISSUE_TITLE_CHARS
+
+ISSUE_BYTES = 64 * 1024
+"""Of an issue's text and comments together, as much as a request may have: some 20,000 tokens in every step."""
+
+ISSUE_COMMENT_BYTES = 16 * 1024
+"""Of one comment: a pasted log must not push out what people said."""
+
+ISSUE_TITLE_CHARS = 300
+"""Of an issue's title, which goes into history: GitHub allows 256, others more."""
+
 
 _AROUND = 100
 """Bytes for author and time of a comment."""

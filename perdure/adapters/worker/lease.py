@@ -19,7 +19,10 @@ from perdure.adapters.system.files import locked, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import Superseded
-from perdure.models.policy import LEASE_PROOF_S
+
+LEASE_PROOF_S = 5.0
+"""How long a new attempt waits for proof that the previous writer is gone before it takes a new directory."""
+
 
 _POLL_S = 0.02
 

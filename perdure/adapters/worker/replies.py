@@ -9,7 +9,9 @@ from typing import Any
 
 from perdure.adapters.system.files import make_directory, write_whole
 from perdure.adapters.worker.disk import disk_full
-from perdure.models.policy import DISK_FREE_TURN_BYTES
+
+DISK_FREE_TURN_BYTES = 32 * 1024**2
+"""To ask the model: a reply that cannot be written down would be paid for again and again."""
 
 
 class Replies:

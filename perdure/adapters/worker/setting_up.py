@@ -42,7 +42,9 @@ from perdure.models.base import Recorded
 from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.ids import cache_name, checkout_name
-from perdure.models.policy import ENVIRONMENT_POLL_S
+
+ENVIRONMENT_POLL_S = 0.2
+"""Between two looks whether another delivery's setup of the same files has ended; it wins minutes."""
 
 
 class SetUp(Recorded):

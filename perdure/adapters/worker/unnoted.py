@@ -35,7 +35,7 @@ from temporalio.client import Client
 from temporalio.client import WorkflowExecution as Run
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 
 RPC_TIMEOUT = timedelta(seconds=5)
 

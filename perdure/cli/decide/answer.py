@@ -167,7 +167,7 @@ def who() -> str:
 
 def given(text: str) -> str:
     """What was typed, or standard input for `-`."""
-    from perdure.models.policy import SAID_BYTES
+    from perdure.models.limits import SAID_BYTES
 
     return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
 

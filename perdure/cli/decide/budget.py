@@ -67,7 +67,7 @@ def _check(id: str, add: float | None, tokens: int | None) -> None:
     import shlex
 
     from perdure.models.errors import BadInput
-    from perdure.models.policy import TOKENS_MOST, USD_LEAST, USD_MOST
+    from perdure.models.limits import TOKENS_MOST, USD_LEAST, USD_MOST
 
     for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
         fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from perdure.client import Delivery
     from perdure.models.decisions import Asked
 
+NEW_QUESTION_S = 30.0
+"""For what follows a decision to be put: the edited plan for approval, within milliseconds where a worker lives."""
+
+
 _EDITORS = ("sensible-editor", "nano", "vi")
 """Tried in this order where neither VISUAL nor EDITOR names one."""
 
@@ -151,7 +155,7 @@ async def _put_again(delivery: Delivery, before: Asked) -> Asked:
     import time
 
     from perdure.models.errors import PerdureError
-    from perdure.models.policy import NEW_QUESTION_S, WATCH_EVERY_S
+    from perdure.models.limits import WATCH_EVERY_S
     from perdure.models.rules.inbox import NotCounted
 
     end = time.monotonic() + NEW_QUESTION_S
@@ -223,7 +227,7 @@ def _editor(env: Mapping[str, str]) -> str:
 
 def _read(path: Path) -> str:
     from perdure.models.errors import BadInput
-    from perdure.models.policy import KEPT_BYTES
+    from perdure.models.limits import KEPT_BYTES
 
     try:
         if str(path) == "-":

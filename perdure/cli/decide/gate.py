@@ -104,7 +104,7 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
 
 async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] | None) -> str:
     """The key; y and n are understood. Empty once somebody else has decided it."""
-    from perdure.models.policy import WATCH_EVERY_S
+    from perdure.models.limits import WATCH_EVERY_S
 
     also = {"y": "a", "n": LATER}
     async with Keys.of_terminal() as keys:

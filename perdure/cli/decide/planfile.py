@@ -8,7 +8,7 @@ import yaml  # type: ignore[import-untyped]  # has no types of its own
 from pydantic import ValidationError
 
 from perdure.models.errors import BadInput
-from perdure.models.policy import NESTING
+from perdure.models.limits import NESTING
 from perdure.models.report import Plan, Task
 from perdure.models.request import explain
 

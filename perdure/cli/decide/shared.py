@@ -39,7 +39,7 @@ def check_amount(name: str, usd: float) -> None:
     import shlex
 
     from perdure.models.errors import BadInput
-    from perdure.models.policy import ADDED_MOST_USD
+    from perdure.models.limits import ADDED_MOST_USD
 
     fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
     if not usd > 0:

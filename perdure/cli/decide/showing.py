@@ -144,7 +144,7 @@ async def _promises(delivery: Delivery) -> list[str]:
 async def _change(delivery: Delivery) -> list[str]:
     from perdure.cli.decide.asking import diffstat
     from perdure.cli.words import clean
-    from perdure.models.policy import STAT_FILES, STAT_PAGES
+    from perdure.models.limits import STAT_FILES, STAT_PAGES
 
     queue = (await delivery.progress()).queue
     patch, offset = "", 0

@@ -221,7 +221,7 @@ def check_browser() -> list[Finding]:
     from perdure.adapters.system.bounded import read_text
     from perdure.cli.words import tilde
     from perdure.models.errors import PerdureError
-    from perdure.models.policy import CONFIG_BYTES
+    from perdure.models.limits import CONFIG_BYTES
 
     here = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
     file = next((path for path in here if path.is_file()), None)

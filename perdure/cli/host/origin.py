@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 from perdure import secrets
 from perdure.cli.host.checkups import MISSING, NOTE, OK, Finding, failed
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
-from perdure.models.policy import DOCTOR_FORGE_S
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Access
     from perdure.adapters.forges.github.forge import GitHub
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import Target
+
+DOCTOR_FORGE_S = 20.0
+"""For a forge to answer doctor's handful of questions, a second's work: somebody is waiting at a terminal."""
+
 
 _GITHUB = "GitHub"
 _QUEUE, _ROLE, _APP = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE", "PERDURE_GITHUB_APP_ID"

@@ -32,7 +32,7 @@ async def read_histories(client: Client, id: str) -> Histories:
     """RPCError when there is no such delivery."""
     from temporalio.service import RPCError, RPCStatusCode
 
-    from perdure.models.policy import RUNS_READ
+    from perdure.models.limits import RUNS_READ
 
     runs: list[WorkflowHistory] = []
     before: str | None = None

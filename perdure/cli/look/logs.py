@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.client import Delivery
 
+LOGS_EVERY_S = 1.0
+"""Between two looks of `logs --follow` whether a turn has ended: turns take seconds."""
+
 
 def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=LOOK)(logs)
@@ -69,7 +72,6 @@ async def _follow(delivery: Delivery, screen: Screen, step: str) -> None:
     from perdure.cli.session import look_at
     from perdure.cli.words import clean
     from perdure.models.errors import PerdureError
-    from perdure.models.policy import LOGS_EVERY_S
 
     told: list[str] = []
     seen: object = None

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from perdure.cli.look.histories import Histories
     from perdure.client import Delivery
 
+VERIFY_ANSWER = timedelta(minutes=2)
+"""For one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is said
+that nobody answers."""
+
+
 M = TypeVar("M", bound=BaseModel)
 Say = Callable[[str], None]
 
@@ -110,7 +115,7 @@ async def _ask(client: Client, activity: str, work: BaseModel, queue: str, answe
     from temporalio.common import RetryPolicy
     from temporalio.exceptions import ApplicationError
 
-    from perdure.models.policy import VERIFY_ANSWER, WATCH_SILENCE_S
+    from perdure.models.limits import WATCH_SILENCE_S
 
     try:
         found: M = await client.execute_activity(

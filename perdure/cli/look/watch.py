@@ -21,7 +21,7 @@ from perdure.cli.look.story import Teller
 from perdure.cli.session import look_at
 from perdure.cli.words import clean
 from perdure.models.errors import PerdureError, TemporalUnreachable
-from perdure.models.policy import WATCH_EVERY_S, WATCH_LOST_S, WATCH_SILENCE_S
+from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from perdure.client import Delivery, Described
     from perdure.models.decisions import Asked
     from perdure.models.state import Progress
+
+WATCH_LOST_S = 60.0
+"""How long a live view waits for a server that has gone away: one that is restarted is back in seconds."""
+
 
 EXIT_MISSING, EXIT_WAITS, EXIT_CANCELLED, EXIT_DETACHED = 1, 4, 5, 130
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from perdure.models.policy import CONFIG_BYTES
+from perdure.models.limits import CONFIG_BYTES
 
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target

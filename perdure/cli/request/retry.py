@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from perdure.client import Delivery
     from perdure.models.result import DeliveryResult
 
+CANCEL_TURN_S = 120.0
+"""For the turn that runs to end before a cancellation: most take less than a minute. Later its tools are ended."""
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -103,7 +107,6 @@ async def _rest(delivery: Delivery, waits: bool, screen: Screen) -> None:
     """Let the turn that runs come to its end, if there is one and it does not take too long."""
     from datetime import timedelta
 
-    from perdure.models.policy import CANCEL_TURN_S
     from perdure.models.spans import span
 
     if waits:
@@ -121,7 +124,7 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
     from perdure.cli.host.workers import absent
     from perdure.cli.look.story import no_worker
     from perdure.models.errors import PerdureError
-    from perdure.models.policy import WATCH_SILENCE_S
+    from perdure.models.limits import WATCH_SILENCE_S
 
     ending = asyncio.ensure_future(delivery.result())
     done, _ = await asyncio.wait([ending], timeout=WATCH_SILENCE_S)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from perdure.cli.request.validation import Asked, nearest
 from perdure.models.errors import BadInput
+from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
-from perdure.models.policy import REQUEST_BYTES
 from perdure.models.report import Plan
 
 _MENDS = (Phase.TEST, Phase.REVIEW)

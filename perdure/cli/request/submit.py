@@ -31,7 +31,7 @@ async def hand_in(
     from perdure.client import Perdure
     from perdure.local.connect import connect
     from perdure.local.up import ensure_running
-    from perdure.models.policy import DECISION_ACCEPTED
+    from perdure.models.limits import DECISION_ACCEPTED
 
     home = Home.find()
     if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from perdure.models.errors import BadInput
 from perdure.models.ids import issue_delivery_id
+from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.phases import Phase, why_not
-from perdure.models.policy import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.request import DeliveryRequest, parse_request
 
 if TYPE_CHECKING:

@@ -5,16 +5,25 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from math import isfinite
 
-from perdure.models.policy import (
-    BLOCK_LEAST_USD,
-    BLOCK_USD,
-    BLOCKS_A_DAY,
-    LEASE,
-    LEASE_RECORDS,
-    LEASE_RECORDS_FOR,
-    TREASURY_HEARD,
-)
 from perdure.models.treasury import Add, Budget, Granted, Lease, Reserve, Table
+
+BLOCK_USD = 1.0
+"""What a delivery reserves of a fleet's budget at a time: about twenty turns, so that it seldom asks (holes.md H28)."""
+
+BLOCKS_A_DAY = 300
+"""Into which all budgets of a day are cut at most: a block costs about 9 events, a day may have 5,000."""
+
+BLOCK_LEAST_USD = 0.10
+"""The least that is worth asking for; what is left of a day below it is not handed out."""
+
+LEASE = timedelta(hours=1)
+"""A delivery holds what it has reserved this long without being heard of. Longer than nearly every turn."""
+
+LEASE_RECORDS, LEASE_RECORDS_FOR = 2_000, timedelta(days=2)
+"""Of deliveries that hold nothing any more: half a megabyte, a quarter of what a new run can be given."""
+
+TREASURY_HEARD = 100
+"""Ids of additions: the same one that comes again, comes within seconds."""
 
 
 class Granting:

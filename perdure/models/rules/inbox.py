@@ -25,8 +25,18 @@ from perdure.models.decisions import (
     understood,
 )
 from perdure.models.errors import BadInput, InvalidRequest
-from perdure.models.policy import DECIDED_KEPT, HEARD_KEPT, NOTES_KEPT, SAID_BYTES_KEPT
+from perdure.models.limits import NOTES_KEPT
 from perdure.models.state import DeliveryState
+
+SAID_BYTES_KEPT = 256 * 1024
+"""Of all words no turn has read: eight turns take them, and the state still fits into one payload of a new run."""
+
+HEARD_KEPT = 500
+"""Ids of words: the same ones that come again, come within minutes."""
+
+DECIDED_KEPT = 200
+"""Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
+
 
 SHAPES: dict[str, type[Deciding]] = {
     "approve": Approve,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perdure.models.decisions import Decided
+from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.models.policy import DETAILS_BYTES, PLAN_SHOWN_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
@@ -12,6 +12,10 @@ from perdure.models.summary import local_repository
 from perdure.models.webui.markdown import cell, code
 from perdure.models.webui.waits import headline, waiting_for_you
 from perdure.models.work import TestVerdict
+
+DETAILS_BYTES = 20_000
+"""Of a delivery's current details: what Temporal documents as their limit. The Web UI carries them in an address."""
+
 
 __all__ = ["cell", "details", "dollars"]
 

@@ -9,10 +9,9 @@ import pytest
 from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.tools import Toolbox, describe, tools_for
-from perdure.adapters.agents.tools.ask import ASKING, PUT, RECORDED
+from perdure.adapters.agents.tools.ask import ASKING, ASSUMPTION_CHARS, CHOICE_CHARS, PUT, QUESTION_CHARS, RECORDED
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.phases import AGENTIC, Step
-from perdure.models.policy import ASSUMPTION_CHARS, CHOICE_CHARS, QUESTION_CHARS
 
 SIGN = {"text": "Which sign?", "kind": "choice", "choices": ["plus", "minus"], "why": "Callers depend on it."}
 

@@ -8,7 +8,7 @@ from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.conversation import toolbox_memory
 from perdure.adapters.agents.tools import Toolbox
-from perdure.models.policy import READ_FILE_BYTES
+from perdure.models.limits import READ_FILE_BYTES
 
 FILE = "src/durations.py"
 

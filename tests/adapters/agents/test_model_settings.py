@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from perdure.adapters.agents.errors import retry_after
+from perdure.adapters.agents.errors import RETRY_AFTER_CAP_S, retry_after
 from perdure.adapters.agents.model import Model
 from perdure.models.errors import BadInput
-from perdure.models.policy import RETRY_AFTER_CAP_S
 
 
 def test_keys_are_taken_out_of_the_environment() -> None:

@@ -6,12 +6,11 @@ import re
 import pytest
 
 from perdure.adapters.agents.conversation import opening, question_for, system_prompt
-from perdure.adapters.agents.opening import Seen
+from perdure.adapters.agents.opening import MATERIAL_CHARS, Seen
 from perdure.adapters.agents.text import framed, middle_out, one_line, redact
 from perdure.models.config import RepositoryConfig, TestCommand
 from perdure.models.contract import Contract, Note
 from perdure.models.phases import AGENTIC, Kind, Step
-from perdure.models.policy import MATERIAL_CHARS
 
 CONTRACT = Contract(
     delivery="durations-parse-3f9c",

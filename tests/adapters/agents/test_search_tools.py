@@ -11,7 +11,7 @@ from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.tools import Toolbox, searching
 from perdure.adapters.agents.tools.search import translate
-from perdure.models.policy import SEARCH_FILE_BYTES, SEARCH_RESULTS
+from perdure.adapters.agents.tools.searching import SEARCH_FILE_BYTES, SEARCH_RESULTS
 from tests.processes import alive
 
 

@@ -12,8 +12,14 @@ import pytest
 from app_bench import Bench, by_name, quick
 
 from perdure.adapters.browser.browser import NoBrowser, find_browser
+from perdure.adapters.browser.capture import (
+    APP_PAGES_MOST,
+    APP_TAIL_CHARS,
+    PICTURE_HEIGHT,
+    PICTURE_VIEWPORT,
+    PICTURE_WIDTH,
+)
 from perdure.adapters.browser.png import checked
-from perdure.models.policy import APP_PAGES_MOST, APP_TAIL_CHARS, PICTURE_HEIGHT, PICTURE_VIEWPORT, PICTURE_WIDTH
 
 pytestmark = pytest.mark.timeout(120)
 

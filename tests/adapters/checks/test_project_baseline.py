@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.baseline import compared, complete, environment_key, recall, remember
+from perdure.adapters.checks.baseline import BASELINE_AGE_S, compared, complete, environment_key, recall, remember
 from perdure.adapters.checks.verdict import note, verdict
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.output import flooded
 from perdure.models.config import TestCommand
-from perdure.models.policy import BASELINE_AGE_S
 from perdure.models.report import CommandResult, TestCase, TestReport
 from perdure.models.work import TestVerdict
 

@@ -11,7 +11,7 @@ from perdure.adapters.checks.flakes import settled
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.system.output import flooded
 from perdure.models.config import TestCommand
-from perdure.models.policy import RERUN_TESTS_MOST
+from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult, TestCase, TestReport
 from tests.project_bench import PYTEST, Bench
 from tests.project_files import Files

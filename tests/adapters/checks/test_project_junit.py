@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.junit import BadReport, read_junit
-from perdure.models.policy import CASE_MESSAGE_CHARS
+from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.report import TestCase
 
 ROOT = Path("/tree")

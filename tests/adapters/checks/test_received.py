@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.checks.received import Receiver, documents
-from perdure.models.policy import JUNIT_BYTES
+from perdure.models.limits import JUNIT_BYTES
 from tests.needs import require
 from tests.project_bench import Bench
 from tests.project_files import Files

@@ -14,12 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from perdure.adapters.checks.judgement import TEST_TAIL_CHARS
 from perdure.adapters.checks.junit import left_behind, read_junit
 from perdure.adapters.checks.testcases import BadReport
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.system.removal import remove
 from perdure.models.config import SandboxGrade, TestCommand
-from perdure.models.policy import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES, TEST_TAIL_CHARS
+from perdure.models.limits import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES
 from perdure.models.report import TestReport
 from tests.project_bench import PYTEST, Bench
 from tests.project_files import Files

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 from github_lab import TOKEN, Lab
 
-from perdure.adapters.forges.artifacts import permalink, publish
+from perdure.adapters.forges.artifacts import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES, permalink, publish
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.policy import ARTIFACT_ATTEMPTS, ARTIFACT_BYTES
 
 BRANCH = "perdure-artifacts"
 FILES = {"plan.md": b"# Plan\n", "receipt.json": b"{}\n"}

@@ -11,13 +11,12 @@ from aiohttp import web
 from git_server import GitServer
 
 from perdure.adapters.git.branch import push
-from perdure.adapters.git.door import GitError
+from perdure.adapters.git.door import GIT_LINE_CHARS, GitError
 from perdure.adapters.git.refusals import line_fix, push_fix, told
 from perdure.adapters.git.remote import remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.policy import GIT_LINE_CHARS
 from tests.twins.github import smart_http
 from tests.twins.github.smart_http import Cut, Moment, Refusal, Visit, protect
 

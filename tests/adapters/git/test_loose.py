@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.git.loose import Loose
+from perdure.adapters.git.loose import LOOSE_OBJECT_BYTES, Loose
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import LOOSE_OBJECT_BYTES
 from tests.targets import git, make_target
 
 FILES = {"a.txt": "one\n", "deep/er/b.txt": "two\n", "deep/er/ü.txt": "three\n", "deep.txt": "four\n"}

@@ -9,8 +9,7 @@ from typing import Any
 from perdure.adapters.notify.message import message_of
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 from perdure.models.ledger import Spend
-from perdure.models.notice import Notice, notice_of, trial_notice
-from perdure.models.policy import NOTICE_RESULT_BYTES
+from perdure.models.notice import NOTICE_RESULT_BYTES, Notice, notice_of, trial_notice
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, Reason, Status, StepRecord
 from perdure.models.state import DeliveryState

@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.notify.addresses import Address
-from perdure.adapters.notify.send import retry_after, send
+from perdure.adapters.notify.send import NOTIFY_RETRY_AFTER_S, retry_after, send
 from perdure.adapters.notify.sign import headers, key_of
 from perdure.models.errors import BadInput, NoticeRefused, NoticeUnheard
-from perdure.models.policy import NOTIFY_RETRY_AFTER_S
 from tests.receiver import SECRET, Receiver, genuine
 
 PATH = "/services/T0/B0/this-part-is-a-secret"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perdure.adapters.repository.notes import read_notes
-from perdure.models.policy import NOTE_BYTES
+from perdure.adapters.repository.notes import NOTE_BYTES, read_notes
 from tests.project_files import Files
 
 

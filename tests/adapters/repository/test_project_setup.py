@@ -9,8 +9,8 @@ import pytest
 
 from perdure.adapters.repository.setup import dependencies, ignore_dependencies, run_setup
 from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.worker.attempt import FAILURE_CHARS
 from perdure.models.errors import SetupFailed
-from perdure.models.policy import FAILURE_CHARS
 from tests.project_files import Files
 
 

@@ -15,11 +15,12 @@ import pytest
 
 from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.process import SANDBOX_LOOK_S
 from perdure.adapters.sandbox.status import StatusFile, end_sandboxes, forget
 from perdure.adapters.sandbox.usage import killed
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import Superseded, WorkCutOff
-from perdure.models.policy import SANDBOX_LOOK_S, SANDBOX_NICE
+from perdure.models.limits import SANDBOX_NICE
 
 ROOT = Path(__file__).parents[3]
 

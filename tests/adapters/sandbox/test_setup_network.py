@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.sandbox.outside import way_out
+from perdure.adapters.sandbox.outside import SETUP_CONNECTIONS, way_out
 from perdure.adapters.sandbox.reach import Reach, Refused, named_by_owner, outside
-from perdure.models.policy import SETUP_CONNECTIONS
 
 INDEX = "files"
 

@@ -11,7 +11,14 @@ from attempting import attempt, ends, environment, fail, host
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 
-from perdure.adapters.worker.attempt import now_doing, work_key
+from perdure.adapters.worker.attempt import (
+    FAILURE_CHARS,
+    RESULT_BYTES,
+    RETRY_PAUSE_MODEL_S,
+    UNEXPECTED_FAILURES,
+    now_doing,
+    work_key,
+)
 from perdure.adapters.worker.host import Host
 from perdure.models.errors import (
     BadInput,
@@ -22,7 +29,6 @@ from perdure.models.errors import (
     SetupFailed,
     Superseded,
 )
-from perdure.models.policy import FAILURE_CHARS, RESULT_BYTES, RETRY_PAUSE_MODEL_S, UNEXPECTED_FAILURES
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
 

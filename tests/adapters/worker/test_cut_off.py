@@ -13,13 +13,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from perdure.adapters.worker.attempt import work_key
+from perdure.adapters.worker.attempt import DEATHS_PER_TURN, work_key
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.lease import SUPERSEDED
 from perdure.models.errors import (
     WorkCutOff,
 )
-from perdure.models.policy import DEATHS_PER_TURN
 from perdure.models.request import DeliveryRequest
 from perdure.models.turn import TurnInput
 from perdure.models.work import Asking, PrepareInput

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.repository.terms import branch_of
-from perdure.adapters.worker.issues import bounded, read_issue
+from perdure.adapters.worker.issues import ISSUE_BYTES, ISSUE_COMMENT_BYTES, bounded, read_issue
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue, IssueComment
-from perdure.models.policy import ISSUE_BYTES, ISSUE_COMMENT_BYTES
 from perdure.models.request import DeliveryRequest
 
 ISSUE = Issue(number=12, title="Accept 1h30m", url="https://github.com/me/calc/issues/12", text="words", author="ada")

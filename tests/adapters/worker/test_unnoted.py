@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.unnoted import handed_to
-from perdure.models.policy import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 
 GONE = "0" * 32

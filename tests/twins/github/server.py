@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from perdure.models.errors import BadInput
-from perdure.models.policy import REHEARSAL_STOP_S
+from perdure.rehearsal.server import REHEARSAL_STOP_S
 from tests.twins.github.access import Keys
 from tests.twins.github.api import PREFIX, Api
 from tests.twins.github.contents import Contents

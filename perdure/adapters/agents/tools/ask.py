@@ -12,14 +12,15 @@ from perdure.adapters.agents.tools.paths import ToolError
 from perdure.models.base import Written
 from perdure.models.decisions import Question, QuestionKind
 from perdure.models.phases import Step
-from perdure.models.policy import (
-    ASSUMPTION_CHARS,
-    ASSUMPTION_PART_CHARS,
-    CHOICE_CHARS,
-    QUESTION_CHARS,
-    QUESTION_CHOICES,
-    QUESTION_WHY_CHARS,
-)
+
+QUESTION_CHARS, QUESTION_WHY_CHARS = 1_000, 500
+QUESTION_CHOICES, CHOICE_CHARS = 10, 100
+"""Of an agent's question, why it matters, and its choices: what a person reads at once in the Web UI or a message."""
+
+ASSUMPTION_CHARS = 500
+ASSUMPTION_PART_CHARS = (160, 200, 120)
+"""Of what one turn assumed, all of it together; and of one question, what was assumed, and why: each one sentence."""
+
 
 ASKING = (Step.PLAN, Step.IMPLEMENT, Step.DOCUMENT, Step.FIX_TESTS, Step.FIX_REVIEW)
 """Steps in which a requirement can be missing. A reviewer judges by what was asked for."""

@@ -17,7 +17,12 @@ from perdure.adapters.sandbox.output import excerpt
 from perdure.adapters.sandbox.usage import killed
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
-from perdure.models.policy import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL, TOOL_TIMEOUT_MAX_S, TOOL_TIMEOUT_S
+from perdure.models.limits import TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
+
+TOOL_TIMEOUT_S = 120.0
+TOOL_TIMEOUT_MAX_S = 600.0
+"""One command of the agent: the default, and the most it may ask for."""
+
 
 _COMMAND_BYTES = 100_000
 """One argument of a process may have 128 KiB; a longer script would look like a broken sandbox."""

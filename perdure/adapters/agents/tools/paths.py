@@ -13,7 +13,7 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
-from perdure.models.policy import READ_FILE_BYTES
+from perdure.models.limits import READ_FILE_BYTES
 
 READ_ONLY_DIRECTORIES = (".venv", "node_modules")
 """Directories that setup installs, at any depth."""

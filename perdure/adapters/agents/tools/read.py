@@ -8,7 +8,7 @@ from perdure.adapters.agents.tools.base import Call, Tool
 from perdure.adapters.agents.tools.paths import ToolError, inside, is_binary, read_bytes, version
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
-from perdure.models.policy import READ_LINE_CHARS, READ_LINES, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
+from perdure.models.limits import READ_LINE_CHARS, READ_LINES, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
 
 _SHOWN_CHARS = TOOL_OUTPUT_HEAD + TOOL_OUTPUT_TAIL
 

@@ -15,7 +15,13 @@ from perdure.adapters.agents.tools import search
 from perdure.adapters.agents.tools.base import Call, Toolbox
 from perdure.adapters.agents.tools.paths import ToolError, inside
 from perdure.adapters.system.threads import in_thread
-from perdure.models.policy import SEARCH_FILE_BYTES, SEARCH_FILES, SEARCH_LINE_CHARS, SEARCH_RESULTS, SEARCH_S
+
+SEARCH_S = 20.0
+SEARCH_FILES = 50_000
+SEARCH_FILE_BYTES = 2_000_000
+SEARCH_RESULTS = 200
+SEARCH_LINE_CHARS = 300
+"""One grep or glob: seconds, files looked at, the largest of them, results and characters a result shown."""
 
 
 async def search_files(call: Call, under: str, **wanted: Any) -> str:

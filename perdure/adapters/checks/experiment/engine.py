@@ -26,8 +26,11 @@ from perdure.adapters.system.threads import in_thread
 from perdure.models.bent import shown
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Caught, Experiment, Promise, Tried
-from perdure.models.policy import CASE_MESSAGE_CHARS, EXPERIMENT_NAMED
+from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.report import CommandResult, TestReport
+
+EXPERIMENT_NAMED = 50
+"""Promises, and names in each list of an experiment: a person decides long before the fiftieth."""
 
 
 async def experiment(

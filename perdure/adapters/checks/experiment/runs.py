@@ -18,8 +18,12 @@ from perdure.adapters.system.threads import in_thread
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.crash import CrashPoint
-from perdure.models.policy import EXPERIMENT_PATIENCE
 from perdure.models.report import CommandResult, TestCase
+
+EXPERIMENT_PATIENCE = 3
+"""Times the time-out of a command, for its runs in an experiment: three are beside each other where it had been alone,
+and one that is cut off would look as if the change had broken it."""
+
 
 _SKIPPED = {".git", ".venv", "node_modules", "__pycache__", ".pytest_cache"}
 

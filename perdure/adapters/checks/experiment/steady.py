@@ -9,8 +9,12 @@ from perdure.adapters.checks.experiment.commits import Layout
 from perdure.adapters.checks.experiment.judge import green
 from perdure.adapters.checks.experiment.runs import Runs
 from perdure.models.amounts import seconds
-from perdure.models.policy import EXPERIMENT_AGAIN, RERUN_TESTS_MOST
+from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult
+
+EXPERIMENT_AGAIN = 3
+"""Times that the base's tests run on a change once more when some fail there and pass on the base, and the change would
+be called tampered for it: a test that fails every second time is then believed in one of thirty, not of four."""
 
 
 async def steady(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, spared: set[Key]) -> set[Key]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.adapters.git.contents import Contents
 from perdure.adapters.git.door import Git
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
+from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
 Entry = tuple[str, str]
 """Mode and object."""

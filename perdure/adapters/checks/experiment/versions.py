@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from perdure.models.policy import EXPERIMENT_FILE_CHARS
+EXPERIMENT_FILE_CHARS = 4_000
+"""Of each version of a test file beside a changed promise: what a reviewer reads."""
+
 
 _CLOSES = (")", "]", "}")
 _BELONGS = ("@", "#[")

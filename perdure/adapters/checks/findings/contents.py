@@ -11,15 +11,19 @@ from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, Entry
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import (
-    CHANGE_FILES,
-    CHANGE_LINES,
-    FINDING_BINARY_BYTES,
-    FINDING_IMAGE_BYTES,
-    FINDING_LINK_BYTES,
-    PATCH_FILE_BYTES,
-)
+from perdure.models.limits import FINDING_BINARY_BYTES, PATCH_FILE_BYTES
 from perdure.models.report import Finding, Rule, Severity
+
+FINDING_IMAGE_BYTES = 256 * 1024
+"""A picture up to this size is nothing to talk about."""
+
+FINDING_LINK_BYTES = 4096
+"""Of a symbolic link's target: PATH_MAX of Linux; what is longer is no path."""
+
+CHANGE_LINES = (1_000, 20_000)
+CHANGE_FILES = (60, 1_000)
+"""Lines and files without lock files: from the first on a reviewer misses things, from the second nobody reviews it."""
+
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".avif", ".bmp")
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-from perdure.models.policy import SECRET_LINE_CHARS, SECRET_LINE_OVERLAP
+SECRET_LINE_CHARS, SECRET_LINE_OVERLAP = 1_000, 300
+"""Longer lines are searched in pieces: some patterns take the square of a line's length. No token is longer."""
 
 
 @dataclass(frozen=True)

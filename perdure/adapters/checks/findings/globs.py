@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from perdure.models.policy import GLOB_ALTERNATIVES
+GLOB_ALTERNATIVES = 64
+"""Patterns that braces and groups of one may stand for: `**/*.{test,spec}.[cm]?[jt]s?(x)` stands for four."""
 
 
 def covering(path: str, patterns: Sequence[str]) -> str | None:

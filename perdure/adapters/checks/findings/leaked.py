@@ -13,8 +13,17 @@ from perdure.adapters.git.door import GitError
 from perdure.adapters.git.patch import FILES, LINK, Entry
 from perdure.adapters.git.repository import Repository
 from perdure.models.contract import Contract
-from perdure.models.policy import FINDING_BINARY_BYTES, SECRET_COMMITS, SECRET_LEAKS, SECRET_VALUES
+from perdure.models.limits import FINDING_BINARY_BYTES
 from perdure.models.report import Finding, Rule, Severity
+
+SECRET_VALUES = 200
+SECRET_LEAKS = 5_000
+"""Different secrets that are searched for in the base, where they may have been before; more are taken for new. And the
+most that are noted: a change with that many is not published."""
+
+SECRET_COMMITS = 100
+"""Commits of a delivery that are searched beside its last one: each attempt makes one, and there are twenty at most."""
+
 
 _MEND = (
     "Take it out and read it from the environment or a secret store; revoke it if it is real. A value made up for a "

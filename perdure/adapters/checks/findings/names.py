@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from perdure.models.policy import FINDING_NAME_CHARS
+FINDING_NAME_CHARS = 200
+"""Of a path in a finding: names may have 4096 bytes."""
 
 
 def shown(path: str) -> str:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 from perdure.adapters.checks.findings.detectors import addresses, detectors, may_have_address
 from perdure.adapters.git.patch import Hunk, Line
-from perdure.models.policy import SECRET_KEY_LINES
+
+SECRET_KEY_LINES = 8
+"""Behind the first line of a private key, until its first line of content: headers of encrypted ones have four."""
+
 
 _KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d: ")
 _KEY_WORDS = ("PRIVATE KEY", "PuTTY-User-Key-File")

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from perdure.adapters.checks.runners.failing import EVERY
 from perdure.adapters.checks.runners.leads import There
-from perdure.models.policy import SIDE_PATTERN_CHARS, SIDE_PATTERNS
+from perdure.models.limits import SIDE_PATTERN_CHARS, SIDE_PATTERNS
 from perdure.models.report import TestCase
 
 

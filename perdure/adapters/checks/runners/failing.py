@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from perdure.models.policy import SIDE_PATTERNS
+from perdure.models.limits import SIDE_PATTERNS
 
 EVERY = "*"
 """In the place of names: whatever a file reports is made to fail."""

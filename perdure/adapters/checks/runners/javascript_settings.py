@@ -10,7 +10,7 @@ from perdure.adapters.checks.findings.globs import alternatives, exactly
 from perdure.adapters.checks.runners.base import Named, bounded
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.system.bounded import parse_json
-from perdure.models.policy import SIDE_READ_FILES
+from perdure.models.limits import SIDE_READ_FILES
 
 _STRING = r"""(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'|`[^`\n]{0,300}`)"""
 _JEST_FILES = (

@@ -11,7 +11,11 @@ from typing import Protocol
 from perdure.adapters.checks.runners.words import parts, script, unwrapped
 from perdure.adapters.checks.tamper.inventory import is_test
 from perdure.adapters.system.bounded import parse_json
-from perdure.models.policy import SIDE_READ_FILES, TAMPER_DEPTH
+from perdure.models.limits import SIDE_READ_FILES
+
+TAMPER_DEPTH = 4
+"""Scripts behind scripts that are followed to what runs the tests."""
+
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _INTERPRETERS = re.compile(r"(?:python|pypy|node|deno|bun|tsx|ts-node|ruby|perl|php|Rscript|julia|lua)[\d.]*")

@@ -12,7 +12,7 @@ from perdure.adapters.checks.findings.globs import by_name, exactly
 from perdure.adapters.checks.runners.base import Named, bounded
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.system.bounded import parse_toml
-from perdure.models.policy import SIDE_PATTERNS, SIDE_READ_FILES
+from perdure.models.limits import SIDE_PATTERNS, SIDE_READ_FILES
 
 _INI = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 _PLUGINS = re.compile(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from perdure.adapters.git.contents import Contents
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
+from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
 _LINK, _MODULE = "120000", "160000"
 

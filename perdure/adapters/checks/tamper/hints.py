@@ -11,7 +11,7 @@ from perdure.adapters.checks.tamper.files import Files
 from perdure.adapters.checks.tamper.inventory import at_most, hit, is_now, is_test, only_new, was
 from perdure.adapters.checks.tamper.names import CHECKS, tests
 from perdure.models.config import TestCommand
-from perdure.models.policy import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
+from perdure.models.limits import TAMPER_HITS_MOST, TAMPER_LINE_CHARS
 from perdure.models.report import ChangedTest, Hit, Tampering
 
 _WHOLE = (

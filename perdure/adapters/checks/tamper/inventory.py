@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from perdure.adapters.checks.tamper.files import Files
 from perdure.adapters.checks.tamper.names import CHECKS, LANGUAGES, Test, examples, tests
 from perdure.models.config import TestCommand
-from perdure.models.policy import TAMPER_EVIDENCE_CHARS, TAMPER_HITS_MOST
+from perdure.models.limits import TAMPER_HITS_MOST
 from perdure.models.report import Hit, Tampering, TestReport
+
+TAMPER_EVIDENCE_CHARS = 600
+"""Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
+
 
 ASKED = "(a request that is to take tests away has to say so: allow_test_changes)"
 

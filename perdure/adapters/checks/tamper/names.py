@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perdure.adapters.checks.tamper.sources import Source, normal, read
 from perdure.models.ids import digest
-from perdure.models.policy import TAMPER_FILE_BYTES, TAMPER_TESTS_MOST
+from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TESTS_MOST
 
 _HEAD_CHARS = 2000
 _CHARS_MOST = 8 * TAMPER_FILE_BYTES

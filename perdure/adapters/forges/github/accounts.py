@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 from perdure.adapters.forges.github.errors import of_status, server_time, speaking
 from perdure.adapters.forges.github.wire import connect
 from perdure.models.errors import ForgeRefused
-from perdure.models.policy import FORGE_TOKEN_MARGIN_S
 
 if TYPE_CHECKING:
     from github.Requester import Requester
+
+FORGE_TOKEN_MARGIN_S = 300.0
+"""An App's token lives for an hour; one this close to its end could end within a push."""
+
 
 NEEDED = (
     "a classic token needs the scope repo (public_repo for public repositories); a fine-grained token or an App needs"

@@ -17,7 +17,9 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
-from perdure.models.policy import FORGE_ANSWER_BYTES, FORGE_ANSWER_S
+FORGE_ANSWER_S, FORGE_ANSWER_BYTES = 120.0, 32 * 1024**2
+"""For the whole of one answer, and of it unpacked: the largest, a page of a hundred comments, has some 7 MB."""
+
 
 _CHUNK = 64 * 1024
 

@@ -11,7 +11,7 @@ from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.place import Place
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.policy import FORGE_SILENCE_S
+from perdure.models.limits import FORGE_SILENCE_S
 
 if TYPE_CHECKING:
     from github.Repository import Repository

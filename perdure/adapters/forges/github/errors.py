@@ -11,7 +11,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, PerdureError, StepError
-from perdure.models.policy import FORGE_RETRY_AFTER_CAP_S, FORGE_SECONDARY_PAUSE_S
+
+FORGE_RETRY_AFTER_CAP_S = 3600.0
+"""A forge's budget of requests is new every hour: what asks for more is a mistake, and costs one request to see."""
+
+FORGE_SECONDARY_PAUSE_S = 60.0
+"""After a rate limit that did not say until when: GitHub asks for at least a minute."""
+
 
 log = logging.getLogger(__name__)
 

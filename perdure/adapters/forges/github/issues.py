@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest
 from perdure.models.issue import Issue, IssueComment
-from perdure.models.policy import FORGE_COMMENTS, FORGE_COMMENTS_BYTES, FORGE_TEXT_CHARS
+from perdure.models.limits import FORGE_TEXT_CHARS
 
 if TYPE_CHECKING:
     from github.Issue import Issue as GitHubIssue
     from github.IssueComment import IssueComment as Comment
     from github.Repository import Repository
+
+FORGE_COMMENTS = 200
+FORGE_COMMENTS_BYTES = 200_000
+"""Of one issue's comments, the newest: longer discussions have lost their subject, and would fill a prompt."""
+
 
 STATUS = "<!-- perdure:status="
 """What every status comment of ours begins with, before the delivery's id."""

@@ -14,7 +14,7 @@ from perdure.adapters.forges.body import marker
 from perdure.adapters.forges.github.errors import problems
 from perdure.adapters.forges.github.extras import add_labels, ask_reviewers
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.policy import FORGE_TEXT_CHARS
+from perdure.models.limits import FORGE_TEXT_CHARS
 from perdure.models.result import PullRequest
 
 if TYPE_CHECKING:

@@ -16,10 +16,13 @@ from urllib.parse import quote
 from perdure.adapters.forges.github.errors import of_status
 from perdure.adapters.git.door import IDENTITY
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.policy import FORGE_PATTERN_S
 
 if TYPE_CHECKING:
     from github.Repository import Repository
+
+FORGE_PATTERN_S = 5.0
+"""For one pattern of a repository's rules against one name: a tenth of a second's work, and a stranger's pattern."""
+
 
 _PAGE, _MOST = 100, 1000
 """Rules in one answer, and of one branch; nobody has that many."""

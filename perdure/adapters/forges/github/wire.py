@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from perdure import __version__
 from perdure.models.errors import ForgeRefused
-from perdure.models.policy import FORGE_SILENCE_S
+from perdure.models.limits import FORGE_SILENCE_S
 
 if TYPE_CHECKING:
     from github import Github

@@ -14,8 +14,11 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import PerdureError, RepliesCut
 from perdure.models.ids import digest, short_run
-from perdure.models.policy import REPLIES_CUT_PER_TURN
 from perdure.models.turn import TurnInput
+
+REPLIES_CUT_PER_TURN = 5
+"""Replies that broke off on their way may have been billed, each of them: a line this bad needs a person."""
+
 
 _SHOWN_CHARS = 80
 

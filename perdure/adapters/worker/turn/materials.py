@@ -18,11 +18,16 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.worker.turn.experiment import experiment_text
 from perdure.adapters.worker.turn.written import read_report
 from perdure.models.contract import Contract
+from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.phases import Step
-from perdure.models.policy import CASE_MESSAGE_CHARS, REPORT_CASES, REPORT_CASES_CHARS
 from perdure.models.promised import labels
 from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
 from perdure.models.turn import TurnInput
+
+REPORT_CASES = 40
+REPORT_CASES_CHARS = 40_000
+"""Failing tests of one command in a prompt, and what all their messages take: the cause of more is in the first."""
+
 
 _PICTURES = "screenshots"
 """Given as images (perdure.adapters.worker.turn.pictures), never as text."""

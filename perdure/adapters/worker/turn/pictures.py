@@ -6,8 +6,12 @@ from perdure.adapters.agents.opening import Seen
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.worker.turn.written import read_picture, read_screenshots
 from perdure.models.errors import WorkspaceLost
-from perdure.models.policy import PICTURES_SHOWN, PICTURES_SHOWN_BYTES
 from perdure.models.report import Screenshot, Screenshots
+
+PICTURES_SHOWN = 8
+PICTURES_SHOWN_BYTES = 6_000_000
+"""Given to a reviewer: some 25,000 tokens; each turn sends them again, and a request may have 32 MB."""
+
 
 MATERIAL = "screenshots"
 """The one material that is no text: an artifact of Screenshots."""

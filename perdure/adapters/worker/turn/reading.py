@@ -13,8 +13,18 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
-from perdure.models.policy import ARTIFACT_PAGE_BYTES, PAGE_CHARS, TURN_SAID_CHARS, TURNS_PAGE_CHARS
 from perdure.models.work import TURN_BEGINS, Page, ReadInput
+
+PAGE_CHARS = 16_000
+"""Of a log or diff in one read: at most 64 KiB, whatever the characters."""
+
+ARTIFACT_PAGE_BYTES = 45_000
+"""Of an artifact that is read through Temporal: 60,000 characters in base64, below 64 KiB with what is around them."""
+
+TURNS_PAGE_CHARS = 48_000
+TURN_SAID_CHARS = 4_000
+"""Of what a turn said and did, in a report: a screen; `perdure logs` has the rest. A page holds a dozen of them."""
+
 
 _SHOWN_LINES = 20
 """Of one tool result in `logs`; the whole of it is in the transcript."""

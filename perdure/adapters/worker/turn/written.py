@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from perdure.adapters.git.vault import Vault
 from perdure.models.decisions import CheckedPlan
 from perdure.models.errors import WorkspaceLost
-from perdure.models.policy import PLAN_SHOWN_BYTES
+from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.report import Findings, Plan, Review, Screenshot, Screenshots, Task, TestReport
 from perdure.models.request import explain
 

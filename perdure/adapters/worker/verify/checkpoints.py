@@ -8,7 +8,7 @@ from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.refusals import told
 from perdure.adapters.git.vault import Vault
 from perdure.models.ledger import Usage
-from perdure.models.policy import VERIFY_PAGE
+from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import CheckpointFact, CommitFact
 
 _DIFFERS_SHOWN = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.remote import remote_tip
-from perdure.models.policy import VERIFY_PAGE
+from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import PublishedFacts, PullFact
 
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from perdure.cli.look.report.facts import Turn
 from perdure.models.errors import PerdureError
-from perdure.models.policy import REPORT_DIFF_CHARS, REPORT_PATIENCE, REPORT_PICTURES_BYTES
 from perdure.models.report import Screenshots
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from perdure.client import Delivery
+
+REPORT_DIFF_CHARS = 400_000
+"""Of the change, in a report: 10,000 lines, which is more than anybody reads on one page."""
+
+REPORT_PICTURES_BYTES = 24_000_000
+"""Of all screenshots in one page, before base64: mail takes it, and browsers open it without a pause."""
+
+REPORT_PATIENCE = timedelta(seconds=15)
+"""For a host to begin with what a report asks it: a living one does so in milliseconds, unless all its slots are full;
+a person waits for it, and the rest of the report does not need it."""
+
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 from perdure.cli.words import clean
-from perdure.models.policy import REPORT_TEXT_CHARS
+
+REPORT_TEXT_CHARS = 20_000
+"""Of any one text on a report's page: a command's last lines have some 8,000."""
+
 
 _UNSEEN = re.compile(
     "[\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0000-\U000e0fff]"

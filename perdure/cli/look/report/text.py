@@ -13,7 +13,7 @@ from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.harmless import shown, shown_line
 from perdure.cli.look.report.timeline import timeline_of
 from perdure.cli.words import count, money, short, span
-from perdure.models.policy import STAT_FILES
+from perdure.models.limits import STAT_FILES
 from perdure.models.report import CommandResult, TestCase, TestReport
 
 _WIDTH = 88

@@ -11,8 +11,11 @@ from perdure.cli.look.chapters import Chapter, chapters, line_of
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.harmless import shown_line
 from perdure.cli.look.report.view import step_name
-from perdure.models.policy import REPORT_ROWS_SHOWN
 from perdure.models.spans import span
+
+REPORT_ROWS_SHOWN = 60
+"""Rows of the timeline: more do not fit a screen; the table below it has all of them."""
+
 
 _LONGEST_WAIT = 0.2
 """Of the time in which something was done: a longer wait is drawn as if it were that long."""

@@ -10,7 +10,9 @@ from changes import Work, github_token, of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.models.policy import CHANGE_FILES, CHANGE_LINES, FINDING_BINARY_BYTES, FINDINGS_MOST
+from perdure.adapters.checks.findings.contents import CHANGE_FILES, CHANGE_LINES
+from perdure.adapters.checks.findings.look import FINDINGS_MOST
+from perdure.models.limits import FINDING_BINARY_BYTES
 from perdure.models.report import Findings, Rule, Severity
 from tests.untraced import untraced
 

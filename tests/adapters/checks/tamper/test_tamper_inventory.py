@@ -14,7 +14,7 @@ from perdure.adapters.checks.tamper.inventory import Missing, hit
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.repository import Repository
-from perdure.models.policy import TAMPER_HITS_MOST
+from perdure.models.limits import TAMPER_HITS_MOST
 from perdure.models.report import CommandResult, Tampering, TestCase, TestReport
 
 JAVA = "src/test/java/CalcTest.java"

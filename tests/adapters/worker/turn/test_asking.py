@@ -7,8 +7,8 @@ from turn_bench import DELIVERY, Bench, in_activity
 
 from activities.close import Closing
 from activities.open_pull_request import PullRequests
+from perdure.adapters.worker.turn.ask import REPLIES_CUT_PER_TURN
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
-from perdure.models.policy import REPLIES_CUT_PER_TURN
 from perdure.models.publishing import ShipInput
 from perdure.models.result import TestsStatus as Status
 from perdure.models.work import CloseInput, TestVerdict

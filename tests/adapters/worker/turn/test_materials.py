@@ -10,12 +10,11 @@ import pytest
 from perdure.adapters.agents.opening import opening
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.turn.materials import texts
+from perdure.adapters.worker.turn.materials import REPORT_CASES, REPORT_CASES_CHARS, texts
 from perdure.adapters.worker.turn.written import check_plan
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
-from perdure.models.policy import REPORT_CASES, REPORT_CASES_CHARS
 from perdure.models.report import (
     ChangedTest,
     CommandResult,

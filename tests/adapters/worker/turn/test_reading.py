@@ -13,10 +13,15 @@ from turn_bench import DELIVERY, Bench
 from perdure.adapters.git.checkpoint import snapshot
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.worker.turn.reading import page_of
+from perdure.adapters.worker.turn.reading import (
+    ARTIFACT_PAGE_BYTES,
+    PAGE_CHARS,
+    TURN_SAID_CHARS,
+    TURNS_PAGE_CHARS,
+    page_of,
+)
 from perdure.cli.look.logs import of_step
 from perdure.models.errors import BadInput, WorkspaceLost
-from perdure.models.policy import ARTIFACT_PAGE_BYTES, PAGE_CHARS, TURN_SAID_CHARS, TURNS_PAGE_CHARS
 from perdure.models.work import TURN_BEGINS, Page, ReadInput
 
 PAYLOAD = 64 * 1024

@@ -14,7 +14,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
 from perdure.models.ledger import Usage
-from perdure.models.policy import VERIFY_PAGE
+from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import CheckpointFact, CommitFact
 from tests.lab import git, make_target
 

@@ -12,8 +12,7 @@ from report_samples import START, at, sample, stamp
 
 from perdure.cli.look.report.facts import Death, Waited
 from perdure.cli.look.report.svg import svg_of
-from perdure.cli.look.report.timeline import Gap, axis_of, timeline_of
-from perdure.models.policy import REPORT_ROWS_SHOWN
+from perdure.cli.look.report.timeline import REPORT_ROWS_SHOWN, Gap, axis_of, timeline_of
 from perdure.models.result import StepRecord
 
 SVG = "{http://www.w3.org/2000/svg}"

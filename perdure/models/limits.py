@@ -1,0 +1,294 @@
+"""Every limit, timeout and retry that more than one module uses, each with its reason.
+
+One that a single module uses stands in that module, beside others only where one reason covers them all.
+Users' own settings: perdure.models.config.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+# The model and the agent's tools.
+
+TOOL_OUTPUT_HEAD = 10_000
+TOOL_OUTPUT_TAIL = 20_000
+"""Characters of a tool's output that the model sees; the beginning says what ran, the end says how it ended."""
+
+READ_FILE_BYTES = 10_000_000
+READ_LINES = 2000
+READ_LINE_CHARS = 2000
+"""What the read tool takes and shows at once: the largest file, lines, and characters of one line."""
+
+# What a delivery may use when nobody says otherwise.
+
+
+class Defaults:
+    """What a delivery may use when nobody says otherwise."""
+
+    test_fixes: int = 4  # a fifth attempt was not seen to succeed where four failed (reference: seeds, system A)
+    review_fixes: int = 3  # a reviewer that still finds blockers after three rounds needs a person
+    turns_per_step: int = 60  # three times what a well-sized task needs; ends runaway loops
+    time: str = "2h"  # wall time of a whole delivery
+    budget_usd: float = 5.00  # several times a typical delivery; a surprise stays small
+    host_budget_usd: float = 100.0  # the most one request may ask for on a host nobody configured
+    host_time: str = "24h"  # likewise for time
+    max_tokens: int = 16_000  # of one reply; a longer edit is better done in two
+    environment_gb: float = 10.0  # what setups made and keep for the next one: some thirty environments of a usual size
+    slots: int = 32  # activities at once on one host: turns mostly wait for the model
+
+
+DEFAULTS = Defaults()
+
+# How deliveries are carried out: queues, heartbeats, retries, leases, what history holds.
+
+TASK_QUEUE = "perdure"
+"""Workflows and whatever may run on any host."""
+
+WORKFLOW_TASK = timedelta(seconds=5)
+"""For one decision of the workflow, half of what a server gives by itself: a worker that dies over one has left nothing
+by which it could be reported. Deciding takes milliseconds, and replaying the longest history a second."""
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=30)
+"""A busy two-core host was seen to be 9 s late; deaths are reported by the living long before this."""
+
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+"""The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
+
+RETRY_PAUSE = timedelta(seconds=1)
+"""Between attempts that failed for a passing reason; a death is redone after 1 ms by its reporter."""
+
+GIT_TIMEOUT_S = 300.0
+"""One git command; fetching and pushing over a slow line is the longest."""
+
+GIT_LOOK_S = 60.0
+"""A question to a remote that brings nothing along: it is answered in seconds or not at all."""
+
+WORKSPACE_KEPT = timedelta(days=7)
+"""After a failure, for a person to look at."""
+
+CLOSE_TIMEOUT = timedelta(hours=1)
+"""To tidy up after a delivery: seconds, unless its host is away; then the result must not wait for it for ever."""
+
+DRAIN = timedelta(seconds=60)
+"""At SIGTERM a running turn gets this long to end by itself; then it is handed over from its checkpoint."""
+
+# Forges, webhooks, and what is written there.
+
+FORGE_PAUSE = timedelta(seconds=2)
+FORGE_PAUSE_MAX = timedelta(minutes=5)
+"""Until a forge that is away is tried again, doubling: a hiccup costs seconds, an outage of a day 300 attempts."""
+
+FORGE_SILENCE_S = 30
+"""How long a forge may say nothing to one small request; GitHub itself gives up after ten seconds."""
+
+FORGE_TEXT_CHARS = 65_536
+"""GitHub refuses a body or comment that is longer."""
+
+NOTIFY_PAUSE, NOTIFY_PAUSE_MAX = timedelta(seconds=2), timedelta(minutes=15)
+"""Between tries, doubled each time: a hundred tries in a day, and a receiver that is back is told soon."""
+
+# The most that is parsed of texts that strangers write: each is checked before a parser sees it.
+
+CONFIG_BYTES = 64 * 1024
+"""Of a perdure.toml or a user file, as much as a request can bring along: the longest known has 4 KiB."""
+
+PROJECT_FILE_BYTES = 1024 * 1024
+"""Of a pyproject.toml, Cargo.toml or package.json that is looked into; a larger one was made to be large."""
+
+NESTING = 40
+"""Tables and lists within each other: every reader of them is recursive. A setting has four."""
+
+SETTING_CHARS = 8 * 1024
+"""Of one text in a settings file: a command line, the longest of them, has a few hundred."""
+
+# The embedded server and supervised workers.
+
+SERVER_START_S = 60.0
+"""For the embedded server to answer: 0.3 s measured; a large database after power loss replays its log first."""
+
+SERVER_ANSWER_S = 5.0
+"""For a Temporal server to take a connection; after this a person is told instead of kept waiting."""
+
+SERVER_STOP_S = 15.0
+"""From SIGTERM to SIGKILL: the embedded server ends in 1 to 2.5 s, and SIGKILL was measured to lose nothing."""
+
+DISK_FREE_BYTES = 1024**3
+"""To start a server or a worker: SQLite and git both fail badly on a full disk, and worktrees are added to it."""
+
+WORKER_DRAIN_S = 75.0
+"""From SIGTERM to SIGKILL of a worker by its supervisor: DRAIN for its turns, and time to hand over the rest."""
+
+WORKER_QUICK_DEATHS = 5
+WORKER_QUICK_DEATHS_S = 10.0
+WORKER_PAUSE_S = (1.0, 30.0)
+"""A worker is started again at once; after five deaths within ten seconds with pauses that double from 1 s to 30 s,
+until one has lived for ten seconds: a worker that cannot start must not burn the host. One that is killed
+(SIGKILL) is not to blame: there is no pause when it had WORKER_STARTS_S to begin its work, and 1 s at most before."""
+
+IDLE_LOOK_S = 30.0
+"""How often a supervisor that ends when idle counts running deliveries."""
+
+SERVER_LOOK_S = 1.0
+"""How often a supervisor looks whether the embedded server has died: one attempt at a lock."""
+
+# What people say and decide, and what they are asked.
+
+SAID_BYTES = 8 * 1024
+"""Of one word, note or answer from a person: it is kept in history and read in every turn that follows."""
+
+REQUEST_BYTES = 64 * 1024
+"""A request is kept in history as it was sent; nothing larger than this goes there (DESIGN principle 2)."""
+
+LABEL_CHARS, LABELS_MOST = 100, 100
+"""Forges take 50 to 255 characters a label and about 100 labels; what one of them refuses is noted there."""
+
+NAME_CHARS, PLACE_CHARS = 255, 2048
+"""Of a branch or a model, as many as a file system takes for one; of an address or a path."""
+
+USD_LEAST, USD_MOST, TOKENS_MOST = 0.01, 100_000, 10**12
+"""Of a delivery's budget, and of what is added to it at once: more is a slip of the finger."""
+
+ADDED_MOST_USD = 1_000_000
+"""At once, to a day's budget: as much as one may be."""
+
+SAID_BYTES_A_TURN = 32 * 1024
+"""Of all the words that one turn reads: what is more waits for the next one."""
+
+PLAN_SHOWN_BYTES = 3_000
+"""Of a plan's words, kept in the delivery's state so that they stand beside it in the Web UI: a screen. All of it
+is an artifact."""
+
+NOTES_KEPT = 20
+"""Notes of what was sent and did not count: somebody who sends nonsense all day must not fill the state."""
+
+ASSUMPTIONS_KEPT = 40
+"""In a delivery's state and its pull request: 20 KB. An agent that assumes more has not understood the request."""
+
+KEPT_BYTES = 64 * 1024
+"""Of a text handed in for a delivery, such as an edited plan: as much as a request or a plan sent along with one."""
+
+DECISION_ACCEPTED = timedelta(seconds=5)
+"""A worker takes an update within milliseconds; after this long there is none, and a signal waits for the next one."""
+
+LAST_TABLE_TIME, LAST_TABLE_TRY = timedelta(minutes=10), timedelta(seconds=30)
+"""To read the table of a run that was ended: a worker replays it, in a second or two. Deliveries wait that long."""
+
+LAST_TABLE_RUNS = 5
+"""Runs that were ended before they had read their table themselves: somebody is clearing up."""
+
+UNTOLD_ANSWER = timedelta(seconds=5)
+"""For each answer of a server that was just seen to answer."""
+
+# What a command in the sandbox may use.
+
+OUTPUT_FILE_BYTES = 50_000_000
+"""Where a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
+
+SANDBOX_FILE_BYTES = 8 * 1024**3
+"""RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
+
+SANDBOX_NICE = 10
+"""Fifty test suites on two cores must not starve the worker into missed deadlines (holes.md H40)."""
+
+SANDBOX_END_S = 10.0
+"""How long killed processes may take to be gone; only one stuck in the kernel takes longer than milliseconds."""
+
+SANDBOX_PROBE_S = 20.0
+"""One `true` in all namespaces takes 10 ms; a host this slow would time out every test as well."""
+
+SANDBOX_PROCESSES = 8192
+"""At once, with their threads, in one sandbox (in all of its user's before Linux 5.14): a fork bomb ends there, test
+runners stay below a thousand. The kernel does not hold a root worker's commands to it: the worker does, who looks."""
+
+SANDBOX_MEMORY_BYTES = 8 * 1024**3
+"""Of all processes of one command together, with its private /tmp and home. Large test suites and compilers stay below
+half of it; more is the host's owner's to give (`[commands] memory`)."""
+
+SANDBOX_MEMORY_SHARE = 0.75
+"""Of the host's memory, where that is less: what a command leaves keeps the worker and its server alive."""
+
+SANDBOX_DISK = "16g"
+"""The most that commands may write into one worktree: a large Rust workspace's target directory takes 10."""
+
+SANDBOX_DISK_LOOK_S = 60.0
+"""After that a worktree is measured again although the disk's free space shows no need: others may have freed some."""
+
+SANDBOX_DISK_SLACK_BYTES = 64 * 1024**2
+"""The room that a command is left where an earlier one went over: it can clean up, which needs a little."""
+
+SANDBOX_OOM_SCORE = 800
+"""Where the host runs out of memory first, its kernel ends a command of a model or a test, not the worker or server."""
+
+# What is shown: reading, watching, reports, verification, demo and rehearsals.
+
+WATCH_EVERY_S = 0.5
+"""How often a live view looks: a death and the turn after it take about a second, and both are to be seen."""
+
+WATCH_SILENCE_S = 10.0
+"""Without an answer for this long no worker runs: one that starts on a busy host needs several seconds."""
+
+DEMO_KILLS = 2
+DEMO_KILLS_MOST = 4
+"""How often the demo kills its worker by itself: once while a reply arrives, once while a tool runs; and the most."""
+
+RUNS_READ = 50
+"""Runs of one delivery that a report looks at: retries and continuations; a month of daily retries."""
+
+VERIFY_PAGE = 30
+"""Checkpoints, commits and pull requests in one answer to `perdure verify`: of each 150 to 400 bytes, so that even
+together they stay near RESULT_BYTES."""
+
+STAT_FILES = 20
+STAT_PAGES = 16
+"""Files named where a change is shown to be approved, and pages (64 KiB) of it that are read for that."""
+
+TEST_NAME_CHARS = 60
+"""Of a test command that nobody gave a name: its own words stand in front of its result, on one line."""
+
+# Tests, how they are judged, findings, reviews and screenshots.
+
+CASE_MESSAGE_CHARS = 2_000
+"""Of one test case's failure message; pytest's longest useful traceback, not its captured output."""
+
+JUNIT_BYTES = 32 * 1024 * 1024
+"""A report file larger than this (some 100,000 cases) is not read: parsing takes ten times its size in memory."""
+
+FAILURE_TAIL_LINES = 20
+FAILURE_TAIL_CHARS = 1_500
+"""Of a failed command's output in an error: fits into FAILURE_CHARS together with what, where and fix."""
+
+RERUN_TESTS_MOST = 10
+"""New failures of one command that are tried once more, each alone: more at once are no accident, and each costs the
+runner's start."""
+
+JUNIT_CASES = 200_000
+"""Of one report: what JUNIT_BYTES of ordinary cases are. Each takes a kilobyte, and a file can hold ten times more."""
+
+TAMPER_FILE_BYTES = 1024**2
+"""Of one file whose tests are read: no test that people write is larger."""
+
+TAMPER_TOTAL_BYTES = 32 * 1024**2
+"""Of all files that differ between two commits and are read: what a worker can hold twice; later ones count as
+unreadable."""
+
+TAMPER_TESTS_MOST, TAMPER_LINE_CHARS = 3_000, 500
+"""Tests of one file that are read by name, and of a line that is looked at: no person writes more."""
+
+TAMPER_HITS_MOST = 50
+"""Hits and changed tests listed in a report: a person undoes a whole commit long before the fiftieth."""
+
+PATCH_FILE_BYTES = 16 * 1024**2
+"""Of one file whose change is looked into; larger ones are nothing a person wrote, and count as binary."""
+
+FINDING_BINARY_BYTES = 1024**2
+"""A binary file above this stays in every clone for ever: it blocks. Libraries of icons and fonts are below."""
+
+REVIEW_ISSUES_TOLD = 20
+"""Wrong places of a review that are told back to the reviewer in one word, each in a line."""
+
+SIDE_PATTERNS, SIDE_PATTERN_CHARS = 100, 300
+"""Patterns of tests that are read of a repository's settings, and characters of each: every path is held against all of
+them, and what people write is a tenth of it."""
+
+SIDE_READ_FILES = 200
+"""Files that are read for what they name as tests: settings, `conftest.py`, scripts that a command runs."""
