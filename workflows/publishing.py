@@ -166,13 +166,13 @@ class Publishing:
     async def open_pull_request(self, work: ShipInput) -> Shipped:
         """Exactly one. Raises Stopped where the forge says no."""
         caption = f"{work.branch} → {work.base}"
-        doing = self._patiently(Step.OPEN_PULL_REQUEST, work, Shipped, caption)
-        return await self._stage.recorded(Step.OPEN_PULL_REQUEST, 1, doing)
+        step = Step.OPEN_PULL_REQUEST
+        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, Shipped, caption))
 
     async def push_branch(self, work: PushInput) -> Pushed:
         """The branch alone. Raises Stopped where the forge says no."""
-        doing = self._patiently("push_branch", work, Pushed, work.branch)
-        return await self._stage.recorded("push_branch", 1, doing)
+        step = "push_branch"
+        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, Pushed, work.branch))
 
     async def _patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """An attempt at a time; between them the delivery says what it waits for and when it tries again."""

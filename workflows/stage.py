@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ class Stage:
     async def once(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
         """Carry out a step that is one activity, within the time that is left."""
         caption = captions.of_step(step, attempt, self.state, getattr(work, "subject", ""))
-        return await self.recorded(step, attempt, self._carried_out(step, work, result, caption, queue))
+        return await self.recorded(step, attempt, lambda: self._carried_out(step, work, result, caption, queue))
 
     async def aside(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """A piece of work too small to be a step of its own: it has no record, and takes milliseconds."""
@@ -107,15 +107,11 @@ class Stage:
         prepared = self.state.prepared
         return prepared.asking if prepared is not None else Asking()
 
-    async def recorded(self, step: str, attempt: int, doing: Coroutine[Any, Any, T]) -> T:
+    async def recorded(self, step: str, attempt: int, carry_out: Callable[[], Awaitable[T]]) -> T:
         """Keep the record of a step while it is carried out. Its result's `summary`, when it has one, goes there."""
-        try:
-            await self.people.ready()
-        except BaseException:
-            doing.close()
-            raise
+        await self.people.ready()
         with self._record_kept(step, attempt):
-            done = await doing
+            done = await carry_out()
         self._end("done", summary=getattr(done, "summary", ""))
         return done
 

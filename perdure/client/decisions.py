@@ -20,10 +20,10 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.standalone import ask_host
 from perdure.client.view import Described, ended_words
 from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, Verdict, understood
 from perdure.models.errors import BadInput, PerdureError
@@ -150,34 +150,15 @@ class Steered(ABC):
     async def keep(self, text: str) -> str:
         """Make a text (at most 64 KiB) an artifact of the delivery, on its host; the SHA-256 that names it.
 
-        PerdureError when the host does not answer, or says no.
+        HostSilent, HostRefused.
         """
-        from temporalio.client import ActivityFailureError
-
         if (size := len(text.encode())) > KEPT_BYTES:
             raise BadInput(f"the text has {size} bytes, at most {KEPT_BYTES} (64 KiB) fit", where=self.id)
         queue = (await self.progress()).queue
         if queue is None:
             raise BadInput("it is not prepared yet: there is no place to keep anything", where=self.id)
-        try:
-            kept: Kept = await self._client.execute_activity(
-                "keep",
-                KeepInput(delivery=delivery_key(self.id), text=text),
-                id=f"keep-{uuid.uuid4().hex}",
-                task_queue=queue,
-                result_type=Kept,
-                schedule_to_close_timeout=KEEP_TIMEOUT,
-                retry_policy=RetryPolicy(maximum_attempts=2),
-                summary=f"keep a text for {self.id}",
-            )
-        except ActivityFailureError as error:
-            if isinstance(error.cause, ApplicationError):
-                raise PerdureError(f"it cannot be kept: {error.cause.message}", where=self.id) from None
-            raise PerdureError(
-                f"the host that works on {self.id} does not answer",
-                where=f"task queue {queue}",
-                fix="perdure up --detach there starts a worker",
-            ) from None
+        work = KeepInput(delivery=delivery_key(self.id), text=text)
+        kept = await ask_host(self._client, "keep", work, Kept, queue=queue, about=self.id, within=KEEP_TIMEOUT)
         return kept.sha256
 
     async def waits_for(self) -> Asked:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import builtins
 import hashlib
-import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -21,6 +20,7 @@ from perdure.client.listing import newest
 from perdure.client.notifications import untold
 from perdure.client.once import Words, check_same, request_of, running_of, stands
 from perdure.client.pending import unread
+from perdure.client.standalone import ask_host
 from perdure.client.submit import WORKFLOW, start, start_accepted
 from perdure.client.view import RESUME, Described, Listed, Pending, describe, polled
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
@@ -140,23 +140,14 @@ class Delivery(Steered):
     ) -> Page:
         """One page (at most 64 KiB) of `turns`, `turns_json`, `logs` or `diff`, as of a checkpoint where one is named.
 
-        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history. Raises
-        ActivityFailureError when it has not answered within `patience`, or says no.
+        Read on the delivery's host through Temporal alone: nothing of it goes into the delivery's history. HostSilent
+        when it has not answered within `patience`, HostRefused when it says no.
         """
         where = queue or (await self.progress()).queue
         if where is None:
             return Page(text="")
-        page: Page = await self._client.execute_activity(
-            "read",
-            ReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint),
-            id=f"read-{uuid.uuid4().hex}",
-            task_queue=where,
-            result_type=Page,
-            schedule_to_close_timeout=patience,
-            retry_policy=RetryPolicy(maximum_attempts=2),
-            summary=f"read {what} of {self.id}"[:100],
-        )
-        return page
+        work = ReadInput(delivery=delivery_key(self.id), what=what, offset=offset, checkpoint=checkpoint)
+        return await ask_host(self._client, "read", work, Page, queue=where, about=self.id, within=patience)
 
     async def polled(self, queue: str) -> bool:
         """Whether the server has seen a worker ask for activities of this queue in the last few minutes."""
@@ -165,8 +156,8 @@ class Delivery(Steered):
     async def artifact(self, sha256: str, queue: str | None = None, patience: timedelta = READ_TIMEOUT) -> bytes:
         """What a hash in a result stands for (`artifact:sha256:…` or bare), read like a page.
 
-        Raises PerdureError above ARTIFACT_READ_BYTES and when the bytes are not what the hash says,
-        ActivityFailureError when the host does not answer or does not have it.
+        Raises PerdureError above ARTIFACT_READ_BYTES and when the bytes are not what the hash says, HostSilent and
+        HostRefused when the host does not answer or does not have it.
         """
         sha256, data, offset = sha256.removeprefix("artifact:sha256:"), bytearray(), 0
         while True:

@@ -71,20 +71,10 @@ async def _plan_waits(delivery: Delivery, of: str) -> Asked:
 
 async def _plan(delivery: Delivery, asked: Asked) -> tuple[str, str, bool]:
     """The plan to edit, its file's ending, and whether it is Markdown in somebody's own words."""
-    from temporalio.client import ActivityFailureError
-
     from perdure.cli.decide.planfile import editable
-    from perdure.models.errors import PerdureError
 
     progress = await delivery.progress()
-    try:
-        written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
-    except ActivityFailureError as error:
-        raise PerdureError(
-            f"the plan cannot be read: {error.cause or error}",
-            where=f"task queue {progress.queue}",
-            fix="perdure up --detach there starts a worker",
-        ) from None
+    written = (await delivery.artifact(progress.plan, progress.queue)).decode(errors="replace")
     text, ending = editable(written, delivery.id)
     return text, ending, ending == ".md"
 

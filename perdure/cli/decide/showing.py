@@ -19,8 +19,6 @@ _TAIL = 12
 
 async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
     """The plan, what failed, or which files are changed; where its host does not answer, only what is asked."""
-    from temporalio.client import ActivityFailureError
-
     from perdure.cli.decide.asking import waiting_words
     from perdure.models.decisions import Gate
     from perdure.models.errors import PerdureError
@@ -38,9 +36,8 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
             screen.lines(verdict_lines(await delivery.progress()))
             screen.lines(await _promises(delivery))
             screen.lines(await _change(delivery))
-    except (PerdureError, ActivityFailureError) as error:
-        said = one_line(str(getattr(error, "cause", None) or error))
-        screen.line(f"! it cannot be shown just now: {said}")
+    except PerdureError as error:
+        screen.line(f"! it cannot be shown just now: {one_line(error.what)}")
 
 
 def verdict_lines(progress: Progress) -> list[str]:

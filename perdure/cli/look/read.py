@@ -152,25 +152,11 @@ def diff(id: DeliveryId = "@last") -> None:
 
 
 async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
-    """All pages, or PerdureError saying which host does not answer."""
-    from temporalio.client import ActivityFailureError
-    from temporalio.exceptions import ApplicationError
-
-    from perdure.models.errors import PerdureError
-
+    """All pages. HostSilent, HostRefused."""
     queue = (await delivery.progress()).queue
     offset: int | None = 0
     while offset is not None:
-        try:
-            page = await delivery.read(what, offset, queue)
-        except ActivityFailureError as error:
-            if isinstance(error.cause, ApplicationError):
-                raise PerdureError(f"{what} cannot be read: {error.cause.message}", where=delivery.id) from None
-            raise PerdureError(
-                f"the host that works on {delivery.id} does not answer: {what} are kept there",
-                where=f"task queue {queue}",
-                fix="perdure up --detach there starts a worker",
-            ) from None
+        page = await delivery.read(what, offset, queue)
         yield page.text
         offset = page.next
 

@@ -109,33 +109,29 @@ async def _pages(client: Client, queue: str, work: VerifyInput) -> tuple[Facts |
     return facts, ()
 
 
-async def _ask(client: Client, activity: str, work: BaseModel, queue: str, answer: type[M]) -> M | Unknown:
-    """Through Temporal alone: an activity of its own, which leaves no trace in the delivery's history."""
-    from temporalio.client import ActivityFailureError
-    from temporalio.common import RetryPolicy
-    from temporalio.exceptions import ApplicationError
-
+async def _ask(
+    client: Client, activity: str, work: VerifyInput | PublishedInput, queue: str, answer: type[M]
+) -> M | Unknown:
+    from perdure.client.standalone import HostRefused, HostSilent, ask_host
     from perdure.models.limits import WATCH_SILENCE_S
 
     try:
-        found: M = await client.execute_activity(
+        return await ask_host(
+            client,
             activity,
             work,
-            id=f"{activity}-{uuid.uuid4().hex}",
-            task_queue=queue,
-            result_type=answer,
-            schedule_to_start_timeout=timedelta(seconds=WATCH_SILENCE_S),
-            start_to_close_timeout=VERIFY_ANSWER,
-            retry_policy=RetryPolicy(maximum_attempts=2),
-            summary="perdure verify",
+            answer,
+            queue=queue,
+            about=work.delivery,
+            within=VERIFY_ANSWER,
+            begun_within=timedelta(seconds=WATCH_SILENCE_S),
         )
-    except ActivityFailureError as error:
-        if isinstance(error.cause, ApplicationError):
-            if error.cause.type == "NotFoundError":  # the SDK's name for an activity that a worker does not have
-                return Unknown(f"the worker on queue {queue} is of an earlier release: restart it")
-            return Unknown(error.cause.message.partition("\n")[0])
+    except HostRefused as error:
+        if error.type == "NotFoundError":
+            return Unknown(f"the worker on queue {queue} is of an earlier release: restart it")
+        return Unknown(error.said.partition("\n")[0])
+    except HostSilent:
         return Unknown(f"its host does not answer: nobody takes work from queue {queue}")
-    return found
 
 
 async def _replayed(histories: Histories) -> Claim:

@@ -153,8 +153,6 @@ async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: boo
 
 async def _found(delivery: Delivery, result: DeliveryResult, screen: Screen) -> dict[str, str]:
     """What the phase wrote down, by name: plan, report, review and findings. It is kept on the delivery's host."""
-    from temporalio.client import ActivityFailureError
-
     from perdure.cli.words import one_line
     from perdure.models.errors import PerdureError
 
@@ -170,8 +168,8 @@ async def _found(delivery: Delivery, result: DeliveryResult, screen: Screen) -> 
             continue
         try:
             found[name] = (await delivery.artifact(link)).decode(errors="replace")
-        except (ActivityFailureError, PerdureError) as error:
-            said = one_line(str(getattr(error, "cause", None) or error))
+        except PerdureError as error:
+            said = one_line(error.what)
             screen.say(f"! {name} cannot be read just now: {said}; perdure report {delivery.id} shows it later")
     return found
 

@@ -13,9 +13,10 @@ from perdure.models.errors import PerdureError
 from perdure.models.report import Screenshots
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from perdure.client import Delivery
+    from perdure.models.work import Page
 
 REPORT_DIFF_CHARS = 400_000
 """Of the change, in a report: 10,000 lines, which is more than anybody reads on one page."""
@@ -81,8 +82,7 @@ class Desk:
         """The change against the base; the beginning of it, as much as a page can hold."""
         text, offset = "", 0
         while len(text) < REPORT_DIFF_CHARS:
-            reading = self._delivery.read("diff", offset, self._queue, patience=REPORT_PATIENCE)
-            if (page := await self._asked(reading, "the change")) is None:
+            if (page := await self._page("diff", offset, "the change")) is None:
                 return ""
             text += page.text
             if page.next is None:
@@ -95,8 +95,7 @@ class Desk:
         words: dict[str, str] = {}
         offset: int | None = 0 if turns else None
         while offset is not None:
-            reading = self._delivery.read("turns_json", offset, self._queue, patience=REPORT_PATIENCE)
-            if (page := await self._asked(reading, "what was said in the turns")) is None:
+            if (page := await self._page("turns_json", offset, "what was said in the turns")) is None:
                 break
             told = [json.loads(line) for line in page.text.splitlines()]
             words |= {turn["checkpoint"]: turn["said"] for turn in told}
@@ -104,36 +103,29 @@ class Desk:
         return [turn.model_copy(update={"said": words.get(turn.checkpoint, "")}) for turn in turns]
 
     async def _bytes(self, sha256: str, what: str) -> bytes | None:
-        return await self._asked(self._delivery.artifact(sha256, self._queue, REPORT_PATIENCE), what)
+        return await self._asked(lambda: self._delivery.artifact(sha256, self._queue, REPORT_PATIENCE), what)
 
-    async def _asked(self, reading: Awaitable[R], what: str) -> R | None:
-        from temporalio.client import ActivityFailureError
-        from temporalio.exceptions import ApplicationError
+    async def _page(self, name: str, offset: int, what: str) -> Page | None:
+        return await self._asked(lambda: self._delivery.read(name, offset, self._queue, patience=REPORT_PATIENCE), what)
+
+    async def _asked(self, read: Callable[[], Awaitable[R]], what: str) -> R | None:
+        from perdure.client.standalone import HostRefused, HostSilent
 
         if self._silent is None:
             self._silent = not await self._delivery.polled(self._queue)
         if self._silent:
-            _unused(reading)
             self._missed.append(what)
             return None
         try:
-            return await reading
-        except ActivityFailureError as error:
-            if isinstance(error.cause, ApplicationError):
-                self._odd.append(f"{what}: {error.cause.message}")
-            else:
-                self._silent = True
-                self._missed.append(what)
+            return await read()
+        except HostSilent:
+            self._silent = True
+            self._missed.append(what)
+        except HostRefused as error:
+            self._odd.append(f"{what}: {error.said}")
         except PerdureError as error:
             self._odd.append(f"{what}: {error.what}")
         return None
-
-
-def _unused(reading: Awaitable[object]) -> None:
-    """A coroutine that is not awaited has to be told so."""
-    close = getattr(reading, "close", None)
-    if close is not None:
-        close()
 
 
 def _and(names: list[str]) -> str:
