@@ -30,13 +30,13 @@ Activities = list[Callable[..., Any]]
 
 
 def anywhere(host: Host) -> Activities:
-    """What any host may carry out: queue `perdure`."""
+    """Return what any host may carry out: queue `perdure`."""
     notices = Notices(host)
     return [Preparation(host).prepare, Closing(host).close, notices.notice_addresses, notices.notify, last_table]
 
 
 def publishing(host: Host) -> Activities:
-    """What needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
+    """Return what needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
     return [
         Access(host).check_access,
         Comments(host).comment,
@@ -48,7 +48,7 @@ def publishing(host: Host) -> Activities:
 
 
 def here(host: Host) -> Activities:
-    """What needs the delivery's workspace: this host's own queue."""
+    """Return what needs the delivery's workspace: this host's own queue."""
     turns = Turns(host)
     return [
         *([] if host.publisher else publishing(host)),

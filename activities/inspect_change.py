@@ -60,7 +60,7 @@ def _report(vault: Vault, work: InspectInput) -> TestReport | None:
 
 
 def _summary(seen: Seen) -> str:
-    """How many, and the worst one."""
+    """Say how many were found, and the worst one."""
     if not seen.findings.findings:
         return "nothing found"
     blockers, debt, skippable = (seen.counts[severity] for severity in Severity)

@@ -46,7 +46,7 @@ async def _left_by(handle: WorkflowHandle[object, object]) -> LastTable:
 
 
 async def _begun_with(handle: WorkflowHandle[object, object]) -> Table:
-    """What a run was given, from its first event."""
+    """Return what a run was given, from its first event."""
     async for event in handle.fetch_history_events(page_size=1):
         given = event.workflow_execution_started_event_attributes.input.payloads
         if given:

@@ -32,7 +32,7 @@ class Notices:
 
     @activity.defn
     async def notice_addresses(self, notice: Notice) -> Addresses:
-        """Who wants to hear of it. Raises NoticeUnheard where another worker has to know."""
+        """Return who wants to hear of it. Raises NoticeUnheard where another worker has to know."""
         listeners = self._host.listeners
         if not listeners.addresses:
             raise NoticeUnheard(_ELSEWHERE)

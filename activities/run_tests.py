@@ -55,7 +55,7 @@ class Testing:
 
 @dataclass(frozen=True)
 class Base:
-    """What the test commands said about the base commit.
+    """The test commands' report on the base commit.
 
     report    the whole of it; None where there is no test command
     artifact  its address

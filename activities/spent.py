@@ -1,4 +1,4 @@
-"""What a delivery has paid, as this host's spend log has it: for the Treasury, when the delivery itself is silent.
+"""The spending of a delivery by this host's spend log: for the Treasury, when the delivery itself is silent.
 
 Effect: none.
 """

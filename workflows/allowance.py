@@ -28,7 +28,7 @@ UNHEARD = "the treasury does not answer: it begins when a worker starts"
 
 
 class Allowance:
-    """What one delivery has reserved. Without a rule that covers it nothing here leaves a trace in history.
+    """The reservation of one delivery. Without a rule that covers it nothing here leaves a trace in history.
 
     waits   shows that the delivery waits, and for what, as a context
     tell    says so to those who want to hear of it

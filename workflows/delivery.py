@@ -171,7 +171,7 @@ class Delivery(TakesMessages):
             await self._without_secrets()
 
     async def mend(self, words: str) -> None:
-        """What a person does not want published as it is goes back with their words, and through all checks again."""
+        """Send back with a person's words what they do not want published as it is, through all checks again."""
         await self.steps.mend(words)
         if self.selected(Phase.TEST):
             await self.test_until_green()

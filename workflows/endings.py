@@ -1,4 +1,4 @@
-"""How a delivery can end otherwise than delivered, and which activity failure means which."""
+"""The ends of a delivery other than delivered, and the activity failures that mean each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def not_delivered(reason: Reason, message: str) -> Stopped:
 
 
 def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
-    """Why this can only be a draft; empty when it was tested green and reviewed, or the repository allows less."""
+    """Say why this can only be a draft; empty when it was tested green and reviewed, or the repository allows less."""
     found = []
     tests, review = state.tests, state.review_result
     if not prepared.allow_untested:
@@ -66,7 +66,7 @@ def doubts(state: DeliveryState, prepared: Prepared) -> list[str]:
 
 
 def interpret(error: ActivityError) -> BaseException:
-    """What an activity's final failure means for the delivery.
+    """Return what an activity's final failure means for the delivery.
 
     A dead turn that is reported after a cancel request ends as an ordinary failure with retry state CANCEL_REQUESTED
     (holes.md H25): it is a cancellation all the same.
@@ -84,12 +84,12 @@ def interpret(error: ActivityError) -> BaseException:
 
 
 def out_of_time(error: ActivityError) -> bool:
-    """Whether it was ended because its time was over; its last failure, where it had some before, is then the cause."""
+    """True where it was ended because its time was over; its last failure, if it had any, is then the cause."""
     return error.retry_state == RetryState.TIMEOUT
 
 
 def cut_off(error: ActivityError) -> str:
-    """Why the work is not begun again, in one line, where it was cut off too often; else empty."""
+    """Say why the work is not begun again, in one line, where it was cut off too often; else empty."""
     cause = error.cause
     if not isinstance(cause, ApplicationError) or cause.type != "TurnKillsWorker":
         return ""

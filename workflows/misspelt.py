@@ -38,7 +38,7 @@ class Misspelt:
 
 
 def meant(name: str) -> str | None:
-    """Which of ours a name was probably meant to be."""
+    """Return the one of ours that a name was probably meant to be."""
     ours = {kind.lower(): kind for kind in TYPES}
     near = difflib.get_close_matches(name.lower(), list(ours), n=1)
     return ours[near[0]] if near else None

@@ -43,7 +43,7 @@ class Notification:
 
     @workflow.run
     async def run(self, raw: Any = None) -> list[str]:
-        """Who was told. Fails with NotTold, which names each who was not and why."""
+        """Tell everybody, and return who was told. Fails with NotTold, which names each who was not and why."""
         try:
             notice = Notice.model_validate(raw)
         except ValidationError as error:
@@ -55,7 +55,7 @@ class Notification:
         return list(found.names)
 
     async def _tell(self, notice: Notice, to: str) -> str:
-        """Why this one was not told; empty when it was. The others do not wait for it."""
+        """Say why this one was not told; empty when it was. The others do not wait for it."""
         work = NotifyInput(delivery=notice.delivery, notice=notice, to=to)
         try:
             await self._carried_out("notify", work, Notified, to)
@@ -82,7 +82,7 @@ class Notification:
 
 
 class Notices:
-    """What one delivery tells. Nothing is told where `prepare` found nobody who wants to hear.
+    """The notices of one delivery. Nothing is told where `prepare` found nobody who wants to hear.
 
     show    brings what is seen from outside up to date
     """

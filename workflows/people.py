@@ -1,4 +1,4 @@
-"""What a delivery asks of people. All of it is workflow state, so a wait survives whatever happens, at no cost."""
+"""A delivery's questions to people. All of it is workflow state: a wait survives whatever happens, at no cost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REMINDERS = 7
 
 
 class People:
-    """What one delivery asks of people, and its limits, which only they can raise.
+    """The questions of one delivery to people, and its limits, which only they can raise.
 
     show    brings what is seen from outside up to date
     waited  how long it has waited, in this run
@@ -55,7 +55,7 @@ class People:
             await self._unheld()  # somebody may have thought of it while it waited
 
     async def more_time(self) -> bool:
-        """When work did not end in the time that was left: whether there is more now, asked for if need be."""
+        """Ask for more time, if need be, for work that did not end in it; True where there is more now."""
         state, prepared = self.state, self.state.prepared
         if prepared is None or not prepared.asks:
             return False
@@ -93,7 +93,7 @@ class People:
         return decided.verdict is Verdict.APPROVED
 
     async def answered(self) -> None:
-        """What an agent asked is put to a person, also by the run that goes on after this one; its next turn gets the
+        """Put what an agent asked to a person, also by the run that goes on after this one; its next turn gets the
         answer."""
         state = self.state
         if (question := state.question) is None:
@@ -210,4 +210,4 @@ class People:
 
 
 async def _nothing(_: str) -> None:
-    """Where nobody else is told."""
+    """Tell nobody."""

@@ -1,4 +1,4 @@
-"""What happens at the forge, in the order it happens: looked at, told, published.
+"""Steps at the forge, in their order: looked at, told, published.
 
 It runs where the forge's token is. A forge that is away is waited for, visibly: by then the work is done and paid for.
 """
@@ -76,7 +76,7 @@ class Publishing:
         return self._prepared.publisher or self._prepared.queue
 
     async def check_access(self) -> None:
-        """Whether it could be published at all, before a cent is spent. Raises Stopped."""
+        """Check that it could be published at all, before a cent is spent. Raises Stopped."""
         if not self._prepared.hosted:
             return
         work = CheckInput(delivery=self._stage.delivery, policy=self._prepared.policy)
@@ -87,7 +87,7 @@ class Publishing:
         self._stage.state.notes = checked.notes
 
     async def _tell_waiting(self, words: str) -> None:
-        """Where a person has to decide, and after they did (empty `words`): the issue says so too."""
+        """Tell the issue where a person has to decide, and that they did (empty `words`)."""
         prepared = self._stage.state.prepared
         if prepared is not None and prepared.comments_at_gates:
             await self.tell(workflow.info().workflow_id, words)
@@ -206,7 +206,7 @@ class Publishing:
             pause = min(2 * pause, FORGE_PAUSE_MAX)
 
     def _away(self, error: ActivityError) -> str:
-        """What is not there, when waiting for it may help; empty otherwise."""
+        """Name what is not there, when waiting for it may help; empty otherwise."""
         cause = error.cause
         if isinstance(cause, ApplicationError) and cause.type == ForgeUnavailable.__name__:
             return cause.message.partition("\n")[0]

@@ -1,4 +1,4 @@
-"""How one step is carried out: scheduled, timed, recorded and shown. Nothing here decides what comes next."""
+"""The carrying out of one step: scheduled, timed, recorded and shown. Nothing here decides what comes next."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Stage:
     async def _carried_out(
         self, activity: str, work: Any, result: type[T], summary: str, queue: str | None = None
     ) -> T:
-        """Where the time for it was over and a person gave more, or it was cut off too often and a person lets it be
-        tried again, the same work is done again, from where it stands.
+        """Carry it out: again, from where it stands, where its time was over and a person gave more, or it was cut off
+        too often and a person lets it be tried again.
 
         Raises what the activity's failure means for the delivery.
         """
@@ -158,7 +158,7 @@ class Stage:
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
 
     def _next_words(self) -> tuple[Said, ...]:
-        """What people said and no turn has read, the oldest first, as much as one turn takes."""
+        """Return what people said and no turn has read, the oldest first, as much as one turn takes."""
         room, taken = SAID_BYTES_A_TURN, list[Said]()
         for said in self.state.said:
             room -= len(said.text.encode()) + len(said.about.encode())

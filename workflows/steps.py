@@ -87,7 +87,7 @@ class Steps:
         self._state.plan_words = str(outcome.data.get("words", ""))
 
     async def decision(self, gate: Gate) -> str:
-        """Where a person decides, if that was asked for. The words it was rejected with; empty when it goes on.
+        """Let a person decide, if that was asked for. The words it was rejected with; empty when it goes on.
 
         Raises Stopped when nobody decided in time.
         """
@@ -145,7 +145,7 @@ class Steps:
         self._state.fixed = {**self._state.fixed, step: done + 1}
 
     async def fix_tests(self, verdict: TestVerdict, words: str = "") -> None:
-        """What failed is mended; with `words`, as the person says who knows it for new."""
+        """Mend what failed; with `words`, as the person says who knows it for new."""
         state = self._state
         await self.fix(Step.FIX_TESTS, {"report": verdict.report} | ({"words": words} if words else {}))
         if words:
@@ -153,14 +153,14 @@ class Steps:
             state.remember(Said(id=f"tests-{state.asked_fixes}", text=words))
 
     async def mend(self, words: str) -> None:
-        """What is not to be published as it is, is changed as the person says."""
+        """Change what is not to be published as it is, as the person says."""
         state = self._state
         await self.fix(Step.FIX_REVIEW, {"words": words})
         state.mends += 1
         state.remember(Said(id=f"publishing-{state.mends}", text=words))
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Whether there was anything to commit.
+        """Commit; False where there was nothing to commit.
 
         A secret stays in the commit that brought it: the fix that takes it out replaces all commits so far.
         """
@@ -203,7 +203,7 @@ class Steps:
         return verdict
 
     async def inspect(self) -> Inspected:
-        """What the engine itself finds in the change; the same commit is not looked at twice."""
+        """Let the engine itself look at the change; the same commit is not looked at twice."""
         state = self._state
         if self._prepared.inspects and state.inspected != state.head:
             work = InspectInput(
@@ -292,7 +292,7 @@ class Steps:
         state.pull_request, state.message = shipped.pull_request, shipped.message
 
     def _materials(self) -> dict[str, str]:
-        """What every agentic step is told about the ones before it."""
+        """Return what every agentic step is told about the ones before it."""
         state = self._state
         return {name: value for name, value in (("kind", state.kind), ("plan", state.plan)) if value}
 

@@ -158,8 +158,8 @@ class Treasury:
         return any(lease.held for lease in self.table.leases.values())
 
     async def _found(self, delivery: str, lease: Lease) -> None:
-        """What a delivery that holds something and is silent has paid: its host's spend log knows, whatever became of
-        the delivery. Where the host does not answer, what it held counts as spent."""
+        """Find what a delivery that holds something and is silent has paid: its host's spend log knows, whatever became
+        of the delivery. Where the host does not answer, what it held counts as spent."""
         paid, until = None, lease.until
         try:
             spend = await workflow.execute_activity(

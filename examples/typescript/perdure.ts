@@ -47,11 +47,11 @@ export interface DeliveryRequest {
   resume?: ResumePoint | null;
 }
 
-/** What a user can select, skip or run alone. */
+/** A part of a delivery that a user can select, skip or run alone. */
 export type Phase = "plan" | "build" | "test" | "review" | "ship";
 
 /**
- * Where a run stopped, so that another run can go on: `perdure retry` sends it back.
+ * The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
  * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again.
  */
 export interface ResumePoint {
@@ -72,8 +72,8 @@ export interface Approve {
 }
 
 /**
- * Where a person decides; `tests`: whether what fails was there before, where nothing else can tell; `deaths`:
- * whether work that was cut off again and again is tried once more.
+ * A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
+ * `deaths`: whether work that was cut off again and again is tried once more.
  */
 export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question" | "deaths";
 
@@ -100,7 +100,7 @@ export interface EditPlan {
   title?: string;
 }
 
-/** What an agent asked is answered: its next turn reads it. One of the choices where there are some, yes or no. */
+/** The answer to an agent's question: its next turn reads it. One of the choices where there are some, yes or no. */
 export interface Answer {
   /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
   of?: string;
@@ -146,7 +146,7 @@ export interface Decide {
   said: Record<string, unknown>;
 }
 
-/** How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order. */
+/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order. */
 export interface DeliveryResult {
   delivery_id: string;
   run_id: string;
@@ -188,10 +188,10 @@ export interface PullRequest {
   draft: boolean;
 }
 
-/** Why a delivery is `not_delivered`. */
+/** The reason a delivery is `not_delivered`. */
 export type Reason = "tests_red" | "blockers" | "tampered" | "budget" | "refused" | "limits" | "plan_rejected" | "workspace_lost" | "setup_failed" | "forge_refused";
 
-/** What the delivery survived. */
+/** The record of what the delivery survived. */
 export interface Receipt {
   /** workers that died while they worked on this delivery */
   worker_deaths: number;
@@ -323,7 +323,7 @@ export interface Progress {
   decisions: DecisionMade[];
 }
 
-/** What a delivery waits for. */
+/** The one thing a delivery waits for. */
 export interface Asked {
   gate: Gate;
   /** names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so that it can never decide something else after a rewind (holes.md H7) */
@@ -341,7 +341,7 @@ export interface Asked {
   limit?: string;
 }
 
-/** What an agent asked. `why`: what depends on the answer. */
+/** An agent's question. `why`: what depends on the answer. */
 export interface Question {
   text: string;
   kind?: QuestionKind;
@@ -352,7 +352,7 @@ export interface Question {
 export type QuestionKind = "text" | "choice" | "yes_no";
 
 /**
- * What a delivery has spent so far, over all its runs, as its spend log has it.
+ * The spending of a delivery so far, over all its runs, as its spend log has it.
  * `usd` is the sum of settled replies; null when a price is not known: `known_usd` is then the sum of the others. `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply came in). `tokens` and `at_risk_tokens` are the same in tokens, read and written; 0 where nobody wrote them down.
  */
 export interface Spend {
@@ -427,7 +427,7 @@ export interface Links {
   pull_request: string | null;
 }
 
-/** What the plan step answers: fixed sections, kept as an artifact and shown in the pull request. */
+/** The answer of the plan step: fixed sections, kept as an artifact and shown in the pull request. */
 export interface Plan {
   /** imperative, at most 60 characters, no prefix; becomes commit and pull request title */
   title: string;
@@ -453,7 +453,7 @@ export interface Task {
   depends_on?: number[];
 }
 
-/** What all test commands said about one tree, those first that decide against it. */
+/** The results of all test commands on one tree, those first that decide against it. */
 export interface TestReport {
   commit: string;
   tree: string;
@@ -540,7 +540,7 @@ export interface Promise {
 /** Of a command that did not pass: what the base commit says about it. */
 export type Since = "new" | "known" | "undecidable";
 
-/** How a change can make tests say less than they did. */
+/** A way in which a change can make tests say less than they did. */
 export type Tampering = "gone" | "skipped" | "hollow" | "configuration" | "command" | "report";
 
 /** One test as its runner reported it (docs/testing.md). */
@@ -647,7 +647,7 @@ export interface ChangedTest {
   after: string;
 }
 
-/** What the engine itself found in a change, beside the reviewer. Never holds the secret it is about. */
+/** A finding of the engine itself in a change, beside the reviewer's. Never holds the secret it is about. */
 export interface Finding {
   rule: Rule;
   severity: Severity;
@@ -658,5 +658,5 @@ export interface Finding {
   suggestion: string;
 }
 
-/** What the engine itself looks for in a change. */
+/** A thing the engine itself looks for in a change. */
 export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";

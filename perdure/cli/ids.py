@@ -32,10 +32,10 @@ WaitingId = Annotated[
 ]
 
 _NEWEST = 20
-"""How many are looked at for the newest: all of them but one may be verifications."""
+"""The number looked at for the newest: all of them but one may be verifications."""
 
 _CANDIDATES = 200
-"""How far back a beginning is looked up: older deliveries are found by their whole id."""
+"""The reach of a look-up by an id's beginning: older deliveries are found by their whole id."""
 
 
 async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:

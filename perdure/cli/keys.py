@@ -57,7 +57,7 @@ class Keys:
 
 
 def at_a_terminal() -> bool:
-    """Whether a person can press keys here: a process in the background would be stopped for trying to read them."""
+    """True where a person can press keys here: a process in the background would be stopped for trying to read them."""
     try:
         fd = sys.stdin.fileno()
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a command writes: the same texts everywhere, with colour and live lines only where a terminal shows them."""
+"""The output of a command: the same texts everywhere, colour and live lines only where a terminal shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command gets at Temporal, and runs until it is done or interrupted."""
+"""The run of one command: its connection to Temporal, until it is done or interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How amounts read to a person: money, time, tokens, counts; pure functions."""
+"""Amounts as a person reads them: money, time, tokens, counts; pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person does to a delivery: decide, say, hold, resume, cancel. Each counts once, worker up or down.
+"""A person's acts on a delivery: decide, say, hold, resume, cancel. Each counts once, worker up or down.
 
 In another language: the same updates and signals, docs/control.md.
 """
@@ -47,7 +47,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Answered:
-    """What the delivery said to a decision, `approved: plan 1a2b3c4d`.
+    """The delivery's words to a decision, `approved: plan 1a2b3c4d`.
 
     `read` False: no worker took it; it is recorded as a signal, and the next worker counts it. `words` is empty then.
     """
@@ -162,7 +162,7 @@ class Steered(ABC):
         return kept.sha256
 
     async def waits_for(self) -> Asked:
-        """What it waits for a person to decide; known without a worker. NotCounted, with what it does, when nothing."""
+        """Return the decision it waits for; known without a worker. NotCounted, with what it does, when none."""
         described = await self._running()
         if described.asked is not None:
             return described.asked
@@ -183,7 +183,7 @@ class Steered(ABC):
         raise NotCounted(f"{nothing}: {self.id} is at {doing}", where=self.id, fix=watch)
 
     async def held(self) -> str:
-        """Who holds it and why, `held: let me look`; empty where nobody does, or no worker can say."""
+        """Say who holds it and why, `held: let me look`; empty where nobody does, or no worker can say."""
         try:
             return (await self.progress()).held
         except PerdureError:

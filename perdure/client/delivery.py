@@ -59,7 +59,7 @@ class Delivery(Steered):
     """One delivery, by its id. What a person does to it is in perdure.client.decisions."""
 
     async def describe(self) -> Described:
-        """What the server knows without any worker. BadInput when there is no such delivery."""
+        """Return what the server knows without any worker. BadInput when there is no such delivery."""
         try:
             d = await self._handle.describe()
         except RPCError as error:
@@ -73,15 +73,15 @@ class Delivery(Steered):
         return await request_of(self._client, self.id)
 
     async def untold(self) -> list[str]:
-        """Who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
+        """Name who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
         return await untold(self._client, self.id)
 
     async def unread(self) -> list[str]:
-        """What was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
+        """Return what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
         return await unread(self._handle, self._client.data_converter)
 
     async def progress(self) -> Progress:
-        """Where it stands: asks the workflow; without a worker, what its memo says if it has ended.
+        """Return where it stands: asks the workflow; without a worker, what its memo says if it has ended.
 
         Raises PerdureError when it runs and no worker answers: `describe` still works then.
         """
@@ -127,7 +127,7 @@ class Delivery(Steered):
         return result_of(state, request, self.id, described.run_id)
 
     async def past(self) -> Past:
-        """What history tells of all its runs: for this no worker is needed either."""
+        """Read what history tells of all its runs: for this no worker is needed either."""
         return await read_past(self._client, self.id)
 
     async def read(
@@ -150,11 +150,11 @@ class Delivery(Steered):
         return await ask_host(self._client, "read", work, Page, queue=where, about=self.id, within=patience)
 
     async def polled(self, queue: str) -> bool:
-        """Whether the server has seen a worker ask for activities of this queue in the last few minutes."""
+        """True where the server has seen a worker ask for activities of this queue in the last few minutes."""
         return await polled(self._client, queue)
 
     async def artifact(self, sha256: str, queue: str | None = None, patience: timedelta = READ_TIMEOUT) -> bytes:
-        """What a hash in a result stands for (`artifact:sha256:…` or bare), read like a page.
+        """Read what a hash in a result stands for (`artifact:sha256:…` or bare), like a page.
 
         Raises PerdureError above ARTIFACT_READ_BYTES and when the bytes are not what the hash says, HostSilent and
         HostRefused when the host does not answer or does not have it.

@@ -1,4 +1,4 @@
-"""What a delivery's Temporal history tells by itself: every activity, what it gave, its deaths and waits.
+"""A delivery's Temporal history by itself: every activity, what it gave, its deaths and waits.
 
 No worker is asked, so it works when all of them are down, for as long as Temporal keeps the history.
 """

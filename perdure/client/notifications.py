@@ -1,4 +1,4 @@
-"""Who should have been told of a delivery and was not, as Temporal has it; what outlives a delivery is in no result."""
+"""People who should have been told of a delivery and were not, as Temporal has it; no result holds what outlives it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _untold(client: Client, delivery_id: str) -> AsyncIterator[str]:
 
 
 async def _why(client: Client, found: WorkflowExecution) -> str:
-    """What the last tries of this one said, of each address; empty when nothing has failed yet."""
+    """Return what the last tries of this one said, of each address; empty when nothing has failed yet."""
     handle = client.get_workflow_handle(found.id, run_id=found.run_id)
     if found.status is WorkflowExecutionStatus.FAILED:
         try:

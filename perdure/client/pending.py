@@ -1,4 +1,4 @@
-"""What people sent to a delivery that no worker has read yet: it stands behind the last workflow task in history."""
+"""Words sent to a delivery that no worker has read yet: they stand behind the last workflow task in history."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: t
 
 
 async def _is_there(client: Client, id: str) -> bool:
-    """Whether what was not answered has been done: it nearly always has, an update waits only in a started workflow."""
+    """See whether it is there without an answer: it nearly always is, an update waits only in a started workflow."""
     try:
         await client.get_workflow_handle(id).describe()
     except RPCError as error:

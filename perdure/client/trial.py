@@ -1,4 +1,4 @@
-"""Whether people can be told: a notice that is about no delivery, told by a worker to every address it has."""
+"""A trial notice: about no delivery, told by a worker to every address it has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Temporal server itself shows of deliveries: for this no worker is needed."""
+"""The Temporal server's own view of deliveries: for this no worker is needed."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def describe(seen: WorkflowExecutionDescription) -> Described:
 
 
 async def asked_of(seen: WorkflowExecution) -> Asked | None:
-    """What a listed run waits for; one that has ended waits for nothing any more."""
+    """Return what a listed run waits for; one that has ended waits for nothing any more."""
     asked = (await seen.memo()).get(ASKED) if seen.close_time is None else None
     return Asked.model_validate(asked) if asked else None
 
@@ -182,5 +182,5 @@ async def _pending(activity: PendingActivityInfo, converter: DataConverter) -> P
 
 
 def died(failure: Failure) -> bool:
-    """Whether an attempt ended with its worker: reported by another one, or by the heartbeat's timeout."""
+    """True where an attempt ended with its worker: reported by another one, or by the heartbeat's timeout."""
     return failure.application_failure_info.type == "WorkerDied" or failure.HasField("timeout_failure_info")

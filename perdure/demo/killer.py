@@ -50,7 +50,7 @@ assert len(STRIKES) == DEMO_KILLS_MOST
 
 @dataclass(frozen=True)
 class Moment:
-    """What a worker is doing. `turn` 0: no turn; `half`: a reply is half received."""
+    """A worker's work at one moment. `turn` 0: no turn; `half`: a reply is half received."""
 
     step: str = ""
     turn: int = 0
@@ -157,7 +157,7 @@ class Knife:
         return None
 
     def _is_halfway(self) -> bool:
-        """Whether half of the time that the latest reply takes is over."""
+        """True where half of the time that the latest reply takes is over."""
         call, now = self._rehearsal.calls[-1], asyncio.get_running_loop().time()
         if self._half_from[0] != call.number:
             self._half_from = (call.number, now)
@@ -165,7 +165,7 @@ class Knife:
         return now - self._half_from[1] >= line.seconds / 2
 
     def _moment(self) -> Moment:
-        """What goes on; for a worker that has just died, what went on."""
+        """Return what goes on; for a worker that has just died, what went on."""
         calls = self._rehearsal.calls
         last = calls[-1] if calls else None
         if last and last.step and last.number > self._calls_told and (not last.ended or last.dropped):

@@ -56,7 +56,7 @@ class Cast:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How it shall be played; see `perdure demo --help`."""
+    """Options of the demo; see `perdure demo --help`."""
 
     keep: Path | None = None
     github: bool = False

@@ -1,4 +1,4 @@
-"""Where the demo's request comes from and its pull request goes to: a directory, or, in a clone, GitHub's twin."""
+"""The origin of the demo's request and the place of its pull request: a directory, or, in a clone, GitHub's twin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BODY_LINES = 6
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of it. `whole`: exactly what should be there, once. `pages`: name → address for a browser."""
+    """The outcome. `whole`: exactly what should be there, once. `pages`: name → address for a browser."""
 
     whole: bool
     lines: list[str]

@@ -44,7 +44,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Stage:
-    """Where things are. `checkout` is a clone of `origin`, a bare repository."""
+    """The demo's directories. `checkout` is a clone of `origin`, a bare repository."""
 
     root: Path
 

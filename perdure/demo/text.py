@@ -1,4 +1,4 @@
-"""What the demo says besides the story itself: who plays, what is real, and what came out of it."""
+"""The demo's words besides the story itself: who plays, what is real, and what came out of it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def worker(pid: int, person: bool) -> str:
 
 
 def ending(stage: Stage, scene: Scene) -> list[str]:
-    """What was real, and how to have the rest."""
+    """Say what was real, and how to have the rest."""
     perdure = typed_here()
     look = [
         "",
@@ -74,7 +74,7 @@ def ending(stage: Stage, scene: Scene) -> list[str]:
 
 
 def until_enter(outcome: Outcome, page: str) -> list[str]:
-    """What can still be opened, on a terminal, until a person has seen enough."""
+    """Say what can still be opened, on a terminal, until a person has seen enough."""
     if not outcome.pages:
         return [f"The Web UI stays until you press Enter: {page}"]
     rows = {**outcome.pages, "Web UI": page}

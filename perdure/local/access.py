@@ -1,4 +1,4 @@
-"""Which model and forge a worker was started for: told apart without a key or token being written anywhere."""
+"""The model and forge a worker was started for: told apart without a key or token being written anywhere."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def notify_names() -> tuple[str, ...]:
 
 
 def tells_the_same(known: str, env: Mapping[str, str], salt: str) -> bool:
-    """Whether the worker that runs tells whom `env` names, as far as variables say; `known` empty: nobody can tell."""
+    """True where the running worker tells whom `env` names, as far as variables say; `known` empty: nobody can tell."""
     return not known or known == fingerprint(env, salt, notify_names())
 
 

@@ -1,4 +1,4 @@
-"""Where the application is: the worker.py that this installation runs."""
+"""The place of the application: the worker.py that this installation runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def worker_script() -> Path:
 
 
 def examples() -> Path:
-    """What `perdure demo` plays with: a package, its request and a screenplay."""
+    """Return the demo's material: a package, its request and a screenplay."""
     return worker_script().parent / "examples"
 
 

@@ -1,4 +1,4 @@
-"""Whether this host and this PERDURE_HOME can carry an embedded server: asked before anything is created."""
+"""Checks that this host and this PERDURE_HOME can carry an embedded server, before anything is created."""
 
 from __future__ import annotations
 

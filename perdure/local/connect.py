@@ -78,7 +78,7 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, *, f
 
 
 def _reason(error: Exception) -> str:
-    """What a person can use of the SDK's words, in which layers of Rust errors are written out one in another."""
+    """Return what a person can use of the SDK's words, where layers of Rust errors are written one in another."""
     said = " ".join(str(error).split())
     inner = re.findall(r'message: "([^"]+)"', said)
     return (inner[-1] if inner else said)[:200] or type(error).__name__

@@ -83,7 +83,7 @@ def _check_whole(places: Places) -> None:
 
 
 def _problem(database: Path) -> str:
-    """What is wrong with the file, empty when nothing was found in DATABASE_CHECK_S seconds."""
+    """Say what is wrong with the file, empty when nothing was found in DATABASE_CHECK_S seconds."""
     try:
         with open(database, "rb") as file:
             header = file.read(len(_HEADER))

@@ -1,4 +1,4 @@
-"""Which server is ours: what it left on disk, and what it must answer. An open port proves nothing."""
+"""The identity of our server: what it left on disk, and what it must answer. An open port proves nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETENTION = timedelta(days=90)
 
 
 NAMESPACE = "default"
-"""Where deliveries live: what every Temporal client uses when it is not told otherwise."""
+"""The namespace of deliveries: what every Temporal client uses when it is not told otherwise."""
 
 
 class ServerRecord(BaseModel):
@@ -61,7 +61,7 @@ def namespace_of(home: Home) -> str:
 
 
 async def answers_as(record: ServerRecord, home: Home) -> bool:
-    """Whether the server of a record answers, is this home's, and is ready for deliveries.
+    """True where the server of a record answers, is this home's, and is ready for deliveries.
 
     The first to ask sets what only a running server can be told, so that a starter killed in between costs nothing.
     """

@@ -1,4 +1,4 @@
-"""How long to wait before a worker that died is started again: not at all, until it dies again and again."""
+"""The pause before a worker that died is started again: none, until it dies again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the server and the worker of one PERDURE_HOME leave their traces."""
+"""Paths of what the server and the worker of one PERDURE_HOME leave."""
 
 from __future__ import annotations
 

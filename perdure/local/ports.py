@@ -84,7 +84,7 @@ def hidden() -> str:
 
 
 def owner_of(port: int) -> str:
-    """Who listens on a port, such as "python3 (pid 4711)"; empty when the kernel does not tell (others' processes)."""
+    """Name the listener on a port, such as "python3 (pid 4711)"; empty when the kernel does not tell (others')."""
     inodes = _listening_inodes(port)
     if not inodes:
         return ""

@@ -23,7 +23,7 @@ _POLL_S = 0.05
 
 
 def held(lock: Path) -> bool:
-    """Whether a process holds an exclusive flock on `lock`. Shared on our side: two who look do not see each other."""
+    """True where a process holds an exclusive flock on `lock`. Ours is shared: two who look do not see each other."""
     try:
         fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -63,14 +63,14 @@ async def replay(histories: Sequence[WorkflowHistory]) -> list[str]:
 
 
 def _words(failure: Exception) -> str:
-    """What a person can use of the SDK's words, in which a Rust structure is written out."""
+    """Return what a person can use of the SDK's words, in which a Rust structure is written out."""
     said = " ".join(str(failure).split())
     inner = re.search(r'message: "([^"]+)"', said)
     return f"{type(failure).__name__}: {inner[1] if inner else said}"[:300]
 
 
 async def replay_given(workflows: Sequence[type[Any]]) -> None:
-    """What the process does: histories from standard input, a JSON list of lines to standard output."""
+    """Do the process's work: histories from standard input, a JSON list of lines to standard output."""
     given = json.loads(await asyncio.to_thread(sys.stdin.buffer.read))
     replayer = Replayer(workflows=workflows, plugins=[perdure_plugin()])
     answer = []

@@ -161,7 +161,7 @@ async def _answering(home: Home, places: Places, *, started: bool = False) -> Se
 
 
 def _prepare(home: Home, places: Places, version: str, port: int | None, ui_port: int | None) -> ServerRecord:
-    """What may refuse to start a server. The caller holds the lock, so the record names a dead server."""
+    """Do what may refuse to start a server. The caller holds the lock, so the record names a dead server."""
     places.set_record_aside()
     last = read_record(places, last=True)
     database.prepare(places, version)

@@ -141,7 +141,7 @@ Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
 
 class StepSettings(Settings):
-    """Which model carries out an agentic step, and how hard it thinks."""
+    """The model that carries out an agentic step, and how hard it thinks."""
 
     agent: Literal["built-in"] = "built-in"
     model: str = Field(default="claude-sonnet-5-5", min_length=1)
@@ -255,7 +255,7 @@ class PortRanges(Settings):
 
 
 Heard = Literal["waiting", "question", "budget", "reminder", "ended"]
-"""What people can be told of: a gate, a question, a limit that is reached, any of these again later, the end."""
+"""Events people can be told of: a gate, a question, a limit reached, any of these again later, the end."""
 
 
 class NotifySettings(Settings):
@@ -280,7 +280,7 @@ class EnvironmentSettings(Settings):
 
 
 class HostConfig(Settings):
-    """What only the host's owner decides: `config.toml` of the user, or `PERDURE_*` variables."""
+    """Settings of the host's owner alone: `config.toml` of the user, or `PERDURE_*` variables."""
 
     sandbox: SandboxGrade = SandboxGrade.FULL
     ports: PortRanges = PortRanges()

@@ -1,4 +1,4 @@
-"""What is fixed for a whole delivery: stored once as an artifact, named by hash in every turn."""
+"""The fixed part of a delivery: stored once as an artifact, named by hash in every turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a delivery waits for a person to decide, what people decide, and what they say to it."""
+"""Decisions a delivery waits for, the verdicts of people, and their words to it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from perdure.models.unreadable import a_number, kind_of
 
 
 class Gate(StrEnum):
-    """Where a person decides; `tests`: whether what fails was there before, where nothing else can tell; `deaths`:
-    whether work that was cut off again and again is tried once more."""
+    """A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
+    `deaths`: whether work that was cut off again and again is tried once more."""
 
     PLAN = "plan"
     TESTS = "tests"
@@ -44,7 +44,7 @@ class QuestionKind(StrEnum):
 
 
 class Question(Recorded):
-    """What an agent asked. `why`: what depends on the answer."""
+    """An agent's question. `why`: what depends on the answer."""
 
     text: str
     kind: QuestionKind = QuestionKind.TEXT
@@ -57,7 +57,7 @@ _MORE: dict[str, dict[str, Any]] = {"tokens": {"tokens": 500_000}, "time": {"tim
 
 
 class Asked(Recorded):
-    """What a delivery waits for.
+    """The one thing a delivery waits for.
 
     of      names what is decided: the beginning of the plan's or commit's hash, or a number; a decision repeats it, so
             that it can never decide something else after a rewind (holes.md H7)
@@ -124,7 +124,7 @@ def _bounded(text: str) -> str:
 
 
 class Deciding(Written):
-    """What every decision may say.
+    """Fields that every decision may carry.
 
     of    what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives
     gate  likewise, by its kind
@@ -160,7 +160,7 @@ class EditPlan(Deciding):
 
 
 class Answer(Deciding):
-    """What an agent asked is answered: its next turn reads it. One of the choices where there are some, yes or no."""
+    """The answer to an agent's question: its next turn reads it. One of the choices where there are some, yes or no."""
 
     answer: str = Field(min_length=1)
 
@@ -235,7 +235,7 @@ T = TypeVar("T", bound=Written)
 
 
 def understood(shape: type[T], raw: Any) -> T:
-    """What somebody sent, or InvalidRequest with one line that names the field."""
+    """Return what somebody sent, or InvalidRequest with one line that names the field."""
     given = {} if raw is None else raw
     if not isinstance(given, dict):
         raise InvalidRequest(f"expected one JSON object, got {kind_of(given)}")

@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
-"""What a delivery id looks like where we choose it: safe as a directory, a ref component and a URL segment."""
+"""The shape of a delivery id that we choose: safe as a directory, a ref component and a URL segment."""
 
 
 def slug(text: str, words: int = 4, limit: int = 32) -> str:

@@ -19,7 +19,7 @@ _SHORT = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class IssueComment(Recorded):
-    """What somebody said below an issue. `author` is a login name, `written` RFC 3339 in UTC."""
+    """A person's words below an issue. `author` is a login name, `written` RFC 3339 in UTC."""
 
     author: str
     text: str
@@ -40,7 +40,7 @@ class Issue(Recorded):
 
 @dataclass(frozen=True)
 class IssueName:
-    """How a person names an issue: `12`, `#12`, or its page's address, which names the repository as well."""
+    """A person's name for an issue: `12`, `#12`, or its page's address, which names the repository as well."""
 
     number: int
     repository: str | None = None
@@ -54,7 +54,7 @@ class IssueName:
         return cls(int(found["number"]), found.groupdict().get("repository"))
 
     def belongs_to(self, repository: str) -> bool:
-        """Whether this can be an issue of that repository: always so for a number, and where only a path is known."""
+        """True where this can be an issue of that repository: always for a number, and where only a path is known."""
         mine, theirs = (address(name) if name else None for name in (self.repository, repository))
         if mine is None or theirs is None:
             return True
@@ -85,7 +85,7 @@ def address(repository: str) -> tuple[str, str] | None:
 
 
 def same_repository(one: str, other: str) -> bool:
-    """Whether two addresses name one repository, as far as their words tell."""
+    """True where two addresses name one repository, as far as their words tell."""
     known = address(one), address(other)
     if None in known:
         return one.rstrip("/").removesuffix(".git") == other.rstrip("/").removesuffix(".git")

@@ -1,4 +1,4 @@
-"""What model replies cost. Unknown is unknown, never zero."""
+"""The cost of model replies. Unknown is unknown, never zero."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Usage(Recorded):
 
 
 class Spend(Recorded):
-    """What a delivery has spent so far, over all its runs, as its spend log has it.
+    """The spending of a delivery so far, over all its runs, as its spend log has it.
 
     `usd` is the sum of settled replies; None when a price is not known: `known_usd` is then the sum of the others.
     `at_risk_usd` is the upper bound of requests that were sent and never settled (a worker died while the reply
@@ -56,5 +56,5 @@ class Spend(Recorded):
 
     @property
     def paid(self) -> float:
-        """What counts against a budget: money at risk does, and one unknown price hides no other."""
+        """The sum that counts against a budget: money at risk does, and one unknown price hides no other."""
         return (self.known_usd if self.usd is None else self.usd) + self.at_risk_usd

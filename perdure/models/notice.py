@@ -1,4 +1,4 @@
-"""What people are told of a delivery: as it lies in history, and as it is sent to their addresses."""
+"""A notice to people about a delivery: as it lies in history, and as it is sent to their addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTICE_RESULT_BYTES = 32 * 1024
 
 
 Event = Literal[Heard, "test"]
-"""What is told: what people can be told of, and that they can be told."""
+"""Events of a notice: what people can be told of, and that they can be told."""
 
 
 class Notice(Recorded):
@@ -52,15 +52,14 @@ class Notice(Recorded):
     result: dict[str, Any] | None = None
 
     def over(self, state: DeliveryState) -> bool:
-        """Whether what was asked is decided meanwhile, or what it waited for is there: nobody needs to hear of it any
-        more."""
+        """True where what was asked is decided meanwhile, or what it waited for is there: nobody needs to hear it."""
         if self.asked is None:
             return self.event != "ended" and not state.waiting
         return state.asked is None or state.asked.key != self.asked.key
 
 
 class Addresses(Recorded):
-    """Who is to be told. `names`: hosts, `hooks.example.com`, the second one there `hooks.example.com (2)`; the
+    """The addresses to be told. `names`: hosts, `hooks.example.com`, the second one there `hooks.example.com (2)`; the
     addresses themselves are secrets."""
 
     names: tuple[str, ...] = ()
@@ -162,7 +161,7 @@ def notice_of(
     at: datetime,
     result: DeliveryResult | None = None,
 ) -> Notice:
-    """What there is to tell in this state. `told`: waiting, reminder, or ended with `result`."""
+    """Return the notice of this state. `told`: waiting, reminder, or ended with `result`."""
     title = state.prepared.title if state.prepared else ""
     asked = state.asked if result is None else None
     words = asked.words if asked is not None else result.message if result is not None else state.waiting
@@ -201,7 +200,7 @@ def decisions(asked: Asked, delivery_id: str) -> tuple[Decision, ...]:
 
 
 def trial_notice(id: str, at: datetime) -> Notice:
-    """What is told to try it. It is about no delivery; `id` is the workflow's that tells it."""
+    """Return a notice sent to try the addresses. It is about no delivery; `id` is the workflow's that tells it."""
     return Notice(
         id=id,
         event="test",

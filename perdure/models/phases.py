@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What a user can select, skip or run alone."""
+    """A part of a delivery that a user can select, skip or run alone."""
 
     PLAN = "plan"
     BUILD = "build"
@@ -36,7 +36,7 @@ READ_ONLY = (Step.CLASSIFY, Step.PLAN, Step.REVIEW)
 
 
 class Kind(StrEnum):
-    """What a request is: anything else is an error, not a guess."""
+    """The sort of a request: anything else is an error, not a guess."""
 
     BUG = "bug"
     FEATURE = "feature"
@@ -47,7 +47,7 @@ ALL_PHASES: tuple[Phase, ...] = tuple(Phase)
 
 
 def speaks_for_itself(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
-    """Whether these phases need no words: what is on an existing branch is tested or published as it is. To be
+    """True where these phases need no words: what is on an existing branch is tested or published as it is. To be
     reviewed it has to be compared with something: a plan will do.
     """
     if branch is None or not phases or Phase.PLAN in phases or Phase.BUILD in phases:

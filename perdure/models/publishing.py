@@ -62,7 +62,7 @@ class Shipped(Recorded):
 
 
 class CheckInput(Recorded):
-    """Whether this delivery could be published, asked before any money is spent. Policy: artifact of the Contract."""
+    """The question, before any money is spent, if this delivery can be published. Policy: artifact of the Contract."""
 
     delivery: str
     policy: str
@@ -75,7 +75,7 @@ class Checked(Recorded):
 
 
 class ArtifactsInput(Recorded):
-    """What the pull request will link to: artifacts of the vault by hash, empty where there is none."""
+    """Pages that the pull request will link to: artifacts of the vault by hash, empty where there is none."""
 
     delivery: str
     policy: str
@@ -93,7 +93,7 @@ class Artifacts(Recorded):
 
 
 class CommentInput(Recorded):
-    """What the one comment on the delivery's issue says from now on.
+    """The content of the one comment on the delivery's issue from now on.
 
     status        running, or how the delivery ended; reason and message as in the result
     waiting       what a person has to decide before it goes on

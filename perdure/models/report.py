@@ -1,4 +1,4 @@
-"""What test commands and reviewers found: whole reports, kept as artifacts."""
+"""The findings of test commands and reviewers: whole reports, kept as artifacts."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CommandResult(Published):
 
 
 class Tampering(StrEnum):
-    """How a change can make tests say less than they did."""
+    """A way in which a change can make tests say less than they did."""
 
     GONE = "gone"
     SKIPPED = "skipped"
@@ -106,7 +106,7 @@ class ChangedTest(Published):
 
 
 class TestReport(Published):
-    """What all test commands said about one tree, those first that decide against it.
+    """The results of all test commands on one tree, those first that decide against it.
 
     base       the branch it was compared with; empty when its tests are not known
     note       one line for whoever reads the report: what is new and what is not
@@ -130,7 +130,7 @@ class TestReport(Published):
 
 
 class Classification(Written):
-    """What the classify step answers."""
+    """The answer of the classify step."""
 
     kind: Kind
     reason: str = Field(description="one sentence")
@@ -160,7 +160,7 @@ class Task(Written):
 
 
 class Plan(Written):
-    """What the plan step answers: fixed sections, kept as an artifact and shown in the pull request."""
+    """The answer of the plan step: fixed sections, kept as an artifact and shown in the pull request."""
 
     title: str = Field(
         description="imperative, at most 60 characters, no prefix; becomes commit and pull request title"
@@ -237,7 +237,7 @@ class Review(Written):
 
 
 class Rule(StrEnum):
-    """What the engine itself looks for in a change."""
+    """A thing the engine itself looks for in a change."""
 
     SECRET = "secret"  # noqa: S105  # a name, not one
     PROTECTED_PATH = "protected_path"
@@ -250,7 +250,7 @@ class Rule(StrEnum):
 
 
 class Finding(Published):
-    """What the engine itself found in a change, beside the reviewer. Never holds the secret it is about."""
+    """A finding of the engine itself in a change, beside the reviewer's. Never holds the secret it is about."""
 
     rule: Rule
     severity: Severity

@@ -1,4 +1,4 @@
-"""What a client sends: the one argument of workflow type `Delivery`."""
+"""The request a client sends: the one argument of workflow type `Delivery`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perdure.models.unreadable import a_number, kind_of
 
 
 class ResumePoint(Recorded):
-    """Where a run stopped, so that another run can go on: `perdure retry` sends it back.
+    """The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
 
     It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`:
     perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew
@@ -31,7 +31,7 @@ class ResumePoint(Recorded):
 
 _PYTHON_WORDS = re.compile(r"\ba valid (tuple|dictionary)(?: or instance of \w+)?$")
 _JSON_FOR = {"tuple": "a list", "dictionary": "an object"}
-"""What people sent is JSON, and is spoken of in its words."""
+"""JSON's words for Python's types: people send JSON."""
 
 Label = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
@@ -95,7 +95,7 @@ class DeliveryRequest(Written):
 
     @property
     def caption(self) -> str:
-        """What is wanted, in one line: the first words, and the issue's number before them."""
+        """The request in one line: the first words, and the issue's number before them."""
         number = self.issue_number
         return " ".join([*([f"#{number}"] if number else []), *self.request.split()])
 
@@ -144,7 +144,7 @@ class DeliveryRequest(Written):
 
     @model_validator(mode="after")
     def _whole(self) -> DeliveryRequest:
-        """What no field alone can tell."""
+        """Check what no field alone can tell."""
         if self.issue is not None:
             if not IssueName.parse(self.issue).belongs_to(self.repository):
                 raise ValueError(f"issue: {str(self.issue)[:200]} is not an issue of {self.repository[:200]}")

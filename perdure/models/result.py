@@ -1,4 +1,4 @@
-"""What a client gets: the result of a delivery, or the details of its failure `NotDelivered`."""
+"""The result of a delivery, or the details of its failure `NotDelivered`, as a client gets it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUCCESSES = (Status.DELIVERED, Status.DRAFT, Status.COMPLETED)
 
 
 class Reason(StrEnum):
-    """Why a delivery is `not_delivered`."""
+    """The reason a delivery is `not_delivered`."""
 
     TESTS_RED = "tests_red"
     BLOCKERS = "blockers"
@@ -129,7 +129,7 @@ class UsageResult(Published):
 
 
 class Receipt(Published):
-    """What the delivery survived.
+    """The record of what the delivery survived.
 
     worker_deaths       workers that died while they worked on this delivery
     turns_redone        turns that were cut off and done again from their checkpoint
@@ -157,7 +157,7 @@ class DecisionMade(Published):
 
 
 class DeliveryResult(Published):
-    """How a delivery ended, and what exists now. `plan`: its address, in the submitter's words or as it was made;
+    """The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made;
     `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it;
     `decisions`: the newest 20 of what people decided, in their order."""
 

@@ -1,4 +1,4 @@
-"""How a delivery's state reads from outside: result and progress, in one place for workflow and clients."""
+"""A delivery's state as seen from outside: result and progress, in one place for workflow and clients."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
 
 
 def unread_of(state: DeliveryState) -> tuple[str, ...]:
-    """What people said and no turn has read, as much of it as a result holds."""
+    """Return what people said and no turn has read, as much of it as a result holds."""
     texts = [" ".join(said.text.split()) for said in state.said]
     shown = [text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…" for text in texts[:UNREAD_SHOWN]]
     return (*shown, f"and {len(texts) - UNREAD_SHOWN} more") if len(texts) > UNREAD_SHOWN else tuple(shown)
@@ -118,7 +118,7 @@ def usage_of(state: DeliveryState) -> UsageResult:
 
 
 def next_commands(state: DeliveryState, delivery_id: str) -> tuple[str, ...]:
-    """What a person would probably type next."""
+    """Return what a person would probably type next."""
     id = shlex.quote(delivery_id)
     if state.pull_request is not None and (kept_in := local_repository(state.pull_request)):
         show = f"perdure pulls {state.pull_request.number} --repo {shlex.quote(kept_in)}"

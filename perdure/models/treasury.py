@@ -119,7 +119,7 @@ class Granted(Recorded):
 
 
 class Purse(Recorded):
-    """What a delivery knows of its reservation. `seq`: its newest question; `answered`: the newest answer's.
+    """A delivery's own view of its reservation. `seq`: its newest question; `answered`: the newest answer's.
 
     booked  dollars it has told the Treasury of, since the answer to that came
     told    dollars its newest question told of
@@ -154,13 +154,13 @@ class Add(Written):
 
 
 class SpentInput(Recorded):
-    """What a delivery that has not been heard of for long has paid: its host's spend log tells. `delivery`: its key."""
+    """The look-up of a silent delivery's spending: its host's spend log tells. `delivery`: its key."""
 
     delivery: str
 
 
 class LastTableInput(Recorded):
-    """Which run's table is wanted: of one that has ended."""
+    """The run whose table is wanted: one that has ended."""
 
     run_id: str
 

@@ -46,7 +46,7 @@ class TurnInput(Recorded):
 
 
 class Ending(StrEnum):
-    """How an agentic step ended."""
+    """The way an agentic step ended."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -71,7 +71,7 @@ class Outcome(Recorded):
 
 
 class TurnResult(Recorded):
-    """What a turn made: a checkpoint, what it cost, and the step's outcome when this was its last turn.
+    """The product of a turn: a checkpoint, what it cost, and the step's outcome when this was its last turn.
 
     notes       ids of the words it has read
     question    what the agent asks a person; its next turn gets the answer

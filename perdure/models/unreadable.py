@@ -1,4 +1,4 @@
-"""What somebody sent and nobody here can read, as a value: to be refused in words instead of being tried for ever."""
+"""A message nobody here can read, as a value: to be refused in words instead of being tried for ever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS: dict[type, str] = {
 
 
 def kind_of(value: object) -> str:
-    """What sort of thing was sent, as people who write JSON call it; why, where it cannot be read at all."""
+    """Name the sort of thing sent, as people who write JSON call it; why, where it cannot be read at all."""
     if isinstance(value, Unreadable):
         return f"what cannot be read: {value.why}"
     return _WORDS.get(type(value), type(value).__name__)

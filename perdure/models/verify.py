@@ -1,4 +1,4 @@
-"""What `perdure verify` asks for, what it is told, and what it says: facts from those who have them, then claims."""
+"""The questions of `perdure verify`, the answers, and its words: facts from those who have them, then claims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Claim(Published):
 
 
 class VerifyInput(Recorded):
-    """Which facts a delivery's host is asked for; all names come from history.
+    """The facts a delivery's host is asked for; all names come from history.
 
     tip      the last checkpoint; offset: how many checkpoints and commits to leave out, oldest first
     first    prepare's checkpoint; empty when history does not have it any more
@@ -120,7 +120,7 @@ class LedgerFact(Recorded):
 
 
 class Facts(Recorded):
-    """What a delivery's host found.
+    """The facts a delivery's host found.
 
     checkpoints  from prepare's to `tip`, and commits from `start` to `head`, a page of them; next: the offset of the
                  following page
@@ -160,7 +160,7 @@ class PullFact(Recorded):
 
 
 class PublishedFacts(Recorded):
-    """What remote and forge have now. `tip`: where the branch is; None: it is not there. `forge`: one was asked."""
+    """The state of remote and forge now. `tip`: where the branch is; None: it is not there. `forge`: one was asked."""
 
     tip: str | None = None
     forge: bool = False

@@ -159,7 +159,7 @@ class TestInput(Recorded):
 
 
 class TestVerdict(Recorded):
-    """What the repository's own test commands said about one commit. The exit code is the verdict; what failed on the
+    """The result of the repository's own test commands on one commit. The exit code is the verdict; what failed on the
     base commit too does not make it red.
 
     passed, failed  counts from a report; None where only exit codes exist
@@ -204,7 +204,7 @@ class TestVerdict(Recorded):
 
 
 class InspectInput(Recorded):
-    """What the engine itself finds in the change from the base to `commit`. Policy: artifact of the Contract.
+    """The look of the engine itself at the change from the base to `commit`. Policy: artifact of the Contract.
 
     report  artifact of the last TestReport; kind  of the request (perdure.models.phases.Kind); both may be empty
     """

@@ -47,7 +47,7 @@ class _Prefix:
 
 
 class PromptCache:
-    """What one organisation's cache would hold. `minimum` is the smallest prompt worth caching, in tokens."""
+    """The cache of one organisation. `minimum` is the smallest prompt worth caching, in tokens."""
 
     def __init__(self, minimum: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._minimum = minimum

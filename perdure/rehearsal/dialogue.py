@@ -1,4 +1,4 @@
-"""What the API refuses about a conversation: roles, tool calls and their results, thinking."""
+"""The API's refusals about a conversation: roles, tool calls and their results, thinking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which line of a screenplay answers a conversation, and what to tell an author when none does."""
+"""The choice of a screenplay's line that answers a conversation, and what to tell an author when none does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEAREST = 3
 
 @dataclass(frozen=True)
 class Scene:
-    """What a line can see: the step, the turn, everything said and done, and the last user message."""
+    """The view of a line: the step, the turn, everything said and done, and the last user message."""
 
     step: str | None
     turn: int

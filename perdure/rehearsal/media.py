@@ -25,7 +25,7 @@ _PIXELS_PER_TOKEN = 750
 
 
 def image_problem(block: Media, images: int) -> str | None:
-    """What the API says about an image among `images`; None when it takes it."""
+    """Return the API's complaint about an image among `images`; None when it takes it."""
     source = block.source
     if block.type != "image" or source.get("type") in ("url", "file"):
         return None
@@ -50,7 +50,7 @@ def image_problem(block: Media, images: int) -> str | None:
 
 
 def image_tokens(part: Any) -> int | None:
-    """What a PNG costs, by its pixels; None for everything that counts as text here."""
+    """Return a PNG's cost, by its pixels; None for everything that counts as text here."""
     if not isinstance(part, Media) or part.type != "image":
         return None
     try:

@@ -1,4 +1,4 @@
-"""What happened on stage: the calls, what they cost, whether conversations only ever grew."""
+"""The record of a performance: the calls, what they cost, whether conversations only ever grew."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ _KEYWORDS = frozenset(
     {"$defs", "$ref", "type", "enum", "const", "anyOf", "allOf", "properties", "required", "additionalProperties"}
     | {"items", "minItems", "format", "description", "title", "default"}
 )
-"""What the API's grammar supports; limits on numbers and lengths are not (the SDK moves them to the description)."""
+"""Keywords of the API's grammar; limits on numbers and lengths are not (the SDK moves them to the description)."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -25,14 +25,14 @@ _NONE = "nothing may be made up"
 
 
 def schema_problem(schema: dict[str, Any]) -> str | None:
-    """Why the API would refuse this schema as `output_config.format`, or None."""
+    """Say why the API would refuse this schema as `output_config.format`, or None."""
     if schema.get("type") != "object" and "$ref" not in schema:
         return "the schema must be an object schema (type: object)"
     return _unsupported(schema, "schema")
 
 
 def answer_problem(answer: Any, schema: dict[str, Any]) -> str | None:
-    """Where an answer departs from a schema the API takes, or None."""
+    """Say where an answer departs from a schema the API takes, or None."""
     return _departs(answer, schema, schema, "answer")
 
 

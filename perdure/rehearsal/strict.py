@@ -1,4 +1,4 @@
-"""What the API refuses about a request as a whole; rules about the conversation are in `dialogue`."""
+"""The API's refusals about a request as a whole; rules about the conversation are in `dialogue`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def thought(model: str, text: str, config: ThinkingConfig | None) -> Thinking | 
 
 
 def is_genuine(model: str, block: Thinking) -> bool:
-    """Whether this model wrote exactly this block; the text that was not shown is bound by its hash."""
+    """True where this model wrote exactly this block; the text that was not shown is bound by its hash."""
     try:
         whole = base64.b64decode(block.signature, validate=True).decode("ascii").partition(".")[0]
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a docstring says of a model and of its fields, so that it is written once."""
+"""Descriptions of models and their fields, taken from docstrings, so that they are written once."""
 
 from __future__ import annotations
 

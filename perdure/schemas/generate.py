@@ -94,7 +94,7 @@ def _json_words(text: str) -> str:
 
 
 def _tighten(value: dict[str, Any], more: dict[str, Any]) -> None:
-    """Where a field may be null, it is the other alternative that is narrower."""
+    """Narrow a field; where it may be null, the other alternative."""
     for place in [part for part in value.get("anyOf", [value]) if part.get("type") == "string"]:
         place.update(more)
 

@@ -1,1 +1,1 @@
-"""What carries out agentic steps: the built-in agent on the Anthropic Messages API."""
+"""The agent that carries out agentic steps, built in, on the Anthropic Messages API."""

@@ -1,4 +1,4 @@
-"""What structured steps have to answer, and what becomes of the answer. A parse failure is a failure, never a pass."""
+"""The answers that structured steps have to give, and their reading. A parse failure is a failure, never a pass."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _reviewed(review: Review) -> Outcome:
 
 
 def written_summary(text: str) -> str:
-    """What a free answer says in its first line, for the commit and for people."""
+    """Return the first line of a free answer, for the commit and for people."""
     return one_line(text, SUMMARY_LIMIT) or "done"
 
 

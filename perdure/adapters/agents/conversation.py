@@ -39,7 +39,7 @@ __all__ = [
 Message = dict[str, Any]
 
 REASK = "Your answer was not accepted"
-"""How every re-ask begins; they are counted in the transcript, so that a crash does not grant another one."""
+"""The beginning of every re-ask; they are counted in the transcript, so that a crash does not grant another one."""
 
 VERSIONED = ("read", "write", "edit")
 
@@ -90,7 +90,7 @@ def after_reply(
     change: Change | None = None,
     promised: Promised | None = None,
 ) -> Next:
-    """What a reply means; `transcript` is what was asked, without the reply, `change` what a review is about, and
+    """Decide what follows a reply; `transcript` is what was asked, without it, `change` what a review is about, and
     `promised` what it has to answer for."""
     calls = calls_in(reply.message)
     match reply.stop_reason:
@@ -132,7 +132,7 @@ def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
 
 
 def _asked(transcript: Sequence[Message]) -> int:
-    """How often an answer was asked for again, for whatever reason."""
+    """Return the number of times an answer was asked for again, for whatever reason."""
     return sum(
         1
         for message in transcript
@@ -177,7 +177,7 @@ def nudge(run: int) -> str | None:
 
 
 def identical_calls(transcript: Iterable[Message]) -> int:
-    """How many of the last tool calls are the same one with the same input."""
+    """Return the number of last tool calls that are the same one with the same input."""
     run, last = 0, ""
     for message in transcript:
         if message["role"] != "assistant":

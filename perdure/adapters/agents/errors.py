@@ -1,4 +1,4 @@
-"""What went wrong with a request to the model: ours to retry, or a person's to mend.
+"""Errors of a request to the model: ours to retry, or a person's to mend.
 
 By the error's `.type` first and its status second: an overload inside a stream arrives with status 200.
 """
@@ -32,14 +32,14 @@ STATUS_OF_TYPE = {
     "request_too_large": 413,
 }
 _UNREADABLE = (ValueError, LookupError, AttributeError, AssertionError, RuntimeError)
-"""What the library raises on bytes that are not JSON, or events out of order: it adds them up without checking."""
+"""Errors of the library on bytes that are not JSON, or events out of order: it adds them up without checking."""
 
 RESTART = "then start the worker again: perdure down && perdure up"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Whom we ask: `variable` is the environment variable the key came from; `secrets` never reach a message."""
+    """The server we ask: `variable` is the environment variable the key came from; `secrets` never reach a message."""
 
     base_url: str
     variable: str

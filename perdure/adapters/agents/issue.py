@@ -53,7 +53,7 @@ def issue_text(issue: Issue) -> str:
 
 
 def shown(text: str) -> str:
-    """What a person reads on the issue's page: no control, format or hidden characters, no HTML comments."""
+    """Return what the issue's page shows: no control, format or hidden characters, no HTML comments."""
     text = readable(text)
     return _HIDDEN.sub(lambda found: found[1] or "[a comment that the page does not show is left out]", text)
 

@@ -1,4 +1,4 @@
-"""How a step begins: the system prompt, which never varies, and the first message, which holds all that does."""
+"""The beginning of a step: the system prompt, which never varies, and the first message, which holds all that does."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _seen(page: Seen) -> list[dict[str, Any]]:
 
 
 def _facts(step: Step, contract: Contract, pages: Sequence[Seen], kind: str) -> str:
-    """What the engine itself has to say, outside any frame."""
+    """Return the engine's own words, which stand outside any frame."""
     asked = contract.request.strip() or contract.issue is not None
     wanted = "the request above" if asked else "the change as it is: nobody said in words what was wanted"
     lines = [f"Carry out step {step} for {wanted}."]

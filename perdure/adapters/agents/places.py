@@ -1,4 +1,4 @@
-"""Whether the places a review names are in the change it is about."""
+"""A check that the places a review names are in the change it is about."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Change:
         return None
 
     def problem(self, issue: Issue) -> str:
-        """What is wrong with the place of an issue; empty when it is right. No line, or line 0, is no claim."""
+        """Say what is wrong with the place of an issue; empty when it is right. No line, or line 0, is no claim."""
         if not issue.file.strip():
             return ""
         path = self.path(issue.file.strip())

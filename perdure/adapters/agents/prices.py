@@ -1,4 +1,4 @@
-"""What a request costs, by published list prices; a model that is not listed costs "unknown", never zero."""
+"""The cost of a request by published list prices; that of a model not listed is "unknown", never zero."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def listed(model: str) -> Price | None:
 
 
 def price(model: str, usage: Usage) -> float | None:
-    """What these tokens cost in US dollars; None when the model's price is not known."""
+    """Return what these tokens cost in US dollars; None when the model's price is not known."""
     found = listed(model)
     return None if found is None else round(found.of(usage), 6)
 

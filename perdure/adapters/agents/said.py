@@ -1,4 +1,4 @@
-"""What people say to a delivery while it runs, as its agents read it: once, in the next message they get."""
+"""Words from people to a running delivery, as its agents read them: once, in the next message they get."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SENT_BACK: dict[Step, str] = {
     Step.FIX_REVIEW: "The change above was shown to a person in charge of this delivery, who wants it published "
     "otherwise and says:",
 }
-"""What came before the words with which a person rejected something."""
+"""The sentence before the words with which a person rejected something."""
 
 _SAYS = "A person in charge of this delivery says:"
 _ANSWERS = "A person in charge of this delivery answers your question:"
@@ -37,7 +37,7 @@ Message = dict[str, Any]
 
 
 def hears(step: Step) -> bool:
-    """Whether words reach this step. A classification takes one word of three: there they would be lost."""
+    """True where words reach this step. A classification takes one word of three: there they would be lost."""
     return step is not Step.CLASSIFY
 
 
@@ -94,7 +94,7 @@ def _words(text: str) -> str:
 
 
 def _asks(transcript: Sequence[Message]) -> bool:
-    """Whether the last message holds the result of a question that was put to a person."""
+    """True where the last message holds the result of a question that was put to a person."""
     if len(transcript) < 2:
         return False
     *_, reply, last = transcript

@@ -52,7 +52,7 @@ def framed(name: str, text: str) -> str:
 
 
 def framed_words(text: str) -> str:
-    """What a person in charge says, marked as that in the same way."""
+    """Return a person's words, marked as that in the same way."""
     return _between("person", "", text)
 
 

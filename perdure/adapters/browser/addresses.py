@@ -14,7 +14,7 @@ PAGES = ("/",)
 
 
 class NotAnAddress(Exception):  # told as a note, never raised to anybody
-    """Which setting cannot be opened, and why."""
+    """A setting cannot be opened: its name, and the reason."""
 
 
 def addresses(settings: AppSettings, env: Mapping[str, str]) -> tuple[str, dict[str, str], dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What of this host a browser inside the sandbox needs: Chromium, Playwright's packages, a Python to run them."""
+"""The browser of this host for use inside the sandbox: Chromium, Playwright's packages, a Python to run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 PACKAGES = ("playwright", "greenlet")
 ALSO = ("pyee", "typing_extensions")
-"""What releases of Playwright import: the first always, the others by some."""
+"""Packages that releases of Playwright import: the first always, the others by some."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Browser:
 
 
 class NoBrowser(Exception):  # told as a note, never raised to anybody
-    """Why this host has none, with what to do about it."""
+    """This host has none: the reason, and what to do about it."""
 
 
 def find_browser(path: str | None = None, packages: Sequence[str] = PACKAGES) -> Browser:

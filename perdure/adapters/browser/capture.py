@@ -124,7 +124,7 @@ class Shown:
 
 
 class _Line(Published):
-    """What the driver says, which the application could have written itself."""
+    """A line of the driver, which the application could have written itself."""
 
     page: int = 0
     note: str = ""

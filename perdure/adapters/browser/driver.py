@@ -55,7 +55,7 @@ class App:
                 self._size -= len(self._chunks.popleft())
 
     async def tail(self) -> str:
-        """What it wrote last; after its end, all that is in the pipe."""
+        """Return what it wrote last; after its end, all that is in the pipe."""
         if self.process.returncode is not None:
             await asyncio.wait({self._reading}, timeout=1)
         return b"".join(self._chunks)[-self._keep :].decode(errors="replace")
@@ -268,7 +268,7 @@ async def main(spec: dict[str, Any]) -> None:
 
 
 def _die_first() -> None:
-    """Where memory is short, all of this is to end before the engine does."""
+    """Make all of this end before the engine does where memory is short."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 

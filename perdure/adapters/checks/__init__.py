@@ -1,1 +1,1 @@
-"""How a change is judged: test commands, their runners and reports, experiments, findings of the engine."""
+"""The judgement of a change: test commands, their runners and reports, experiments, findings of the engine."""

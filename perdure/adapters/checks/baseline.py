@@ -1,4 +1,4 @@
-"""What failed on the base commit already: compared case by case, and kept for the next delivery on the same base."""
+"""Failures that were on the base commit already: compared by case, kept for the next delivery on the same base."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 def key(case: TestCase) -> Key:
-    """What makes a test the same one on two commits; several may share it (node names no file)."""
+    """Return what makes a test the same one on two commits; several may share it (node names no file)."""
     return case.file, case.name
 
 
@@ -52,7 +52,7 @@ def compared(report: TestReport, baseline: TestReport, base: str) -> TestReport:
 
 
 def command(result: CommandResult | TestCommand) -> tuple[str, str]:
-    """What makes a command the same one in two reports."""
+    """Return what makes a command the same one in two reports."""
     return result.name, result.command
 
 
@@ -104,7 +104,7 @@ def _worst_first(case: TestCase) -> int:
 
 
 def complete(report: TestReport) -> bool:
-    """Whether every command came to an end of its own: what was killed, or never began, may do better next time."""
+    """True where every command came to an end of its own: one killed, or never begun, may do better next time."""
     return bool(report.commands) and all(
         result.verdict == "passed"
         or (result.verdict == "failed" and 0 < (result.exit_code or 0) <= 128 and result.reason != flooded())
@@ -119,7 +119,7 @@ def environment_key(tree: str, commands: Sequence[TestCommand], *environment: st
 
 
 def recall(vault: Vault, key: str, now: Callable[[], float] = time.time) -> TestReport | None:
-    """What was found before; None when there is nothing, it is damaged, or too old."""
+    """Return the report found before; None when there is none, it is damaged, or too old."""
     try:
         kept = json.loads(vault.git.run("cat-file", "blob", _ref(key)).stdout)
         age = now() - float(kept["found_at"])

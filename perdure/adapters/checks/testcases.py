@@ -52,7 +52,7 @@ def testcases(path: Path) -> Iterator[ET.Element]:
 
 
 class _Text:
-    """What a failure says: its beginning and its end."""
+    """The text of a failure: its beginning and its end."""
 
     def __init__(self) -> None:
         self._head, self._tail = "", ""

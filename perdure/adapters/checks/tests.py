@@ -31,7 +31,7 @@ TEST_SCRIPT_BYTES = 100_000
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the same commands said about the base commit; `name` is its branch, for people."""
+    """The report of the same commands on the base commit; `name` is its branch, for people."""
 
     report: TestReport
     name: str
@@ -58,7 +58,7 @@ class Place:
 
     @property
     def tree(self) -> Path:
-        """What is tested, where this process sees it."""
+        """The tree under test, where this process sees it."""
         return self.source or self.worktree
 
 

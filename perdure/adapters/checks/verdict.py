@@ -1,4 +1,4 @@
-"""What a test report means: the verdict that is kept, its one line, and what could not even start."""
+"""The meaning of a test report: the verdict that is kept, its one line, and what could not even start."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def verdict(report: TestReport) -> TestVerdict:
 
 
 class _Found:
-    """What the required commands of a report found.
+    """The findings of a report's required commands.
 
     red          commands that decide against the tree
     new, known   failing tests; unexplained: of `red`, those no new failing test stands for; whole: the new ones of them
@@ -112,7 +112,7 @@ class _Found:
 
 
 def note(report: TestReport) -> str:
-    """What is to be mended and what is not, in one line, for whoever reads the whole report."""
+    """Say in one line what is to be mended and what is not, for whoever reads the whole report."""
     found = _Found([result for result in report.commands if result.required], report)
     told = [f'Mend the failures with known=false ({len(found.new)}) and every command whose `since` is "new".']
     if found.known:

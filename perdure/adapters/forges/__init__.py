@@ -1,1 +1,1 @@
-"""Where pull requests are opened."""
+"""The places where pull requests are opened."""

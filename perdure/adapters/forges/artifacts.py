@@ -39,7 +39,7 @@ next delivery begins it anew.
 """
 _CUT = b"\n\n(cut here: the file is too large to be shown)\n"
 _BUSY = re.compile(r"\block|failed to update ref|stale info|fetch first|incorrect old value")
-"""What a remote says while somebody else's push of the same branch is about to arrive."""
+"""Words of a remote while somebody else's push of the same branch is about to arrive."""
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,200}")
 
 
@@ -77,7 +77,7 @@ def publish(vault: Vault, url: str, branch: str, delivery: str, files: Mapping[s
 
 
 def permalink(web: str, commit: str, delivery: str, name: str) -> str:
-    """Where a browser shows a published file, for good. `web`: the page of the repository."""
+    """Return the address at which a browser shows a published file, for good. `web`: the page of the repository."""
     return f"{web.rstrip('/')}/blob/{commit}/{quote(delivery)}/{quote(name)}"
 
 
@@ -88,7 +88,7 @@ def _check(vault: Vault, url: str, branch: str) -> None:
 
 
 def _entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, Entry]:
-    """What the branch holds now, by name. ForgeRefused when somebody else has begun it."""
+    """Return what the branch holds now, by name. ForgeRefused when somebody else has begun it."""
     if tip is None:
         return {"README.md": Entry("README.md", vault.objects.blob(_README.encode()))}
     begun = vault.git.text("log", "--max-parents=0", "--format=%(trailers:key=Perdure-Artifacts)%x00", tip)

@@ -52,7 +52,7 @@ class Pulled:
 
 @dataclass(frozen=True)
 class Access:
-    """What a look before any money is spent found: the repository as the forge calls it now, and words for a person."""
+    """A look before any money is spent: the repository as the forge calls it now, and words for a person."""
 
     repository: str
     notes: tuple[str, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""What a pull request says: what was asked, done, tested, reviewed and paid, in Markdown a person can trust.
+"""The text of a pull request: what was asked, done, tested, reviewed and paid, in Markdown a person can trust.
 
 Text that a model or a stranger wrote is neutralised: it can neither mention people, nor close issues, nor hide.
 """
@@ -35,7 +35,7 @@ PREFIX = {"bug": "fix", "feature": "feat", "chore": "chore", "docs": "docs"}
 
 @dataclass(frozen=True)
 class Looks:
-    """What the engine itself saw. `beside`: the pictures lie beside the text, as in a local pull request's record;
+    """The engine's own observations. `beside`: the pictures lie beside the text, as in a local pull request's record;
     `report`: of the newest tests."""
 
     findings: Findings | None = None
@@ -134,7 +134,7 @@ def _sections(
 
 
 def _request(contract: Contract) -> str:
-    """What was asked; an issue speaks for itself, so only what the submitter said beside it. Empty when there is
+    """Quote what was asked; an issue speaks for itself, so only what the submitter said beside it. Empty when there is
     nothing beside it, and the line that closes it names it."""
     words = contract.request.strip()
     if not words and contract.issue is not None and contract.config.ship.close_issue:
@@ -145,7 +145,7 @@ def _request(contract: Contract) -> str:
 
 
 def _assumptions(assumptions: Sequence[str]) -> str:
-    """What agents took for granted where they would have asked, each in a line."""
+    """List what agents took for granted where they would have asked, each in a line."""
     said = [line(one) for together in assumptions for one in together.splitlines() if one.strip()]
     return f"Nobody was asked, so this was assumed:\n\n{_list(said)}" if said else ""
 

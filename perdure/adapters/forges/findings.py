@@ -1,4 +1,4 @@
-"""What the engine itself found in a change, in Markdown."""
+"""The engine's own findings in a change, as Markdown."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class LocalPull(Published):
 
 @dataclass(frozen=True)
 class PullDetails:
-    """What `show` answers. `state` is open, merged (the head is in the base) or closed; `take` a command to paste."""
+    """The answer of `show`. `state` is open, merged (the head is in the base) or closed; `take` a command to paste."""
 
     pull: LocalPull
     state: str

@@ -37,7 +37,7 @@ _NAMES = _breaks(
     (r"(?i)\bwww(?=\\?\.)", r"\g<0>" "\0"),
     (r"^([ \t]*)(?=/\w)", r"\1" "\0"),  # /approve
 )
-"""What a forge finds in any text. An escape (`#\\12`) is resolved before it looks."""
+"""References that a forge finds in any text. An escape (`#\12`) is resolved before it looks."""
 
 _MARKUP = _breaks(
     (r"&(?=[#\w])", "&\0"),  # so is a character reference: `&#64;ada`
@@ -89,7 +89,7 @@ def span(text: str) -> str:
 
 
 def web_address(url: str) -> bool:
-    """Whether this can stand in a link of ours, and lead nowhere but to the web."""
+    """True where this can stand in a link of ours, and lead nowhere but to the web."""
     return re.fullmatch(r"https?://[^\s()<>\"'`\\]+", url) is not None
 
 

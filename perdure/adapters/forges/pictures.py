@@ -23,7 +23,7 @@ def picture_files(screenshots: Screenshots | None, read: Callable[[Screenshot], 
 
 
 def picture_addresses(screenshots: Screenshots | None, links: Mapping[str, str], *, beside: bool = False) -> Addresses:
-    """Where each page's picture can be seen. `links`: name of a published file → its page on the forge.
+    """Return the address of each page's picture. `links`: name of a published file → its page on the forge.
 
     beside  the pictures lie in the same directory as the text that shows them
     """

@@ -1,4 +1,4 @@
-"""Which forge belongs to a repository, and who we are to it."""
+"""The choice of a repository's forge, and of our account there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the one comment on an issue says: how its delivery stands, what it came to, what to do next."""
+"""The text of the one comment on an issue: how its delivery stands, what it came to, what to do next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHY: dict[str, str] = {
 }
 
 _BEGINS = ("where: ", "fix: ")
-"""How the second and third line of an error begin."""
+"""The beginnings of an error's second and third line."""
 
 
 def status_comment(

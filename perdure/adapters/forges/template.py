@@ -39,7 +39,7 @@ _ASKS: tuple[tuple[str, tuple[str, ...] | None], ...] = (
     (r"why|motivation|context|background|rationale|reasons?|purpose", ("request",)),
     (r"what|summary|description|describe|overview|changes?|changed|proposed|about", ("problem", "solution", "tasks")),
 )
-"""What a heading asks for → the sections that answer, by the first pattern that one of its words fits. None: it is not
+"""Words of a heading → the sections that answer, by the first pattern that one of its words fits. None: it is not
 for us."""
 
 _TAGS = re.compile(
@@ -144,7 +144,7 @@ def _code_blocks(text: str) -> list[tuple[int, int]]:
 
 
 def _closing_fence(text: str) -> str:
-    """What ends a fence that swallows what comes after the text."""
+    """Return what ends a fence that swallows what comes after the text."""
     last = _blocks().parse(f"{text}\n\nx")[-1]
     return f"\n{last.markup}" if last.type == "fence" else ""
 
@@ -176,7 +176,7 @@ def _within(part: _Part, following: Sequence[_Part]) -> list[_Part]:
 
 
 def _filled(part: _Part, within: Sequence[_Part], left: dict[str, Section], ours: Container[str]) -> list[str]:
-    """What stands below a heading; what is used is taken out of `left`. The headings `within` it take what they ask."""
+    """Write what stands below a heading; what is used leaves `left`. The headings `within` it take what they ask."""
     asked = _asked(part.title) if part.level else None
     if asked is None:
         known = part.checklist or within or not part.level

@@ -1,4 +1,4 @@
-"""What leaves the vault: commits on the delivery's branch, clean checkouts of them, and the push."""
+"""The ways out of the vault: commits on the delivery's branch, clean checkouts of them, and the push."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def leave(workspace: Workspace) -> None:
 
 
 def is_at(workspace: Workspace, checkpoint: str) -> bool:
-    """Whether the worktree is at a checkpoint and nothing was written since: some milliseconds."""
+    """True where the worktree is at a checkpoint and nothing was written since: some milliseconds."""
     try:
         if not shadow.is_whole(workspace.shadow) or _marker(workspace).read_text() != checkpoint:
             return False
@@ -135,7 +135,7 @@ def _differ(git: Git, held: int) -> bool:
 
 
 def read_turn(vault: Vault, checkpoint: str) -> dict[str, Any]:
-    """What the turn wrote down about itself."""
+    """Return the turn's own record."""
     found: dict[str, Any] = json.loads(_blob(vault, checkpoint, "turn.json"))
     return found
 

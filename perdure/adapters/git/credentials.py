@@ -1,4 +1,4 @@
-"""Who we are to a remote: a name and a secret, for one server and nobody else."""
+"""Credentials for a remote: a name and a secret, for one server and nobody else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREDENTIAL_ANSWERS = 4
 
 _LONGEST = 2000  # characters of name and secret; all answers together fit into every system's pipe
 HOME_SERVER = "https://github.com"
-"""What `owner/name` means when nobody says otherwise."""
+"""The server of `owner/name` when nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Credential:
 
 class Keyring(Protocol):
     def credential(self, url: str) -> Credential | None:
-        """What to show to the server of a repository URL; None: the owner's own git configuration answers."""
+        """Return what to show to the server of a repository URL; None: the owner's own git configuration answers."""
         ...
 
     def home_server(self) -> str:
@@ -80,7 +80,7 @@ NO_KEYS: Keyring = NoKeys()
 
 @dataclass(frozen=True)
 class Offer:
-    """How one git command gets a secret: settings for its command line, variables, descriptors to inherit."""
+    """The way one git command gets a secret: settings for its command line, variables, descriptors to inherit."""
 
     settings: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)

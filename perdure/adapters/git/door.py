@@ -66,7 +66,7 @@ _OWNER_NAMES = _LOCAL_NAMES | {
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 }
-"""What credential helpers and ssh need; no token and no key is among it: a forge's goes through `credential`."""
+"""Variables for credential helpers and ssh; no token and no key is among them: a forge's goes through `credential`."""
 
 _USERINFO = re.compile(r"(?<=://)[^/\s@']*@")
 _TOKEN = re.compile(r"(?i)\b((?:access_|private_|job_)?token|password)=[^&\s']+")

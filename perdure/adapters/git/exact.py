@@ -51,7 +51,7 @@ def exact_tree(repository: Repository, commit: str) -> str:
 
 
 def links(repository: Repository, tree: str) -> tuple[str, ...]:
-    """Where other repositories are linked (submodules): directories that a checkout makes and leaves empty."""
+    """Return the links to other repositories (submodules): directories that a checkout makes and leaves empty."""
     return tuple(file.path for file in _files(repository, tree) if file.mode == _GITLINK)
 
 

@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Hunk:
-    """Where a file changed: `first` to `last` are lines of the new file with three lines of context; none if empty.
+    """A changed place: `first` to `last` are lines of the new file with three lines of context; none if empty.
 
     body  the hunk as git wrote it, each line with its sign; lines are made when they are asked for, because a
           million small ones take a hundred times their size
@@ -121,7 +121,7 @@ def binaries(repository: Repository, a: str, b: str) -> set[str]:
 
 
 def blobs(repository: Repository, changed: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
-    """What these paths hold after the change, a bounded number of bytes at a time; without what is too large."""
+    """Yield what these paths hold after the change, a bounded number of bytes at a time; without what is too large."""
     for batch in _batches([one for one in changed if _blob(one.mode) and one.size <= PATCH_FILE_BYTES]):
         asked = "".join(f"{one.sha}\n" for one in batch).encode()
         data, at = repository.git.run("cat-file", "--batch", stdin=asked).stdout, 0
@@ -132,7 +132,7 @@ def blobs(repository: Repository, changed: Sequence[Entry]) -> Iterator[tuple[En
 
 
 def hunks(repository: Repository, a: str, b: str, changed: Sequence[Entry]) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
-    """Where the text files among `changed` have lines that changed, path by path, a bounded number of bytes at a time.
+    """Yield the changed lines of the text files among `changed`, by path, a bounded number of bytes at a time.
 
     Without: binary files, files over PATCH_FILE_BYTES, files that are gone or only changed their mode.
     """
@@ -190,7 +190,7 @@ def _parsed(patch: bytes) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
 
 
 def _end_of_hunk(patch: bytes, at: int, old: int, new: int) -> int:
-    """Where the hunk that begins at `at` ends, by the number of its lines on both sides."""
+    """Return the end of the hunk that begins at `at`, by the number of its lines on both sides."""
     while old > 0 or new > 0:
         sign = patch[at : at + 1]
         old -= sign in (b" ", b"-")

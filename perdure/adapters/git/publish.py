@@ -98,12 +98,12 @@ def try_out(vault: Vault, contract: Contract) -> None:
 
 
 def commits_between(vault: Vault, older: str, newer: str) -> int:
-    """How many commits `newer` has that `older` has not."""
+    """Return the number of commits `newer` has that `older` has not."""
     return int(vault.git.text("rev-list", "--count", "--end-of-options", newer, f"^{older}"))
 
 
 def _between(vault: Vault, began: str, tip: str, head: str, branch: str) -> bool:
-    """Whether the branch is where the delivery began, or where an earlier push of the same commits left it.
+    """True where the branch is where the delivery began, or where an earlier push of the same commits left it.
 
     One that was put back behind where it began has lost a commit on purpose: it must not come back with ours.
     """

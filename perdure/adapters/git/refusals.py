@@ -1,4 +1,4 @@
-"""What a remote's words mean, and what a person can do about them: git over https against GitHub, mostly."""
+"""The meaning of a remote's words, and what a person can do about them: git over https against GitHub, mostly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ACCESS: Sequence[tuple[str, str]] = (
         "check the name; if it is right, the token may not see this repository: add it to the token's repositories",
     ),
 )
-"""What git says when the door stays closed → what opens it. The first that fits counts."""
+"""Git's words when the door stays closed → what opens it. The first that fits counts."""
 
 _PUSH: Sequence[tuple[str, str]] = (
     (r"push protection|GH009", "take the secret out of the change, or allow it where the message says, then retry"),
@@ -52,7 +52,7 @@ _PUSH: Sequence[tuple[str, str]] = (
     (r"archived", "unarchive the repository, or deliver to a fork"),
     (r"\.lock'?: File exists", "if no git is at work in that repository, remove the lock file it names, then retry"),
 )
-"""What a remote says when it takes no commit for a branch → what would make it do so."""
+"""A remote's words when it takes no commit for a branch → what would make it do so."""
 
 _LINE: Sequence[tuple[str, str]] = (
     (
@@ -62,13 +62,13 @@ _LINE: Sequence[tuple[str, str]] = (
     (r"\b407\b|proxy authentication", "give the proxy's name and password in HTTPS_PROXY, and restart the worker"),
     (r"could not resolve (host|proxy)", "check the name, the network and the proxy"),
 )
-"""What is said when the server was not even spoken to → what may help. A hotel's network does this too: it passes."""
+"""Words when the server was not even spoken to → what may help. A hotel's network does this too: it passes."""
 
 _REMOTE = "remote: "
 
 
 def access_fix(url: str, said: str, credential: Credential | None) -> str:
-    """What to do when a remote at `url` (shown to people) lets nobody in. `credential`: what it was shown."""
+    """Say what to do when a remote at `url` (shown to people) lets nobody in. `credential`: what it was shown."""
     if "hash algorithm" in said:
         return "use a repository with SHA-1 names"
     if credential is not None:
@@ -78,12 +78,12 @@ def access_fix(url: str, said: str, credential: Credential | None) -> str:
 
 
 def push_fix(said: str) -> str:
-    """What to do when a remote does not take a branch; empty when its words are not known."""
+    """Say what to do when a remote does not take a branch; empty when its words are not known."""
     return _first(_PUSH, said)
 
 
 def line_fix(said: str) -> str:
-    """What may help when a remote could not be spoken to; empty when its words are not known."""
+    """Say what may help when a remote could not be spoken to; empty when its words are not known."""
     return _first(_LINE, said)
 
 

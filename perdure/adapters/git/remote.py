@@ -62,7 +62,7 @@ def remote_refs(url: str, keys: Keyring = NO_KEYS) -> list[str]:
 
 
 def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
-    """Where a branch is on the remote, None when it does not exist there."""
+    """Return the commit of a branch on the remote, None when it does not exist there."""
     return remote_heads(url, keys).branches.get(branch)
 
 
@@ -72,7 +72,7 @@ def default_branch(url: str, keys: Keyring = NO_KEYS) -> str | None:
 
 
 def remote_failure(url: str, error: GitError, credential: Credential | None = None) -> StepError:
-    """What a failed network command means: ForgeRefused when it would fail again, else ForgeUnavailable."""
+    """Return the error of a failed network command: ForgeRefused when it would fail again, else ForgeUnavailable."""
     away = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
     said = next(iter(away), told(error.stderr)) or error.what
     where = redact(url)

@@ -112,13 +112,13 @@ class Repository:
         lock.unlink()
 
     def has(self, commit: str) -> bool:
-        """Whether a commit is here."""
+        """True where a commit is here."""
         return self.loose.content("commit", commit) is not None or self._answers(
             "cat-file", "-e", f"{commit}^{{commit}}"
         )
 
     def is_ancestor(self, older: str, newer: str) -> bool:
-        """Whether `newer` contains `older`; a commit is its own ancestor."""
+        """True where `newer` contains `older`; a commit is its own ancestor."""
         return self._answers("merge-base", "--is-ancestor", older, newer)
 
     def _answers(self, *args: str) -> bool:
@@ -174,7 +174,7 @@ class Repository:
         return self.git.run("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/").names
 
     def broken(self, tip: str) -> str:
-        """What is missing below a commit, in git's words; empty when everything it needs is here (H13).
+        """Say what is missing below a commit, in git's words; empty when everything it needs is here (H13).
 
         What the remote's branches already hold was checked when it was fetched.
         """

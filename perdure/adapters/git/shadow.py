@@ -68,7 +68,7 @@ def put(git: Git, tree: str, held: int) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether what a shadow believes about files can be true: it was made completely, and no power cut since."""
+    """True where a shadow's belief about files can hold: it was made completely, and no power cut since."""
     try:
         return (path / "index").exists() and (path / "boot").read_text() == boot()
     except FileNotFoundError:

@@ -28,7 +28,7 @@ _SECRET = re.compile(r"://(?:[^/@\s]*:[^/@\s]+|(?:gh[pousr]_|github_pat_|glpat-)
 
 @dataclass(frozen=True)
 class Target:
-    """Where a delivery works.
+    """The repository a delivery works in.
 
     url       what is fetched from and pushed to: the origin of a checkout that has one, else the absolute path itself
     name      short name of the repository

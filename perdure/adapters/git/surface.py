@@ -1,4 +1,4 @@
-"""What git does not store about a worktree: modes, empty directories, special files, nested repositories."""
+"""Facts of a worktree that git does not store: modes, empty directories, special files, nested repositories."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _entries(root: Path, directory: str, surface: Surface) -> list[os.DirEntry[s
 
 
 def _refused(entry: os.DirEntry[str]) -> bool:
-    """Whether git refuses the name: what NTFS, HFS+ or a careless tool would read as `.git`."""
+    """True where git refuses the name: NTFS, HFS+ or a careless tool would read it as `.git`."""
     name = _IGNORABLE.sub("", entry.name)
     if "git" not in name.lower():
         return False

@@ -29,7 +29,7 @@ from perdure.models.errors import Superseded, WorkspaceLost
 
 
 class WorkspaceRecord(Recorded):
-    """What is written down about a workspace when it is made.
+    """The record of a workspace, written when it is made.
 
     path        the worktree; admin: its directory in the vault (its `.git` file names it, but an agent could try to)
     exact_base  tree of the base commit's files as a checkout writes them, byte for byte: what a change is measured from
@@ -131,7 +131,7 @@ class Workspace:
 
     @property
     def private(self) -> Path:
-        """What git keeps about this very directory; a later generation has its own, so that nothing is shared."""
+        """Git's own files about this very directory; a later generation has others, so that nothing is shared."""
         return self.home.workspace(self.delivery) / "git" / self.path.name
 
     @property
@@ -210,7 +210,7 @@ class Workspace:
             self.git(Path(record.admin)).run("read-tree", commit, hold=(held,))
 
     def validate(self) -> list[str]:
-        """What the record, the disk and git disagree about, in words; empty when they agree."""
+        """Say what the record, the disk and git disagree about; empty when they agree."""
         try:
             record = self.record()
         except WorkspaceLost as error:
@@ -264,7 +264,7 @@ class Workspace:
 
 
 def worktree(home: Home, delivery: str, generation: int) -> Path:
-    """Where a generation of a delivery's worktree lies."""
+    """Return the place of a generation of a delivery's worktree."""
     tree = home.tree(delivery)
     return tree if generation == 0 else tree.with_name(f"{tree.name}~{generation}")
 

@@ -1,1 +1,1 @@
-"""Who is told what of a delivery: outgoing webhooks. Only here are their addresses and secrets known."""
+"""Outgoing webhooks about a delivery. Only here are their addresses and secrets known."""

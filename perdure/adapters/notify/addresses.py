@@ -29,7 +29,7 @@ class Address:
 
     @property
     def readable(self) -> bool:
-        """Whether others on the way can read what is told: plain http that leaves this machine."""
+        """True where others on the way can read what is sent: plain http that leaves this machine."""
         host = urlsplit(self.url).hostname or ""
         own = host in ("localhost", "::1") or host.startswith("127.")
         return not own and not self.url.lower().startswith("https:")
@@ -37,7 +37,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Whom this host tells of what. `keys`: each signs; two while a secret is replaced by another."""
+    """Addresses that this host tells, and of what. `keys`: each signs; two while a secret is replaced by another."""
 
     addresses: tuple[Address, ...] = ()
     events: tuple[Heard, ...] = ()

@@ -1,4 +1,4 @@
-"""What is told, made from what lies in history: JSON for programs, and in it `text` for people in a chat."""
+"""The body of a webhook, made from what lies in history: JSON for programs, and in it `text` for people in a chat."""
 
 from __future__ import annotations
 

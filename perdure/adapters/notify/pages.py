@@ -1,4 +1,4 @@
-"""Where a person sees deliveries in a browser, as far as a worker knows."""
+"""The address at which a person sees deliveries in a browser, as far as a worker knows it."""
 
 from __future__ import annotations
 

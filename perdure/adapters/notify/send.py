@@ -114,7 +114,7 @@ def retry_after(text: str, now: datetime | None = None, *, least: float = 1.0) -
 
 
 def _cause(error: BaseException) -> str:
-    """Why there is no connection, where that can be said without the library's own words."""
+    """Say why there is no connection, where that can be said without the library's own words."""
     import socket
     import ssl
 

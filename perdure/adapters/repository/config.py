@@ -23,7 +23,7 @@ _HOST_ONLY = {("sandbox",), ("slots",), ("commands",), ("ports", "backend"), ("p
 
 @dataclass(frozen=True)
 class Effective:
-    """What counts, and for every dotted name (`limits.budget_usd`) where it came from."""
+    """The configuration that counts, and for every dotted name (`limits.budget_usd`) where it came from."""
 
     config: RepositoryConfig
     origins: dict[str, str]
@@ -130,7 +130,7 @@ def _asked(request: DeliveryRequest | None) -> dict[str, Any]:
 
 
 def _added(request: DeliveryRequest | None) -> dict[tuple[str, str], tuple[str, ...]]:
-    """What a request puts beside the configured: a person who set a gate is not overruled by who submits."""
+    """Return what a request adds to the configured: a person who set a gate is not overruled by who submits."""
     if request is None:
         return {}
     more = {("ship", "labels"): request.labels, ("gates", "before"): request.gates}
@@ -138,7 +138,7 @@ def _added(request: DeliveryRequest | None) -> dict[tuple[str, str], tuple[str, 
 
 
 def _written(model: RepositoryConfig | HostConfig, only: set[str] | None = None) -> dict[str, Any]:
-    """What a person actually wrote in a file, as tables."""
+    """Return what a person actually wrote in a file, as tables."""
     written = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return {name: value for name, value in written.items() if name != "version" and (only is None or name in only)}
 
@@ -163,7 +163,7 @@ def _clipped(limits: Limits, origins: dict[str, str], host: HostConfig) -> Limit
 
 
 def _over(name: str, asked: Any, highest: Any) -> bool:
-    """Whether a limit is higher than the host's; without one it is higher than any."""
+    """True where a limit is higher than the host's; without one it is higher than any."""
     if asked is None:
         return True
     return seconds(asked) > seconds(highest) if name == "time" else bool(asked > highest)

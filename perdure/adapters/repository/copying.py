@@ -62,7 +62,7 @@ def _opened(checkout: Path, name: str) -> Iterator[int]:
 
 @contextmanager
 def _directory(tree: Path, name: str, *, make: bool = False) -> Iterator[int | None]:
-    """Where the copy goes; None when it is not there and not to be made. Refuses a link in its place."""
+    """Open the copy's directory; None when it is not there and not to be made. Refuses a link in its place."""
     with _walked(tree, name, make=make) as directory:
         if directory is not None:
             with suppress(FileNotFoundError):

@@ -37,7 +37,7 @@ class Detected:
 
 
 def detect(root: Path) -> Detected:
-    """What the files in `root` say, all toolchains together. A `test` target of make counts only where nothing else
+    """Read the files in `root`, all toolchains together. A `test` target of make counts only where nothing else
     was found to test: it usually runs the same tests once more. Where there is nothing to test at the top, the
     directories below it are looked at, one level down. Files that cannot be parsed are taken as absent."""
     found = _detect(root)

@@ -1,4 +1,4 @@
-"""What this host's owner decided: the user file and `PERDURE_*` variables."""
+"""The decisions of this host's owner: the user file and `PERDURE_*` variables."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OTHER_VARIABLES = (
 
 
 def user_file() -> Path:
-    """Where the host's owner writes settings: `~/.config/perdure/config.toml` on Linux."""
+    """Return the place of the host owner's settings: `~/.config/perdure/config.toml` on Linux."""
     return user_config_path("perdure") / "config.toml"
 
 

@@ -1,4 +1,4 @@
-"""What a repository tells agents about itself (AGENTS.md): read as data."""
+"""A repository's own words to agents (AGENTS.md): read as data."""
 
 from __future__ import annotations
 

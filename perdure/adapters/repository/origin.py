@@ -1,4 +1,4 @@
-"""Where a test command comes from, for the error that says it cannot be run."""
+"""The origin of a test command, for the error that says it cannot be run."""
 
 from __future__ import annotations
 

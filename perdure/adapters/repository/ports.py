@@ -25,7 +25,7 @@ class PortPair:
     frontend: int
 
     def environment(self) -> dict[str, str]:
-        """What commands of a workspace see, and what `.ports.env` holds."""
+        """The variables of a workspace's commands, and the content of `.ports.env`."""
         return {
             "BACKEND_PORT": str(self.backend),
             "FRONTEND_PORT": str(self.frontend),
@@ -71,7 +71,7 @@ def release(home: Home, delivery: str) -> None:
 
 
 def still_free(pair: PortPair) -> bool:
-    """Whether both ports can be bound now, on loopback (v4 and v6) and on every address."""
+    """True where both ports can be bound now, on loopback (v4 and v6) and on every address."""
     return all(_can_bind(port) for port in (pair.backend, pair.frontend))
 
 

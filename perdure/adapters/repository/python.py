@@ -1,4 +1,4 @@
-"""How a Python project is set up and tested, read from its files."""
+"""Setup and tests of a Python project, read from its files."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class _Facts:
 
     @property
     def brings_pytest(self) -> bool:
-        """Whether what gets installed includes pytest, itself or through a plugin of it."""
+        """True where what gets installed includes pytest, itself or through a plugin of it."""
         if self.locked:
             return '\nname = "pytest"\n' in read(self.root / "uv.lock")
         declared = _strings(_table(self.pyproject, "project").get("dependencies"))

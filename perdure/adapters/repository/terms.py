@@ -85,7 +85,7 @@ def likely_branches(template: str, repository: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Ground:
-    """Where a delivery's branch is to stand: the remote's branches, and the commit it begins on."""
+    """The ground of a delivery's branch: the remote's branches, and the commit it begins on."""
 
     vault: Vault
     heads: Heads

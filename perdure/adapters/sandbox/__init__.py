@@ -1,1 +1,1 @@
-"""Where tool and test commands run: no network, no secrets, nothing of the host but what the toolchain needs."""
+"""The sandbox of tool and test commands: no network, no secrets, of the host only what the toolchain needs."""

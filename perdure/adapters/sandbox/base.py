@@ -76,13 +76,13 @@ class Command:
 
     @property
     def seen(self) -> Path:
-        """Where the command sees its working directory."""
+        """The working directory as the command sees it."""
         return self.inside or self.worktree
 
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended.
+    """The end of a command.
 
     exit_code  of the command; None when it was killed by a timeout or never started; 128+n when signal n ended it
     timed_out  killed because `timeout_s` was over

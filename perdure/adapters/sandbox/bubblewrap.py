@@ -171,7 +171,7 @@ def system() -> Iterator[str]:
 
 @functools.cache
 def _kernel_settings() -> tuple[str, ...]:
-    """What of /proc belongs to the kernel and not to a process, read-only.
+    """Cover the parts of /proc that belong to the kernel and not to a process, read-only.
 
     A root worker's commands are the host's root to these files' permission checks, capabilities or not: without
     this, `echo > /proc/sys/kernel/core_pattern` was seen to change the host's. bwrap's own cover looks at the

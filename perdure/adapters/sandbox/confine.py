@@ -40,7 +40,7 @@ def landlock_abi() -> int:
 
 
 def supported() -> str:
-    """Why this host cannot confine commands; '' when it can."""
+    """Say why this host cannot confine commands; '' when it can."""
     if cause := seccomp.supported(platform.machine()):
         return cause
     return "" if landlock_abi() else "this kernel has no Landlock (Linux 5.13 with lsm=landlock is needed)"

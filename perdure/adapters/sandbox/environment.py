@@ -16,7 +16,7 @@ CACHE = f"{HOME}/.cache"
 CHECKOUTS = Path("/checkout")
 """Below it lies the worktree, under its repository's name: a directory that no host is known to have."""
 RESULTS = Path("/results")
-"""Where test runners leave their reports."""
+"""The directory in which test runners leave their reports."""
 
 OFFLINE = {
     "PIP_NO_INDEX": "1",
@@ -35,7 +35,7 @@ NOT_FOR_SETUP = frozenset({"UV_CACHE_DIR", "PIP_CACHE_DIR", "npm_config_cache", 
 
 
 def place(grade: SandboxGrade, repository: str) -> Path | None:
-    """Where a repository's worktrees are seen, the same for each of its deliveries; None: where they are.
+    """Return where a repository's worktrees are seen, the same for each of its deliveries; None: where they are.
 
     A virtual environment that one delivery's setup made then is right for another, and prompts, logs and the output of
     tests do not differ by the delivery's name. `repository` is a name of letters, digits, dashes, dots, underscores.
@@ -49,7 +49,7 @@ def results_place(grade: SandboxGrade) -> Path | None:
 
 
 def inside(command: Command, binds: Binds, *, home: str = HOME, tmp: str = TMP, run: str = RUN) -> dict[str, str]:
-    """What a command sees: nothing of ours, the toolchains' variables, then what the command was given."""
+    """Return a command's variables: nothing of ours, the toolchains', then what the command was given."""
     offline = {} if command.network else OFFLINE
     return {
         **binds.env,

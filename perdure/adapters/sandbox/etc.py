@@ -23,7 +23,7 @@ ALLOWED = (
     *("fonts", "chromium.d", "maven", "mime.types", "locale.alias", "bash.bashrc", "inputrc", "terminfo"),
     *("services", "protocols", "os-release"),
 )
-"""What real toolchains were seen to need (Debian), and the same things' names elsewhere; java-* is added."""
+"""Files that real toolchains were seen to need (Debian), and their names elsewhere; java-* is added."""
 
 OWN = {
     "passwd": "agent:x:65534:65534::/home/agent:/bin/bash\n",

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 MARK = "user.delegate"
 OURS = "perdure.processes"
-"""Where everything goes that was in the delegated group: one that hands on controllers may hold no process itself."""
+"""The group of all that was in the delegated one: one that hands on controllers may hold no process itself."""
 
 SANDBOX = "perdure.sandbox."
 OUTSIDE = 1

@@ -1,4 +1,4 @@
-"""What grades `reduced` and `off` share: a command under our launcher instead of bubblewrap."""
+"""The common part of grades `reduced` and `off`: a command under our launcher instead of bubblewrap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether bubblewrap works on this host, and if not, exactly why and what to paste."""
+"""The check that bubblewrap works on this host, and if not, exactly why and what to paste."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONTAINER_FIX = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What a probe found: the facts that `classify` decides on.
+    """The findings of a probe: the facts that `classify` decides on.
 
     platform   sys.platform
     program    the bubblewrap that would be used
@@ -87,7 +87,7 @@ def probe() -> Probe:
 
 
 def probe_landlock() -> SandboxUnavailable | None:
-    """Why grade `reduced` cannot be had here; None: it can."""
+    """Say why grade `reduced` cannot be had here; None: it can."""
     cause = confine.supported() if sys.platform == "linux" else "Landlock is a part of Linux"
     if not cause:
         return None

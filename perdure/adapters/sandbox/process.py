@@ -34,7 +34,7 @@ FLOODED = 128 + signal.SIGXFSZ
 
 @dataclass(frozen=True)
 class Launch:
-    """How a supervisor process (bwrap or our launcher) is started.
+    """The start of a supervisor process (bwrap or our launcher).
 
     argv      may contain `{status}`: replaced by the number of the status descriptor
     inputs    descriptors the supervisor inherits; they stay the caller's to close

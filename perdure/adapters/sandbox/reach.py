@@ -40,7 +40,7 @@ class Reach:
     trusted: frozenset[str] = frozenset()
 
     async def addresses(self, host: str, port: int, *, needed: bool = True) -> list[str]:
-        """Where to connect to for a host and port. Refused for one that must not be reached or is not found.
+        """Return the addresses of a host and port. Refused for one that must not be reached or is not found.
 
         `needed` False: somebody else connects. Then a name that is not known here is theirs to find: no address.
         """

@@ -1,4 +1,4 @@
-"""Which directories of a host may be shown to untrusted commands: the rules, without the walking."""
+"""Rules for a host's directories that may be shown to untrusted commands, without the walking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKERS = (
     "libexec/pyenv",
     "toolchains",
 )
-"""What only the root of an installed toolchain contains; Python's is a pattern: lib/python3.*/os.py."""
+"""Files that only the root of an installed toolchain contains; Python's is a pattern: lib/python3.*/os.py."""
 
 TOO_BROAD = frozenset(
     {
@@ -38,7 +38,7 @@ PRIVATE = frozenset({".ssh", ".aws", ".azure", ".config", ".docker", ".kube", ".
 BINARIES = frozenset({"bin", "sbin", "shims"})
 
 REACH = 4
-"""How far above a PATH entry its toolchain's root may be (pyenv's plugins: four)."""
+"""Levels above a PATH entry at which its toolchain's root may be (pyenv's plugins: four)."""
 
 
 def in_system(path: str) -> bool:

@@ -41,7 +41,7 @@ PERSONALITY = {"x86_64": 135, "aarch64": 92}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 LOAD, EQUAL, ABOVE, AT_LEAST, AND, GIVE = 0x20, 0x15, 0x25, 0x35, 0x54, 0x06
 ARCHITECTURE, NUMBER, ARGUMENT = 4, 0, (16, 24, 32)
-"""Where the filter finds what it looks at; of arguments the lower half, for the kernel reads no more of these."""
+"""Offsets of what the filter looks at; of arguments the lower half, for the kernel reads no more of these."""
 
 Line = tuple[int, int, int, int]
 

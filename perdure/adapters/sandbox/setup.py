@@ -1,4 +1,4 @@
-"""What setup is shown beyond a normal command: the network, the owner's index settings, package caches."""
+"""Setup's view beyond a normal command's: the network, the owner's index settings, package caches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NPM_SAFE = ("registry", "cafile", "strict-ssl", "proxy", "https-proxy", "noproxy
 """Settings of ~/.npmrc that are passed on one by one, since the file as a whole may hold tokens."""
 
 OFFLINE_CACHES = (("cargo/registry", ".cargo/registry"), ("cargo/git", ".cargo/git"), ("go/mod", "go/pkg/mod"))
-"""Where cargo and go leave a project's dependencies: not in the worktree, yet needed by every later command."""
+"""Places where cargo and go leave dependencies: not in the worktree, yet needed by every later command."""
 
 
 def openings(home: Home, name: str, owner: Mapping[str, str], owner_home: Path) -> tuple[list[str], dict[str, str]]:
@@ -51,7 +51,7 @@ def openings(home: Home, name: str, owner: Mapping[str, str], owner_home: Path) 
 
 
 def caches(home: Home, name: str) -> Iterator[str]:
-    """What setup downloaded, read-only, for tools that keep dependencies outside of the project."""
+    """Show what setup downloaded, read-only, to tools that keep dependencies outside of the project."""
     for kept, shown in OFFLINE_CACHES:
         path = home.caches / name / kept
         if name and path.is_dir():
@@ -73,7 +73,7 @@ def cache(home: Home, name: str) -> Path | None:
 
 
 def variables(owner: Mapping[str, str], owner_home: Path) -> dict[str, str]:
-    """Where packages come from, and through what: the owner's environment before the harmless part of ~/.npmrc."""
+    """Return the settings of package sources: the owner's environment before the harmless part of ~/.npmrc."""
     return {**_npm_settings(owner_home / ".npmrc"), **setup_variables(owner)}
 
 

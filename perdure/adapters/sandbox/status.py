@@ -1,4 +1,4 @@
-"""What a running sandbox leaves on disk about itself, and the proof that nothing of it lives any more.
+"""The traces of a running sandbox on disk, and the proof that nothing of it lives any more.
 
 A sandbox's supervisor (bwrap's outer process, or our launcher) keeps one descriptor open: the workspace's lock file,
 with a shared flock on it. It is outside the sandbox's pid namespace, so a command can neither reach the descriptor
@@ -69,7 +69,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Status:
-    """What the supervisor wrote: who it started, how the command ended, why it could not start."""
+    """The supervisor's words: who it started, how the command ended, why it could not start."""
 
     holder: Holder | None = None
     exit_code: int | None = None
@@ -236,7 +236,7 @@ def _holders(fd: int) -> list[Holder]:
 
 
 def dead(pidfd: int, timeout_s: float) -> bool:
-    """Whether the process, with its pid namespace, ends within `timeout_s` seconds. Blocks unless that is 0."""
+    """True where the process, with its pid namespace, ends within `timeout_s` seconds. Blocks unless that is 0."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -22,7 +22,7 @@ PASSED_ON = ("PYENV_ROOT", "PYENV_VERSION", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "
 
 
 MANAGED = ("versions", "toolchains", "installs")
-"""Where version managers keep what the programs in the directory beside it lead to."""
+"""Directories in which version managers keep what the programs in the directory beside them lead to."""
 
 
 class Dropped(Recorded):
@@ -33,7 +33,7 @@ class Dropped(Recorded):
 
 
 class Binds(Recorded):
-    """What of the host a sandbox shows.
+    """The parts of the host that a sandbox shows.
 
     prefixes  directories and single files, shown read-only at their own path
     path      PATH entries, in the owner's order
@@ -135,7 +135,7 @@ class _Walk:
                 self._show_marked(os.path.dirname(hop))
 
     def outermost(self) -> Iterator[str]:
-        """What is shown, without what another entry already shows; parents before children."""
+        """Yield what is shown, without what another entry already shows; parents before children."""
         for path in sorted(self._shown):
             if not any(path != other and rules.within(path, other) for other in self._shown):
                 yield path

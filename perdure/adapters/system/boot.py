@@ -10,7 +10,7 @@ _OURS = uuid.uuid4().hex
 
 
 def boot() -> str:
-    """Where the machine has no such name, that of this process: then what depends on it is made anew too often."""
+    """Return the boot's name, or this process's where there is none: what depends on it is made anew too often then."""
     try:
         return _BOOT_ID.read_text().strip() or _OURS
     except OSError:

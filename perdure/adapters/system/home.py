@@ -82,11 +82,11 @@ class Home:
         return self.root / "crashes"
 
     def tree(self, delivery: str) -> Path:
-        """Where a delivery's worktree goes first; a later generation may live in `<delivery>~<n>`."""
+        """Return the first place of a delivery's worktree; a later generation may live in `<delivery>~<n>`."""
         return self.root / "trees" / delivery
 
     def workspace(self, delivery: str) -> Path:
-        """What is known about a delivery's workspace: record, lease, journal, spend log, replies."""
+        """Return the directory of a workspace: record, lease, journal, spend log, replies."""
         return self.root / "workspaces" / delivery
 
     def trials(self, delivery: str) -> Path:

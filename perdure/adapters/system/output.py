@@ -34,12 +34,12 @@ def tail(path: Path, chars: int) -> str:
 
 
 def last_lines(text: str) -> str:
-    """What an error shows of a failed command's output: FAILURE_TAIL_LINES lines within FAILURE_TAIL_CHARS."""
+    """Return an error's share of a failed command's output: FAILURE_TAIL_LINES lines within FAILURE_TAIL_CHARS."""
     return "\n".join(text.rstrip().splitlines()[-FAILURE_TAIL_LINES:])[-FAILURE_TAIL_CHARS:]
 
 
 def flooded() -> str:
-    """Why a command was ended that wrote more than its output file may hold."""
+    """Say why a command was ended that wrote more than its output file may hold."""
     return f"ended, as its output grew beyond {OUTPUT_FILE_BYTES // 1_000_000} MB"
 
 
@@ -93,7 +93,7 @@ class _Lines:
         return [_shown(line) for line in whole if line.strip()]
 
     def rest(self) -> list[str]:
-        """What stands behind the last newline."""
+        """Return what stands behind the last newline."""
         return [_shown(self.open)] if self.open.strip() else []
 
 

@@ -64,16 +64,16 @@ UNEXPECTED_FAILURES = 10
 log = logging.getLogger(__name__)
 
 FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages"})
-"""What runs other people's code: these can kill their worker by themselves, again and again (holes.md H6)."""
+"""Activities that run other people's code: these can kill their worker again and again (holes.md H6)."""
 
 LAST = "close"
-"""What a delivery's run ends with: after it there is nothing of the run to report."""
+"""The last activity of a delivery's run: after it there is nothing of the run to report."""
 
 TELLING = ("notice_addresses", "notify")
-"""What a notification's run does. It may end with either, and fail with either: nothing of it is kept."""
+"""The activities of a notification's run. It may end with either, and fail with either: nothing of it is kept."""
 
 doing: ContextVar[dict[str, Any]] = ContextVar("doing")
-"""What the current attempt does, for heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
+"""The current attempt's work, for heartbeats: small JSON such as {"turn": 3, "doing": "pytest -q"}."""
 
 
 def now_doing(**facts: Any) -> None:
@@ -83,7 +83,7 @@ def now_doing(**facts: Any) -> None:
 
 
 class Keeper(Protocol):
-    """What the interceptor needs of the host."""
+    """The host as far as the interceptor needs it."""
 
     inflight: InFlight
 
@@ -202,7 +202,7 @@ def _tally(deaths: list[str]) -> str:
 
 
 def work_key(work: Any) -> str:
-    """What every attempt at the same piece of work shares, over reruns of one run, not over rewinds."""
+    """Return what all attempts at one piece of work share, over reruns of one run, not over rewinds."""
     run_id = activity.info().workflow_run_id or ""
     body = work.model_dump_json(exclude={"again"}) if isinstance(work, BaseModel) else repr(work)
     return digest(run_id, activity.info().activity_type, body)

@@ -11,7 +11,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or what led to it, is a disk without room: our own writes and git's."""
+    """True where an error, or what led to it, is a disk without room: our own writes and git's."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _FULL:
             return True

@@ -90,7 +90,7 @@ class Host:
         return SpendLog(self.home.workspace(delivery))
 
     def receipt(self, delivery: str) -> Receipt:
-        """What the delivery has survived so far."""
+        """Return what the delivery has survived so far."""
         twice, cut = self.spend(delivery).repeats()
         survived = self.journal(delivery).receipt()
         return Receipt(
@@ -207,7 +207,7 @@ class Host:
         return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
 
     async def check_search_attributes(self, client: Client) -> None:
-        """Whether the server knows our search attributes; registered where that is allowed, done without otherwise.
+        """See that the server knows our search attributes; registered where that is allowed, done without otherwise.
 
         An unknown one would hang every workflow that sets it.
         """

@@ -37,7 +37,7 @@ from perdure.models.ids import digest
 log = logging.getLogger(__name__)
 
 SCAN_EVERY_S = 1.0
-"""How often the living look for the dead: recovery is measured in seconds, a scan of an empty directory in µs."""
+"""The pause between two looks for the dead: recovery is measured in seconds, a scan of an empty directory in µs."""
 
 REPORT_PAUSE = timedelta(milliseconds=1)
 """A death is nobody's failure: the next attempt starts at once."""
@@ -68,7 +68,7 @@ class InFlight:
         os.rename(unseen, home.inflight / f"{self.worker}.lock")  # whoever finds it finds it held
 
     def alive(self, worker: str) -> bool:
-        """Whether that worker of this host lives: its lock is held."""
+        """True where that worker of this host lives: its lock is held."""
         if worker == self.worker:
             return True
         return is_alive(self._root, worker)
@@ -138,7 +138,7 @@ class InFlight:
 
 
 def is_alive(root: Path, worker: str) -> bool:
-    """Whether that worker's lock is held. A shared lock asks: any number may ask at once, none is taken for alive."""
+    """True where that worker's lock is held. A shared lock asks: any number may at once, none is taken for alive."""
     try:
         fd = os.open(root / f"{worker}.lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -153,7 +153,7 @@ def is_alive(root: Path, worker: str) -> bool:
 
 
 def _notes_of(lock: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """What a worker noted, newest first: what it worked on last is what somebody waits for."""
+    """Return a worker's notes, newest first: what it worked on last is what somebody waits for."""
     return _read_notes(sorted(lock.with_suffix("").glob("*.json"), key=lambda path: -path.stat().st_mtime))
 
 
@@ -200,7 +200,7 @@ async def _report_unnoted(client: Client, worker: str) -> bool:
 
 
 async def _report(client: Client, note: dict[str, Any]) -> bool:
-    """Whether the note is settled: reported, or nothing to report."""
+    """Settle the note; True where it is reported, or there is nothing to report."""
     # The dead worker's sticky queue first: otherwise the workflow task that follows waits 10 s for it (H30).
     if not await _unstick(client, note):
         return False

@@ -1,4 +1,4 @@
-"""What happened to a delivery on this host: attempts begun and ended, so that deaths can be counted.
+"""The journal of a delivery on this host: attempts begun and ended, so that deaths can be counted.
 
 A line for every attempt that begins and one for every attempt that ends; what began, never ended and belongs to a
 worker that is gone was a death. The journal lives outside any workflow run: a rewind forgets nothing.
@@ -56,7 +56,7 @@ class Journal:
         return died + [line.get("why", CUT_OFF) for line in self._cut_off() if line["key"] == key]
 
     def failures(self, key: str, how: str) -> int:
-        """How many attempts at this piece of work have ended this way."""
+        """Count the attempts at this piece of work that have ended this way."""
         return sum(1 for line in self._lines() if line.get("key") == key and line.get("how") == how)
 
     def receipt(self) -> Receipt:

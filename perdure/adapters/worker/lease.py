@@ -1,4 +1,4 @@
-"""Who may write to a delivery's worktree: exactly one attempt, the newest.
+"""The lease of a delivery's worktree: exactly one attempt may write there, the newest.
 
 The worktree, not the git ref, is the fenced resource: two runs of one delivery (a reset with a turn in flight) each
 win the compare-and-swap on their own ref while writing to the same files (holes.md H1).

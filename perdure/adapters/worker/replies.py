@@ -24,7 +24,7 @@ class Replies:
         self._directory = directory / "replies"
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """What was received under this key, whole, or None; what a disk has damaged was not received."""
+        """Return what was received under this key, whole, or None; what a disk has damaged was not received."""
         try:
             stored = json.loads((self._directory / f"{key}.json").read_bytes())
         except (FileNotFoundError, ValueError):

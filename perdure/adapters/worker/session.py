@@ -59,7 +59,7 @@ class Desk:
 
     @property
     def inside(self) -> Path | None:
-        """Where commands see the worktree; None: where it is."""
+        """The worktree as commands see it; None: where it is."""
         return place(self.sandbox.grade, checkout_name(self.vault.url))
 
     def check(self) -> None:
@@ -75,7 +75,7 @@ class Desk:
             checkpoints.restore(self.workspace, checkpoint)
 
     def command(self) -> Command:
-        """What every command of this delivery has in common; script and output are for the caller to fill in."""
+        """Return what all commands of this delivery share; script and output are for the caller to fill in."""
         return Command(
             script="",
             worktree=self.workspace.path,

@@ -1,4 +1,4 @@
-"""What a delivery has paid for: append-only, outside any run, so that a rewind cannot make paid turns free."""
+"""The spend log of a delivery: append-only, outside any run, so that a rewind cannot make paid turns free."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SpendLog:
         return sum(1 for line in mine if line["intent"] not in done)
 
     def settled(self) -> list[Usage]:
-        """What each reply that has arrived whole cost, in the order of its first settlement."""
+        """Return the cost of each reply that has arrived whole, in the order of its first settlement."""
         found: dict[str, Usage] = {}
         for line in read_lines(self._path):
             if "settled" in line:

@@ -1,4 +1,4 @@
-"""What a waiting delivery says to the person it waits for, and the commands that answer it; pure functions."""
+"""The words of a waiting delivery to the person it waits for, and the commands that answer it; pure functions."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def decided(made: DecisionMade) -> str:
 
 
 def held(words: str, id: str) -> list[str]:
-    """What is told of a delivery that somebody holds."""
+    """Return the lines of a delivery that somebody holds."""
     return [f"{STOPS} {one_line(words)}", f"{_INDENT}perdure resume {shlex.quote(id)}"]
 
 
 def commands(asked: Asked, id: str) -> list[str]:
-    """What a person types to decide it."""
+    """Return what a person types to decide it."""
     typed = shlex.quote(id)
     found = {
         "approve": f"perdure approve {typed}",
@@ -74,13 +74,13 @@ def chosen(question: Question, choice: str) -> str:
 
 
 def meant(question: Question, text: str) -> str:
-    """What an answer in words means: the choice that reads so, else as in `chosen`; itself where words are wanted."""
+    """Return an answer's meaning: the choice that reads so, else as in `chosen`; itself where words are wanted."""
     same = [one for one in choices_of(question) if " ".join(one.split()).lower() == " ".join(text.split()).lower()]
     return same[0] if same else chosen(question, text)
 
 
 def none_of(question: Question, text: str, id: str) -> tuple[str, str]:
-    """Why that is no answer, and what would be one; empty when it is."""
+    """Say why that is no answer, and what would be one; empty when it is."""
     choices, given = choices_of(question), one_line(text, 60)
     if not choices or text in choices:
         return "", ""

@@ -44,7 +44,7 @@ async def edit_plan(
 
 
 def _by_file(id: str, ending: str) -> str:
-    """How a plan is edited where no editor can be opened."""
+    """Say how a plan is edited where no editor can be opened."""
     import shlex
 
     typed = f"perdure approve {shlex.quote(id)}"
@@ -165,7 +165,7 @@ async def _put_again(delivery: Delivery, before: Asked) -> Asked:
 
 
 def _kept(id: str, name: str) -> Path:
-    """Where an edited plan lies until it has been sent: closing a terminal, or a slip, must not lose it."""
+    """Return the place of an edited plan until it has been sent: closing a terminal, or a slip, must not lose it."""
     from perdure.adapters.system.home import Home
     from perdure.models.ids import delivery_key
 

@@ -50,7 +50,7 @@ def editable(written: str, id: str) -> tuple[str, str]:
 
 
 def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
-    """What was edited, as an artifact and its title. BadInput with the line and the field of what is wrong."""
+    """Return what was edited, as an artifact and its title. BadInput with line and field of what is wrong."""
     from perdure.cli.request.single_phase import title_of
 
     if markdown:
@@ -91,7 +91,7 @@ def _check(text: str) -> None:
 
 
 def blank(text: str) -> bool:
-    """Whether nothing is left of it but comments."""
+    """True where nothing is left of it but comments."""
     return not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
 
 

@@ -93,7 +93,7 @@ async def connected(screen: Screen) -> Client:
 
 
 def as_data(table: Table) -> dict[str, object]:
-    """What `--json` prints: dollars, the day in UTC."""
+    """Return what `--json` prints: dollars, the day in UTC."""
     return {
         "day": table.day,
         "note": table.note or None,

@@ -1,4 +1,4 @@
-"""What is shown of what a person decides: the plan, the change, what is spent."""
+"""The view of what a person decides: the plan, the change, what is spent."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def red_lines(written: str) -> list[str]:
 
 
 def budget_lines(progress: Progress) -> list[str]:
-    """What is spent of what may be, one limit a line."""
+    """Say what is spent of what may be, one limit a line."""
     from perdure.models.rules.allowance import used_tokens
 
     spend = progress.spend

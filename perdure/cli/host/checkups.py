@@ -1,4 +1,4 @@
-"""What `perdure doctor` looks at on this host; each check says what it found and what to do about it."""
+"""The checks of `perdure doctor` on this host; each says what it found and what to do about it."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def check_variables() -> list[Finding]:
 
 
 def check_browser() -> list[Finding]:
-    """Where the repository's settings here ask for screenshots: what takes them."""
+    """Look for the browser where the repository's settings here ask for screenshots."""
     from pathlib import Path
 
     from perdure.adapters.browser.browser import NoBrowser, find_browser
@@ -239,6 +239,6 @@ def check_browser() -> list[Finding]:
 
 
 def failed(name: str, error: PerdureError, mark: str = MISSING) -> Finding:
-    """What an error says, as a finding."""
+    """Return an error as a finding."""
     text = f"{error.what} ({error.where})" if error.where else error.what
     return Finding(name, mark, text, error.fix)

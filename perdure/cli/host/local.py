@@ -1,4 +1,4 @@
-"""What runs on this host: `up`, `down`, `worker`, `server`, `ui`, `temporal`."""
+"""Commands for what runs on this host: `up`, `down`, `worker`, `server`, `ui`, `temporal`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def stop() -> None:
 
 @server.command()
 def status(json: Json = False) -> None:
-    """Whether it runs, and where; exit code 3 when it does not."""
+    """Say if it runs, and where; exit code 3 when it does not."""
     import asyncio
     from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""What `perdure doctor` finds out about the repository it is run in, and about the forge it belongs to."""
+"""The checks of `perdure doctor` on the repository it is run in, and on the forge it belongs to."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _branches(url: str, target: Target | None) -> tuple[str, ...]:
 def _hosted(
     forge: GitHub, forges: Forges, url: str, base: str, ask: Callable[[], Access], env: Mapping[str, str]
 ) -> list[Finding]:
-    """Whether what this environment holds would do to publish there, and whether it should hold that at all."""
+    """Check that this environment's keys would do to publish there, and that it should hold them at all."""
     from perdure.cli.request.issue import token
     from perdure.local.connect import configured
 

@@ -1,4 +1,4 @@
-"""Where a person sees deliveries in a browser."""
+"""The page where a person sees deliveries in a browser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
 
 UI_VARIABLE = "PERDURE_UI_URL"
-"""Where the Web UI of a Temporal server that is not the embedded one answers: Temporal itself does not say."""
+"""The variable that names the Web UI of a server that is not the embedded one: Temporal itself does not say."""
 
 
 async def ui_of(home: Home) -> tuple[str, str] | None:

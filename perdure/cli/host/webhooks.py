@@ -9,7 +9,7 @@ _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL of the worker, or what answe
 
 
 def check_notify() -> list[Finding]:
-    """Who is told when a delivery waits or ends, and who was not."""
+    """Say who is told when a delivery waits or ends, and who was not."""
     import asyncio
     import os
 

@@ -31,7 +31,7 @@ _WRITERS = (Step.IMPLEMENT, Step.DOCUMENT, *_FIXES)
 """Steps that change files, each followed by its commit."""
 
 _NO_END = (Step.REVIEW, "capture_pages")
-"""What goes on when these say no: blockers are fixed, missing pictures are only noted."""
+"""Steps after whose no the work goes on: blockers are fixed, missing pictures are only noted."""
 
 TOLD = frozenset(_NAMES) | frozenset(_FIXES)
 """Activities that are told as they run."""
@@ -60,7 +60,7 @@ class Chapter:
         return any(record.step in steps for record in self.steps)
 
     def takes(self, record: StepRecord) -> bool:
-        """Whether a step that follows belongs here: a commit to what made it, tests to the fix they judge."""
+        """True where a step that follows belongs here: a commit to what made it, tests to the fix they judge."""
         match record.step:
             case Step.PLAN:
                 return self.steps[-1].step == Step.CLASSIFY
@@ -96,7 +96,7 @@ def chapters(steps: Iterable[StepRecord]) -> list[Chapter]:
 
 
 def line_of(chapter: Chapter, limits: tuple[int | None, int | None] = (None, None), ended: bool = True) -> Line:
-    """What a chapter says. `limits`: how many fixes of tests and of review there may be.
+    """Write a chapter's line. `limits`: how many fixes of tests and of review there may be.
 
     `ended`: nothing will be added; a step that still runs then was left where it was.
     """

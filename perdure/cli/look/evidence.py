@@ -1,4 +1,4 @@
-"""What is known of a delivery when its receipt is verified: from history, from its host, from remote and forge."""
+"""The evidence about a delivery when its receipt is verified: from history, its host, remote and forge."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Told:
-    """What history tells, over all runs, oldest first.
+    """The tale of history, over all runs, oldest first.
 
     prepared   of the newest run; first: prepare's checkpoint in the first run, empty when that is lost
     turns      that have ended; newest: how many of them, from the end, belong to the newest run

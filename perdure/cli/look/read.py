@@ -48,7 +48,7 @@ def watch(
 
 
 def show(id: DeliveryId = "@last", json: Json = False) -> None:
-    """Where a delivery stands, or how it ended."""
+    """Show where a delivery stands, or how it ended."""
     from perdure.cli.decide.asking import waits_for_you
     from perdure.cli.look.chapters import chapters, line_of, row
     from perdure.cli.look.closing import closing
@@ -133,7 +133,7 @@ def list_(
 
 
 def diff(id: DeliveryId = "@last") -> None:
-    """What the delivery has changed so far, against its base."""
+    """Show what the delivery has changed so far, against its base."""
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
     from perdure.cli.words import clean

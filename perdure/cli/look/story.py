@@ -1,4 +1,4 @@
-"""What `deliver`, `watch` and `show` say: header, running story, closing block; pure functions and one pure fold."""
+"""Words of `deliver`, `watch` and `show`: header, running story, closing block; pure functions and one pure fold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AGAIN = "↻"
 NEXT_TRY = "; next try at "
-"""What follows in words of waiting is another with each attempt: an outage of a day is one line, not hundreds."""
+"""The end of a wait's words that differs with each attempt: an outage of a day is one line, not hundreds."""
 REWOUND = f"{AGAIN} the delivery was rewound: it goes on from here"
 
 
@@ -100,7 +100,7 @@ class Teller:
         return decided(made)
 
     def now(self, progress: Progress | None, pending: Sequence[Pending], at: float) -> Line | None:
-        """What goes on at this moment; `at` is any clock in seconds."""
+        """Return what goes on at this moment; `at` is any clock in seconds."""
         steps = list(progress.steps) if progress else []
         doing = next((p for p in pending if p.activity in TOLD), None)
         if doing and not (steps and steps[-1].status == "running" and steps[-1].step == doing.activity):
@@ -162,7 +162,7 @@ def again(pending: Sequence[Pending]) -> list[str]:
 
 
 def waiting(progress: Progress) -> list[str]:
-    """What it waits for just now, and what to type where that ends it; empty when it waits for nothing."""
+    """Return what it waits for, and what to type where that ends it; empty when it waits for nothing."""
     if progress.asked is not None:
         asks = waits_for_you(progress.asked, progress.delivery_id)
         return asks + (held(progress.held, progress.delivery_id) if progress.held else [])

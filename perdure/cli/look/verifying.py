@@ -96,7 +96,7 @@ async def _evidence(
 
 
 async def _pages(client: Client, queue: str, work: VerifyInput) -> tuple[Facts | Unknown, tuple[CheckpointFact, ...]]:
-    """What the host knows, with the checkpoints and commits of all pages."""
+    """Return what the host knows, with the checkpoints and commits of all pages."""
     first = facts = await _ask(client, "verify", work, queue, Facts)
     checkpoints: tuple[CheckpointFact, ...] = ()
     commits: tuple[CommitFact, ...] = ()
@@ -197,7 +197,7 @@ def _words_again(evidence: Evidence) -> str:
 
 
 def _why_not(evidence: Evidence) -> str:
-    """Why the tests cannot be run again; empty: they can."""
+    """Say why the tests cannot be run again; empty: they can."""
     result, outside = evidence.result, evidence.outside
     if isinstance(evidence.host, Unknown):
         return evidence.host.why

@@ -62,7 +62,7 @@ async def follow(delivery: Delivery, screen: Screen, *, wait: bool = True) -> in
 
 
 def detached(screen: Screen, id: str) -> typer.Exit:
-    """What Ctrl-C does: the work goes on."""
+    """Leave on Ctrl-C: the work goes on."""
     for line in ["", *coming_back(id, "Left")]:
         screen.say(line)
     return typer.Exit(EXIT_DETACHED)
@@ -172,7 +172,7 @@ class Watcher:
         self._asked = key
 
     async def _look(self) -> Described | None:
-        """What the server knows; None while it does not answer."""
+        """Return what the server knows; None while it does not answer."""
         from temporalio.service import RPCError
 
         try:

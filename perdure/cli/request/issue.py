@@ -1,4 +1,4 @@
-"""Which issue is meant, and what can be known about it before anything is started."""
+"""The issue that is meant, and what can be known about it before anything is started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TITLE_SHOWN = 80
 
 @dataclass(frozen=True)
 class Meant:
-    """What shall be done: `words` of the submitter, an issue, or both.
+    """The work that is asked for: `words` of the submitter, an issue, or both.
 
     title    of the issue, empty when it could not be read from here: then the worker reads it
     refusal  why nothing can be started for this issue; a delivery of it that is there can still be come back to
@@ -101,7 +101,7 @@ def meant(named: IssueName | None, text: str, url: str, forges: Forges, *, elsew
 
 
 async def is_there(home: Home, id: str) -> bool:
-    """Whether a delivery has been started for the issue already: its own pull request may have closed it since."""
+    """True where a delivery has been started for the issue already: its own pull request may have closed it since."""
     from perdure.client import Perdure
     from perdure.local.connect import connect
 
@@ -129,7 +129,7 @@ def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
 
 
 def publishes_here(url: str, env: Mapping[str, str]) -> bool:
-    """Whether this host's own worker is who a hosted forge will see."""
+    """True where this host's own worker is who a hosted forge will see."""
     from perdure.adapters.forges.select import Forges
 
     return not env.get(PUBLISHER_QUEUE, "").strip() and hosted(Forges.from_environment(dict(env)), url) is not None
@@ -144,8 +144,8 @@ def hosted(forges: Forges, url: str) -> HostedForge | None:
 
 
 def token(forges: Forges, url: str, *, elsewhere: bool) -> bool:
-    """Whether this process is somebody to the forge of `url`, which may be an ssh address. BadInput when it is an App
-    that is not let in there, and the workers would be no other."""
+    """True where this process is somebody to the forge of `url`, which may be an ssh address. BadInput when it is an
+    App that is not let in there, and the workers would be no other."""
     if not url.startswith(("https://", "http://")):
         known = address(url)
         if known is None:
@@ -178,7 +178,7 @@ def _of_text(error: InvalidRequest, number: int) -> InvalidRequest:
 
 
 def _only_names(text: str, named: IssueName) -> bool:
-    """Whether a text is nothing but the issue's name, and says nothing besides."""
+    """True where a text is nothing but the issue's name, and says nothing besides."""
     try:
         return IssueName.parse(text).number == named.number and not text.strip().isdecimal()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a target repository says, as far as it can be known here without fetching anything."""
+"""Facts of a target repository, as far as they can be known here without fetching anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one phase alone was asked to do, checked before anything else is looked at."""
+"""The request of one phase alone, checked before anything else is looked at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.models.phases import Phase
 from perdure.models.report import Plan
 
 _MENDS = (Phase.TEST, Phase.REVIEW)
-"""What these find can be mended; the other phases find nothing."""
+"""Phases whose findings can be mended; the others find nothing."""
 
 _TITLE_CHARS = 200
 
@@ -105,7 +105,7 @@ def read_plan_file(path: Path) -> str:
 
 
 def title_of(plan: str) -> str:
-    """What a plan is about, in one line: its title, or its first line with words in it."""
+    """Name a plan in one line: its title, or its first line with words in it."""
     try:
         return Plan.model_validate_json(plan).title[:_TITLE_CHARS]
     except ValueError:
@@ -144,7 +144,7 @@ def _check_words(phase: Phase, *, given: bool) -> None:
 
 
 def _words(options: Options) -> str:
-    """What `--request` says, `-` read from standard input; empty when nothing was said."""
+    """Return the words of `--request`, `-` read from standard input; empty when nothing was said."""
     text = options.request or ""
     if text == "-":
         text = sys.stdin.buffer.read(REQUEST_BYTES + 1).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What `deliver` and `run` were asked for, checked to the end before anything is started or written."""
+"""The request of `deliver` and `run`, checked to the end before anything is started or written."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def check_branch(branch: str, target: Target, base: str, phases: tuple[Phase, ..
 
 
 def asks_a_model(phases: tuple[Phase, ...] | None, *, fix: bool) -> bool:
-    """Whether a reply may have to be paid for; testing and publishing alone need none."""
+    """True where a reply may have to be paid for; testing and publishing alone need none."""
     return phases is None or bool({*phases} - {Phase.TEST, Phase.SHIP}) or (Phase.TEST in phases and fix)
 
 
@@ -283,14 +283,14 @@ def read_config(path: Path) -> str:
 
 
 def workers_elsewhere() -> bool:
-    """Whether TEMPORAL_* variables or a profile name a server: cheap, and decided the same way as connecting."""
+    """True where TEMPORAL_* variables or a profile name a server: cheap, and decided the same way as connecting."""
     from perdure.local.connect import configured
 
     return configured() is not None
 
 
 def nearest(option: str, name: str, known: list[str]) -> str:
-    """What was probably meant, or what there is; `option` is written before it."""
+    """Say what was probably meant, or what there is; `option` is written before it."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     if near:
         return f"did you mean {option} {near[0]}?".replace("  ", " ")

@@ -1,4 +1,4 @@
-"""What a delivery may still spend: pure decisions over its state. Unknown is unknown, never zero."""
+"""The rest a delivery may still spend: pure decisions over its state. Unknown is unknown, never zero."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def time_over(state: DeliveryState, prepared: Prepared) -> str:
 def breach(
     state: DeliveryState, prepared: Prepared, since: datetime, now: datetime, *, paying: bool = True
 ) -> tuple[Limit, str] | None:
-    """Which limit is reached, and that in words; None while there is room for what comes next.
+    """Return the limit that is reached, and that in words; None while there is room for what comes next.
 
     paying  a model's reply comes next: a commit or a test run costs nothing, and is kept from nobody for money
 

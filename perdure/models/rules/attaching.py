@@ -25,7 +25,7 @@ class Attached(Published):
 
 
 def attached(request: DeliveryRequest, delivery_id: str, run_id: str) -> Attached:
-    """What whoever attaches can compare with what they meant."""
+    """Return what whoever attaches can compare with what they meant."""
     return Attached(
         delivery_id=delivery_id,
         run_id=run_id,
@@ -36,7 +36,7 @@ def attached(request: DeliveryRequest, delivery_id: str, run_id: str) -> Attache
 
 
 def taken(there: DeliveryRequest, sent: DeliveryRequest) -> str:
-    """What the delivery that is there is about, where that is not what was sent: `me/calc` and `you/calc` share ids.
+    """Name what the delivery there is about, where that is not what was sent: `me/calc` and `you/calc` share ids.
 
     Empty when it is the same repository and issue, or without an issue the same words.
     """
@@ -62,7 +62,7 @@ def same_wish(there: DeliveryRequest, sent: DeliveryRequest) -> bool:
 
 
 def refusal(there: DeliveryRequest, raw: Any) -> str:
-    """Why somebody who sent this cannot attach, in one line; empty when they can. Nothing sent fits every delivery."""
+    """Say why somebody who sent this cannot attach; empty when they can. Nothing sent fits every delivery."""
     if raw is None or raw == {}:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Whether another attempt at the failures makes sense: pure decisions over verdicts."""
+"""The choice of another attempt at the failures: pure decisions over verdicts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.models.work import TestVerdict
 
 
 def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:
-    """Why no other attempt is made at a red verdict; empty when one is.
+    """Say why no other attempt is made at a red verdict; empty when one is.
 
     left          the verdicts so far, in order: first on what there was before any attempt
     fixes, limit  attempts made, in this and earlier rounds, and allowed
@@ -21,14 +21,14 @@ def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limi
 
 
 def given_up(fixes: int, limit: int) -> str:
-    """Why no other attempt is made at a review's blockers; empty when one is."""
+    """Say why no other attempt is made at a review's blockers; empty when one is."""
     if fixes < limit:
         return ""
     return f"blockers remain after {fixes} fixes" if fixes else "the review found blockers"
 
 
 def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
-    """What to say when two attempts in a row left the same failures; empty when there is still hope.
+    """Say so when two attempts in a row left the same failures; empty when there is still hope.
 
     left     verdicts on what the attempts before the last one made, in order
     verdict  on what the last attempt made

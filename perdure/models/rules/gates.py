@@ -1,4 +1,4 @@
-"""What is put before a person at each gate, by the hash of exactly that, and what became of it; pure functions."""
+"""The matter put before a person at each gate, by its exact hash, and what became of it; pure functions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perdure.models.state import DeliveryState
 CANNOT_TELL = "new and old failures cannot be told apart"
 
 Put = tuple[str, str, tuple[str, ...]]
-"""What names it, what is asked in words, and the updates that decide it."""
+"""Its name, the question in words, and the updates that decide it."""
 
 
 def decided_by_people(config: RepositoryConfig, phases: Sequence[str], request: DeliveryRequest) -> dict[str, Any]:
-    """Where people decide, and how long they have, as fields of Prepared; a gate before what is not done is none."""
+    """Return the gates and their time, as fields of Prepared; a gate before what is not done is none."""
     wanted = {*config.gates.before, *request.gates}
     publishes = Phase.SHIP in phases or request.push
     gates = [Gate.PLAN] if Phase.PLAN in phases and Gate.PLAN in wanted else []

@@ -1,4 +1,4 @@
-"""Who gets how much of a day's budget: pure decisions over the Treasury's table."""
+"""The division of a day's budget: pure decisions over the Treasury's table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Granting:
             known.usd_per_day = usd if sure else known.usd_per_day
 
     def add(self, more: Add) -> bool:
-        """Whether there is such a rule."""
+        """Add to a rule's day; False where there is no such rule."""
         table = self.table
         if more.id and more.id in table.heard:
             return True
@@ -52,7 +52,7 @@ class Granting:
         return True
 
     def begin_day(self, now: datetime) -> bool:
-        """Whether a new day has begun. What is reserved stays so and is spent in the new one."""
+        """Begin a new day; False where it is the old one. What is reserved stays so and is spent in the new one."""
         day = f"{now.astimezone(UTC):%Y-%m-%d}"
         if day <= self.table.day:
             return False
@@ -62,7 +62,7 @@ class Granting:
         return True
 
     def hear(self, said: Reserve, now: datetime) -> Granted | None:
-        """What a delivery said counts; the answer, or None where it waits for `serve`, or wants none."""
+        """Count what a delivery said; the answer, or None where it waits for `serve`, or wants none."""
         self.know(said.rules, sure=False)
         if not said.rules or not said.rules.keys() <= self.table.rules.keys():
             return None  # no delivery says this
@@ -98,7 +98,7 @@ class Granting:
         return answers
 
     def refused(self, delivery: str, now: datetime) -> Granted | None:
-        """What one that waits is told; None when it does not."""
+        """Return what one that waits is told; None when it does not."""
         lease = self.table.leases.get(delivery)
         if lease is None or not lease.waits:
             return None
@@ -115,7 +115,7 @@ class Granting:
         return {id: lease for id, lease in self.table.leases.items() if lease.held > 0 and lease.until <= now}
 
     def found(self, delivery: str, paid: float | None, until: datetime) -> None:
-        """What one of those has paid. None, or less than is known (its log is lost): then all it held counts as paid.
+        """Book what one of those has paid. None, or less than is known (its log is lost): all it held counts as paid.
 
         `until`: of its lease when it was looked up; one that was heard of meanwhile keeps its reservation.
         """

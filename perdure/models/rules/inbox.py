@@ -1,4 +1,4 @@
-"""What counts of that which people send to a delivery: pure decisions over its state, each counted once."""
+"""Rules for what people send to a delivery: pure decisions over its state, each message counted once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SHAPES: dict[str, type[Deciding]] = {
 
 
 class NotCounted(BadInput):
-    """What was sent does not count; `what` says why, in words its sender can use."""
+    """A message that does not count; `what` says why, in words its sender can use."""
 
 
 class Inbox:
@@ -147,8 +147,8 @@ class Inbox:
             raise NotCounted(error.what) from None
 
     def _known(self, said: Deciding) -> Decided | None:
-        """What was counted of it before. One that names nothing means what waits, also in the moment after somebody
-        has decided that and before the delivery has gone on: it cannot undo it."""
+        """Return what was counted of it before. One that names nothing means what waits, also in the moment after
+        somebody has decided that and before the delivery has gone on: it cannot undo it."""
         asked = self.state.asked
         if not said.of:
             meant = asked is not None and said.gate in (None, asked.gate)
@@ -203,7 +203,7 @@ class Inbox:
 
 
 def count(state: DeliveryState, asked: Asked, decided: Decided) -> None:
-    """What is decided stays decided."""
+    """Count a decision; one that was made stays."""
     if asked.key not in state.decided:
         remember(state, asked.key, decided)
 

@@ -1,4 +1,4 @@
-"""What the Web UI's timeline says beside each activity: its summary, the most visible text of a delivery."""
+"""Captions beside each activity in the Web UI's timeline: its summary, the most visible text of a delivery."""
 
 from __future__ import annotations
 

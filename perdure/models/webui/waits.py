@@ -1,4 +1,4 @@
-"""What the details of a delivery that waits for a person end with: what is asked, and what to send, to be copied."""
+"""The last part of a waiting delivery's details: what a person is asked, and what to send, to be copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOW = {
 
 
 def headline(state: DeliveryState) -> str:
-    """What a person sees first of one that waits for somebody; empty when it waits for nobody."""
+    """Return what a person sees first of one that waits for somebody; empty when it waits for nobody."""
     if (asked := state.asked) is not None:
         words = "an agent asks" if asked.question is not None else asked.words
         return f"Waiting for you: {cell(words, 200)}"
@@ -49,7 +49,7 @@ def _question(question: Question) -> list[str]:
 
 
 def _material(asked: Asked, state: DeliveryState, delivery: str) -> list[str]:
-    """How to read in the Web UI what is decided: it is in the vault, and no history holds it."""
+    """Say how to read in the Web UI what is decided: it is in the vault, and no history holds it."""
     if not delivery or state.prepared is None or asked.gate not in _HOW:
         return []
     how = f"**{_HOW[asked.gate]}:** Standalone Activities, Start, type `read`, queue {code(state.prepared.queue)}, data"

@@ -1,4 +1,4 @@
-"""What the agent can do in a worktree; the sandbox and the path rules see to it that it can do nothing else."""
+"""The agent's tools in a worktree; the sandbox and the path rules see to it that it can do nothing else."""
 
 from perdure.adapters.agents.tools.base import Toolbox
 from perdure.adapters.agents.tools.run import describe, run_calls, tools_for

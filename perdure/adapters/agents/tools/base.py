@@ -1,4 +1,4 @@
-"""What a tool is, and what it works with."""
+"""The shape of a tool, and the toolbox it works with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _no_hint(output: str, exit_code: int | None) -> str | None:
 
 @dataclass
 class Toolbox:
-    """What the tools of one turn work with.
+    """The place, the sandbox and the memory that the tools of one turn work with.
 
     worktree    the only directory they touch
     inside      where commands see it, and so what the model calls it; None: where it is

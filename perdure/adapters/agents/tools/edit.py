@@ -81,7 +81,7 @@ def _found_at(data: bytes, old: bytes) -> list[int]:
 
 
 def _hint(data: bytes, old: bytes) -> str:
-    """Where the first line of a text that was not found does occur, if white space is left aside."""
+    """Say where the first line of a text that was not found does occur, if white space is left aside."""
     first = next((line.strip() for line in old.splitlines() if line.strip()), b"")
     near = [number for number, line in enumerate(data.splitlines(), 1) if first and line.strip() == first]
     if not near:

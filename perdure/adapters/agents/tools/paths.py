@@ -103,7 +103,7 @@ def write_bytes(path: Path, data: bytes, shown: str) -> None:
 
 
 def version(data: bytes) -> str:
-    """What names a file's content between reading and editing it."""
+    """Return a short hash that names a file's content between reading and editing it."""
     return hashlib.sha256(data).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""Which tools a step has, and how the calls of one reply are carried out: one after another, in order."""
+"""The tools of each step, and the calls of one reply, carried out one after another, in order."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def result(block: dict[str, Any], text: str, *, error: bool = False) -> dict[str
 
 
 def describe(message: dict[str, Any]) -> str:
-    """What a reply does, for people: "edit src/x.py, pytest -q"; at most 80 characters on one line."""
+    """Describe a reply for people: "edit src/x.py, pytest -q"; at most 80 characters on one line."""
     calls = [_call_words(block) for block in calls_in(message)]
     if calls:
         return shortened(", ".join(calls), DESCRIPTION_CHARS)

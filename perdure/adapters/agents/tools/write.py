@@ -42,7 +42,7 @@ def _existing(path: Path, shown: str) -> bytes | None:
 
 
 def has_crlf(data: bytes) -> bool:
-    """Whether every line ends as on Windows: then new text does so too."""
+    """True where every line ends as on Windows: then new text does so too."""
     return b"\r\n" in data and data.count(b"\n") == data.count(b"\r\n")
 
 

@@ -1,1 +1,1 @@
-"""What the engine itself looks for in a change, beside the reviewer: from git's objects alone (docs/review.md)."""
+"""The engine's own findings in a change, beside the reviewer's: from git's objects alone (docs/review.md)."""

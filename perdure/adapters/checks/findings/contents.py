@@ -1,4 +1,4 @@
-"""What a change brings that is no text: binary files, links out of the tree, submodules, and sheer size."""
+"""Parts of a change that are no text: binary files, links out of the tree, submodules; and its sheer size."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def is_link(one: Entry) -> bool:
 
 
 def size(repository: Repository, base: str, head: str) -> list[Finding]:
-    """Whether the change is too large to be reviewed: without lock files, a rename counted as what changed in it."""
+    """Find a change too large to be reviewed: without lock files, a rename counted as what changed in it."""
     without = [f":(exclude,top,glob)**/{name}" for name in LOCK_FILES]
     told = patch.bounded(repository).text(
         "diff-tree", "-r", "-M", "--shortstat", "--no-ext-diff", "--no-textconv", "--end-of-options",

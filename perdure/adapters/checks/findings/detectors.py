@@ -1,4 +1,4 @@
-"""What a secret looks like: the formats of providers from detect-secrets, and a few it does not know. No network."""
+"""Detectors of secrets: the formats of providers from detect-secrets, and a few it does not know. No network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Detector:
     blocks: bool = True
 
     def possible(self, text: str) -> bool:
-        """Whether a text could hold such a secret."""
+        """True where a text could hold such a secret."""
         if not self.needles:
             return any(pattern.search(text) for pattern in self.patterns)
         return any(needle in text for needle in self.needles)

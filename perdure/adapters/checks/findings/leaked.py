@@ -34,7 +34,7 @@ _ANEW = "The files are right already and stay as they are; the next fix is commi
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a leak is: a path, or a commit that is not the last one, or the words of one."""
+    """The place of a leak: a path, or a commit that is not the last one, or the words of one."""
 
     leak: Leak = field(repr=False)
     path: str = ""
@@ -97,7 +97,7 @@ def _earlier(repository: Repository, begun: str, base: str, head: str) -> Iterab
 
 
 def _held(repository: Repository, base: str, values: Sequence[str]) -> set[str]:
-    """Which of these the base's files hold: they were only moved or reformatted. Given on stdin, where nobody looks."""
+    """Return those the base's files hold: only moved or reformatted. Given on stdin, where nobody looks."""
     if not values:
         return set()
     asked = ("grep", "-h", "-o", "--text", "--fixed-strings", "-f", "-", base)

@@ -27,7 +27,7 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True)
 class Seen:
-    """What was found. `counts` are of all findings, those too that are not listed; `secrets` must not be pushed."""
+    """The findings. `counts` are of all findings, those too that are not listed; `secrets` must not be pushed."""
 
     findings: Findings
     counts: Counter[Severity]

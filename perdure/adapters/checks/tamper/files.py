@@ -48,7 +48,7 @@ class Files:
         return path in self._here
 
     def blob(self, path: str) -> str:
-        """What holds the same bytes has the same one; empty when the path is not here."""
+        """Return the name of a path's bytes, the same for the same bytes; empty when the path is not here."""
         return self._here.get(path, ("", ""))[1]
 
     def is_link(self, path: str) -> bool:

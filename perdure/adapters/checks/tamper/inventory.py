@@ -204,7 +204,7 @@ def is_now(text: str) -> str:
 
 
 def only_new(now: Iterable[str], before: Iterable[str]) -> list[str]:
-    """What is there more often than before, in its order."""
+    """Return what is there more often than before, in its order."""
     left: dict[str, int] = {}
     for item in before:
         left[item] = left.get(item, 0) + 1

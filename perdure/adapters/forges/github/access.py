@@ -1,4 +1,4 @@
-"""Where GitHub is and who we are to it: what the environment says, and which repositories belong to which server.
+"""The servers of GitHub and our accounts there, as the environment names them, and the repositories of each.
 
 No model output comes near this: server and account are the environment's, owner and name the origin's.
 """
@@ -62,7 +62,7 @@ class Server:
 
     @property
     def api(self) -> str:
-        """Where its REST API is: a host of its own at GitHub and for Enterprise Cloud, a path on one's own server."""
+        """The address of the REST API: a host of its own at GitHub and Enterprise Cloud, a path on one's own server."""
         if self.url == GITHUB_COM or self.host.endswith(".ghe.com"):
             return f"https://api.{self.host}"
         return f"{self.url}/api/v3"
@@ -78,7 +78,7 @@ class Server:
         return _owner_and_name(parts.path) if parts.scheme == "ssh" and self._by_ssh(parts.hostname or "") else None
 
     def over_http(self, url: str) -> bool:
-        """Whether this very server answers an http(s) URL: a token for it may be shown there, and nowhere else."""
+        """True where this very server answers an http(s) URL: a token for it may be shown there, and nowhere else."""
         try:
             parts = urlsplit(url)
             mine = urlsplit(self.url)

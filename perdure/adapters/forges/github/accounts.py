@@ -1,4 +1,4 @@
-"""Who we are to a GitHub: somebody with a token, an App, or nobody."""
+"""Our account at a GitHub: somebody with a token, an App, or nobody."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Account(Protocol):
     variable: str
 
     def token(self, repository: str) -> str | None:
-        """What to show for `owner/name`; None: nothing. ForgeRefused, ForgeUnavailable when it cannot be had."""
+        """Return the secret to show for `owner/name`, or None. ForgeRefused, ForgeUnavailable when it cannot be had."""
         ...
 
     def login(self, repository: str) -> str:
@@ -39,7 +39,7 @@ class Account(Protocol):
         ...
 
     def permissions(self, repository: str) -> dict[str, str] | None:
-        """What an App's installation may do, such as {"pull_requests": "write"}; None where GitHub does not say."""
+        """Return the rights of an App's installation, such as {"pull_requests": "write"}, or None."""
         ...
 
     def renew(self, repository: str) -> bool:
@@ -53,7 +53,7 @@ class Account(Protocol):
 
 
 class NoAccount:
-    """What is public can be read, nothing written."""
+    """Nobody: public repositories can be read, nothing written."""
 
     secrets: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Whether a delivery can be published at all, asked before any money is spent."""
+"""The check that a delivery can be published at all, made before any money is spent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from github.Repository import Repository
 
 PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: write"}
-"""What an App's installation must be allowed, by GitHub's name of it."""
+"""Rights that an App's installation needs, by GitHub's name of each."""
 
 
 _FIRST = "push a first commit yourself: git commit --allow-empty -m first && git push -u origin HEAD"

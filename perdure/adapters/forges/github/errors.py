@@ -1,4 +1,4 @@
-"""What went wrong at GitHub: worth another try, and when, or a person's to mend, and how."""
+"""Errors at GitHub: worth another try, and when, or a person's to mend, and how."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _WORDS = 300  # of what GitHub says, in one line
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
-"""What PyGithub and reading its answers raise when bytes are no JSON, or JSON is not GitHub's."""
+"""Errors of PyGithub and of reading its answers when bytes are no JSON, or JSON is not GitHub's."""
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def translate(error: Exception, where: str, variable: str) -> StepError | None:
 
 
 def of_status(status: int, data: Any, headers: Mapping[str, Any], where: str, variable: str) -> StepError:
-    """What an answer of 400 and above means. `headers` have lower-case names."""
+    """Return the error that an answer of 400 and above means. `headers` have lower-case names."""
     said = words(data)
     if status == 429 or (status == 403 and _limited(said, headers)):
         return _limit(said, headers, where)
@@ -205,7 +205,7 @@ def _scopes(headers: Mapping[str, Any]) -> str:
 
 
 def _reason(error: BaseException | None) -> str:
-    """What the operating system says below all the library's layers: `Connection refused`."""
+    """Return the operating system's words below all the library's layers: `Connection refused`."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, OSError) and error.strerror:

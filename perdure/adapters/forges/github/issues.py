@@ -21,7 +21,7 @@ FORGE_COMMENTS_BYTES = 200_000
 
 
 STATUS = "<!-- perdure:status="
-"""What every status comment of ours begins with, before the delivery's id."""
+"""The beginning of every status comment of ours, before the delivery's id."""
 
 Login = Callable[[], str]
 

@@ -14,7 +14,7 @@ FORMAT = 1
 
 
 def identity(work: TurnInput) -> dict[str, Any]:
-    """What makes two attempts the same turn."""
+    """Return what makes two attempts the same turn."""
     return {"step": str(work.step), "attempt": work.attempt, "turn": work.turn}
 
 

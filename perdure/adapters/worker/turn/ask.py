@@ -25,7 +25,7 @@ _SHOWN_CHARS = 80
 
 @dataclass(frozen=True)
 class Asking:
-    """What asking needs of a delivery: its reply journal, its spend log and the model."""
+    """The parts of a delivery that asking needs: its reply journal, its spend log and the model."""
 
     replies: Replies
     spend: SpendLog

@@ -1,4 +1,4 @@
-"""What a step's opening message is made from: artifacts as text, and the change under review as a diff."""
+"""The material of a step's opening message: artifacts as text, and the change under review as a diff."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
 
 
 def change_of(vault: Vault, work: TurnInput) -> Change | None:
-    """What a review is about, named in its first turn; None in a review that an older release began."""
+    """Return a review's change, named in its first turn; None in a review that an older release began."""
     materials = _begun_with(vault, work)
     if not ("base" in materials and "head" in materials):
         return None
@@ -122,7 +122,7 @@ def _case(case: TestCase, room: int) -> dict[str, Any]:
 
 
 def _findings(data: bytes) -> str:
-    """What the engine found, the worst first, then tests that check something else now, before and after."""
+    """Write the engine's findings, the worst first, then tests that check something else now, before and after."""
     found = Findings.model_validate_json(data)
     size = f"{found.files} files, {found.added} lines added, {found.deleted} deleted"
     lines = [f"The change: {size}.", *(_finding(one) for one in found.findings)]

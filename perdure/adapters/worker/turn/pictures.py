@@ -18,8 +18,8 @@ MATERIAL = "screenshots"
 
 
 def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[Seen]:
-    """What there is to be seen, in the order of `[app] pages`; nothing where no screenshots were wanted. What the vault
-    has lost is not seen: pictures decide about nothing, so they fail nothing."""
+    """Return what there is to see, in the order of `[app] pages`; nothing where no screenshots were wanted. What the
+    vault has lost is not seen: pictures decide about nothing, so they fail nothing."""
     told = _told(vault, delivery, materials.get(MATERIAL, ""))
     if told is None:
         return []

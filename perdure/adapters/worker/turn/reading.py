@@ -1,4 +1,4 @@
-"""What happened, as text for people: turn by turn from the checkpoints, changes as a diff, artifacts as they are."""
+"""A delivery as text for people: turn by turn from the checkpoints, changes as a diff, artifacts as they are."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
 
 @dataclass(frozen=True)
 class _Acted:
-    """What became of a reply: what is said back, the step's end, what is asked of a person or assumed instead."""
+    """The consequence of a reply: words back, the step's end, a question to a person or an assumption instead."""
 
     said: tuple[Message, ...] = ()
     outcome: Outcome | None = None
@@ -93,7 +93,7 @@ async def _told(desk: Desk, work: TurnInput) -> list[Message]:
 async def _act(
     host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply, promised: Promised | None
 ) -> _Acted:
-    """What the reply asks for: its tool calls carried out, a word back, or the step's end."""
+    """Do what the reply asks for: its tool calls carried out, a word back, or the step's end."""
     change = await in_thread(change_of, desk.vault, work) if work.step is Step.REVIEW else None
     step = conversation.after_reply(work.step, reply, told, change, promised)
     if isinstance(step, Finished):

@@ -1,4 +1,4 @@
-"""What planning, testing, reviewing and looking wrote down, read back from the vault by hash."""
+"""The documents of planning, testing, reviewing and looking, read back from the vault by hash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
 
 
 def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
-    """Whether agents could work by it: a Plan as the plan step answers it, or words of somebody's own."""
+    """See whether agents could work by it: a Plan as the plan step answers it, or words of somebody's own."""
     try:
         text = vault.get_artifact(delivery, artifact).decode(errors="replace")
     except WorkspaceLost:

@@ -26,12 +26,12 @@ def way_to(vault: Vault, tip: str) -> tuple[list[str], str]:
 
 
 def hole(vault: Vault, tip: str) -> str:
-    """What is missing below a checkpoint, in git's words; empty: nothing is."""
+    """Say what is missing below a checkpoint, in git's words; empty: nothing is."""
     return next(iter(vault.broken(tip).splitlines()), "")
 
 
 def page(vault: Vault, way: list[str], offset: int) -> tuple[CheckpointFact, ...]:
-    """What the checkpoints of one page say about themselves."""
+    """Return what the checkpoints of one page say about themselves."""
     facts = []
     for commit in way[offset : offset + VERIFY_PAGE]:
         turn = read_turn(vault, commit)
@@ -73,7 +73,7 @@ def begun(vault: Vault, start: str, first: str) -> tuple[str, ...] | None:
 
 
 def held(vault: Vault, delivery: str, tip: str) -> bool:
-    """Whether a ref of the delivery keeps the checkpoint."""
+    """True where a ref of the delivery keeps the checkpoint."""
     return any(vault.is_ancestor(tip, run) for run in vault.refs(f"refs/perdure/{delivery}/").values())
 
 

@@ -1,4 +1,4 @@
-"""What remote and forge have of a delivery now."""
+"""The state of a delivery at its remote and forge now."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> Non
 
 
 def target_of(html: str) -> Path | None:
-    """Where the page goes, looked at before anything is read. BadInput when it cannot go there."""
+    """Return the page's place, looked at before anything is read. BadInput when it cannot go there."""
     from perdure.models.errors import BadInput
 
     if html in ("", "-"):

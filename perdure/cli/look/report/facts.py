@@ -1,4 +1,4 @@
-"""What a report is made of: everything that is known about one delivery, and what could not be read."""
+"""The material of a report: everything that is known about one delivery, and what could not be read."""
 
 from __future__ import annotations
 

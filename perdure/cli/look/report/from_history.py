@@ -133,7 +133,7 @@ def _since(record: StepRecord, first: Act, act: Act, found: Inspected) -> dict[s
 
 
 def _ended(outcome: object) -> str:
-    """How a step stands after a turn; an outcome of a step that is done may be empty in history, but it is there."""
+    """Return a step's state after a turn; the outcome of one that is done may be empty in history, but is there."""
     if not isinstance(outcome, dict):
         return "running"
     found = outcome.get("data")
@@ -142,7 +142,7 @@ def _ended(outcome: object) -> str:
 
 
 def began(steps: Sequence[StepRecord], acts: Sequence[Act]) -> tuple[datetime | None, ...]:
-    """When each step began, to the millisecond where history has its first activity."""
+    """Return when each step began, to the millisecond where history has its first activity."""
     found: list[datetime | None] = []
     left = list(acts)
     for record in steps:

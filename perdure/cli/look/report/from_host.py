@@ -1,4 +1,4 @@
-"""What only the delivery's own host has: artifacts, and what was said in its turns."""
+"""The report's parts that only the delivery's own host has: artifacts, and what was said in its turns."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ async def gather(delivery: Delivery) -> Report:
 async def _facts(
     delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str]
 ) -> dict[str, Any]:
-    """What result or progress say; without a worker, what history does."""
+    """Return what result or progress say; without a worker, what history does."""
     try:
         request = parse_request(past.request)
     except InvalidRequest:

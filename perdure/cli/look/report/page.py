@@ -69,7 +69,7 @@ def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
 
 
 def _anchors(report: Report) -> dict[str, str]:
-    """Where on the page a screenshot is, by its page's address."""
+    """Return the place of each screenshot on the page, by its page's address."""
     shots = report.screenshots.pictures if report.screenshots else ()
     return {shot.page: f"shot-{number}" for number, shot in enumerate(shots, 1) if shot.artifact in report.pictures}
 

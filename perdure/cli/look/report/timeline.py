@@ -1,4 +1,4 @@
-"""When what happened, as rows of bars on an axis that long waits do not stretch; pure functions."""
+"""The timeline of a delivery, as rows of bars on an axis that long waits do not stretch; pure functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """What a person sees as one thing: its steps one after the other; `deaths`: where a worker ended in them."""
+    """A row for one thing, as a person sees it: its steps in turn; `deaths`: where a worker ended in them."""
 
     name: str
     mark: str
@@ -71,7 +71,7 @@ class Axis:
     places: tuple[float, ...]
 
     def at(self, seconds: float) -> float:
-        """Where it is drawn; what lies outside is at the edge."""
+        """Return the place where it is drawn; what lies outside is at the edge."""
         if seconds <= self.times[0]:
             return 0.0
         if seconds >= self.times[-1]:
@@ -154,7 +154,7 @@ def _row(report: Report, chapter: Chapter, place: int, times: _Times) -> Row:
 
 
 def _gaps(bars: Sequence[Bar], report: Report, times: _Times) -> list[Gap]:
-    """Where no bar is; and where history says that it waited, also within a step."""
+    """Find the places without a bar, and where history says that it waited, also within a step."""
     waits = [
         (times.of(wait.since), times.of(wait.until) if wait.until else times.end, wait.reason) for wait in report.waits
     ]
@@ -200,7 +200,7 @@ def axis_of(end: float, gaps: Sequence[Gap]) -> Axis:
 
 
 def _ticks(end: float, gaps: Sequence[Gap], axis: Axis) -> list[tuple[float, str]]:
-    """Where the axis is labelled, and with what: even times, none inside a wait that is drawn shorter."""
+    """Label the axis: even times, none inside a wait that is drawn shorter."""
     cut = [gap for gap in gaps if gap.cut]
     drawn = end - sum(gap.end - gap.start for gap in cut)
     step = next((step for step in _STEPS_S if drawn / step <= _TICKS), _STEPS_S[-1])

@@ -1,4 +1,4 @@
-"""What page and text say in the same words: numbers, verdicts, orders; pure functions."""
+"""Wording that page and text share: numbers, verdicts, orders; pure functions."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def share(cost: float | None, steps: Sequence[StepRecord]) -> float:
 
 
 def total(steps: Iterable[StepRecord]) -> float | None:
-    """What the steps have cost together; None when one of them is not known."""
+    """Return what the steps have cost together; None when one of them is not known."""
     costs = [record.cost_usd for record in steps]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
@@ -212,5 +212,5 @@ def total_of(turns: Iterable[Turn]) -> float | None:
 
 
 def differs(one: float | None, other: float | None) -> bool:
-    """Whether a person would see two amounts."""
+    """True where a person would see two amounts."""
     return one is not None and other is not None and abs(one - other) >= 0.005
