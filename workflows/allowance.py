@@ -21,7 +21,7 @@ GRANT_SOON = timedelta(seconds=10)
 """The answer takes a fraction of a second; only what takes longer is shown as waiting."""
 
 GRANT_AGAIN, GRANT_AGAIN_MOST = timedelta(minutes=1), timedelta(hours=1)
-"""When a delivery asks again that has not heard anything, first and at last: there may be no Treasury."""
+"""The wait of a delivery that heard nothing before it asks again, first and at last: there may be no Treasury."""
 
 
 UNHEARD = "the treasury does not answer: it begins when a worker starts"

@@ -37,7 +37,7 @@ from workflows.endings import heed_cancellation, interpret
 from workflows.stage import Stage
 
 FORGE_PATIENCE = timedelta(days=7)
-"""How long a forge is waited for: what is to be published is done and paid for. Longer than any outage known."""
+"""The patience with a forge: what is to be published is done and paid for. Longer than any outage known."""
 
 FORGE_ATTEMPT = timedelta(minutes=15)
 """One attempt at a forge: a push of a large repository over a slow line, and a dozen small requests."""

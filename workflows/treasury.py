@@ -19,7 +19,7 @@ from perdure.models.rules.granting import Granting
 from perdure.models.treasury import Add, Granted, LastTable, LastTableInput, Lease, Reserve, Rules, SpentInput, Table
 
 TREASURY_TICK = timedelta(minutes=30)
-"""How often the Treasury looks for reservations that are overdue, while there are any: 5 events each time."""
+"""The Treasury's pause between looks for overdue reservations, while there are any: 5 events each time."""
 
 SPENT_TIME = timedelta(minutes=2)
 """To read a spend log takes milliseconds where the host lives; where it does not, nothing else waits for it."""

@@ -16,7 +16,7 @@ from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
 
 TREASURY_SEEN = timedelta(minutes=1)
-"""How often a worker looks whether the Treasury runs: who ended it meant today's reservations, not every delivery."""
+"""A worker's pause between looks for the Treasury: who ended it meant today's reservations, not every delivery."""
 
 TAKES_UP_TRIES, TAKES_UP_PAUSE_S = 50, 0.1
 """Until it has read that table, for whoever wants to see it: one a second where a worker lives."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perdure.client import Described, Pending
 
 KNIFE_LOOK_S = 0.02
-"""How often the demo looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
+"""Seconds between the demo's looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ TOOL_OUTPUT_TAIL = 20_000
 READ_FILE_BYTES = 10_000_000
 READ_LINES = 2000
 READ_LINE_CHARS = 2000
-"""What the read tool takes and shows at once: the largest file, lines, and characters of one line."""
+"""Bounds of the read tool at once: the largest file, lines, and characters of one line."""
 
 # What a delivery may use when nobody says otherwise.
 
 
 class Defaults:
-    """What a delivery may use when nobody says otherwise."""
+    """Values that count when nobody says otherwise."""
 
     test_fixes: int = 4  # a fifth attempt was not seen to succeed where four failed (reference: seeds, system A)
     review_fixes: int = 3  # a reviewer that still finds blockers after three rounds needs a person
@@ -79,7 +79,7 @@ FORGE_PAUSE_MAX = timedelta(minutes=5)
 """Until a forge that is away is tried again, doubling: a hiccup costs seconds, an outage of a day 300 attempts."""
 
 FORGE_SILENCE_S = 30
-"""How long a forge may say nothing to one small request; GitHub itself gives up after ten seconds."""
+"""A forge's longest silence to one small request; GitHub itself gives up after ten seconds."""
 
 FORGE_TEXT_CHARS = 65_536
 """GitHub refuses a body or comment that is longer."""
@@ -126,10 +126,10 @@ until one has lived for ten seconds: a worker that cannot start must not burn th
 (SIGKILL) is not to blame: there is no pause when it had WORKER_STARTS_S to begin its work, and 1 s at most before."""
 
 IDLE_LOOK_S = 30.0
-"""How often a supervisor that ends when idle counts running deliveries."""
+"""Seconds between two counts of running deliveries by a supervisor that ends when idle."""
 
 SERVER_LOOK_S = 1.0
-"""How often a supervisor looks whether the embedded server has died: one attempt at a lock."""
+"""Seconds between a supervisor's looks for the embedded server's death: one attempt at a lock."""
 
 # What people say and decide, and what they are asked.
 
@@ -182,7 +182,7 @@ UNTOLD_ANSWER = timedelta(seconds=5)
 # What a command in the sandbox may use.
 
 OUTPUT_FILE_BYTES = 50_000_000
-"""Where a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
+"""The size at which a command's output file is cut off and the command ended: a flood fills neither memory nor disk."""
 
 SANDBOX_FILE_BYTES = 8 * 1024**3
 """RLIMIT_FSIZE of a sandboxed process: any single file. Low limits break linkers and test databases (SIGXFSZ)."""
@@ -191,7 +191,7 @@ SANDBOX_NICE = 10
 """Fifty test suites on two cores must not starve the worker into missed deadlines (holes.md H40)."""
 
 SANDBOX_END_S = 10.0
-"""How long killed processes may take to be gone; only one stuck in the kernel takes longer than milliseconds."""
+"""The time for killed processes to be gone; only one stuck in the kernel takes longer than milliseconds."""
 
 SANDBOX_PROBE_S = 20.0
 """One `true` in all namespaces takes 10 ms; a host this slow would time out every test as well."""
@@ -217,19 +217,19 @@ SANDBOX_DISK_SLACK_BYTES = 64 * 1024**2
 """The room that a command is left where an earlier one went over: it can clean up, which needs a little."""
 
 SANDBOX_OOM_SCORE = 800
-"""Where the host runs out of memory first, its kernel ends a command of a model or a test, not the worker or server."""
+"""The mark by which a kernel out of memory ends a command of a model or a test, not the worker or server."""
 
 # What is shown: reading, watching, reports, verification, demo and rehearsals.
 
 WATCH_EVERY_S = 0.5
-"""How often a live view looks: a death and the turn after it take about a second, and both are to be seen."""
+"""Seconds between a live view's looks: a death and the turn after it take about one, and both are to be seen."""
 
 WATCH_SILENCE_S = 10.0
 """Without an answer for this long no worker runs: one that starts on a busy host needs several seconds."""
 
 DEMO_KILLS = 2
 DEMO_KILLS_MOST = 4
-"""How often the demo kills its worker by itself: once while a reply arrives, once while a tool runs; and the most."""
+"""Kills by the demo itself: once while a reply arrives, once while a tool runs; and the most."""
 
 RUNS_READ = 50
 """Runs of one delivery that a report looks at: retries and continuations; a month of daily retries."""

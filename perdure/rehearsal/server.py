@@ -26,7 +26,7 @@ from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.strict import parse
 
 REHEARSAL_STOP_S = 2.0
-"""How long a stopping rehearsal waits for clients to take the end of their streams."""
+"""A stopping rehearsal's wait for clients to take the end of their streams."""
 
 
 MAX_BODY = 32 * 1024 * 1024

@@ -28,7 +28,7 @@ IDENTICAL_CALLS_STOP = 5
 """The same tool call with the same input in a row: first a word to the model, then the end of the step."""
 
 REASKS = 1
-"""How often a model may correct a structured answer that did not validate."""
+"""Times a model may correct a structured answer that did not validate."""
 
 
 __all__ = [

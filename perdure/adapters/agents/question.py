@@ -15,7 +15,7 @@ from perdure.adapters.agents.prices import BYTES_PER_TOKEN, worst_price
 from perdure.models.ledger import Usage
 
 PIXELS_PER_TOKEN = 750
-"""How the model's API counts an image; larger ones are scaled down before, so that this is the most."""
+"""Pixels of an image that the model's API counts as a token; larger ones are scaled down before: this is the most."""
 
 
 _CACHED = {"type": "ephemeral"}

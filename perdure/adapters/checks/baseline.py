@@ -19,7 +19,7 @@ from perdure.models.ids import digest
 from perdure.models.report import CommandResult, Since, TestCase, TestReport
 
 BASELINE_AGE_S = 7 * 86_400.0
-"""How long the base commit's results are believed: what setup installs without a lock file moves on within weeks."""
+"""The life of the base commit's results: what setup installs without a lock file moves on within weeks."""
 
 
 FAILING = ("failed", "errored")

@@ -24,7 +24,7 @@ ARTIFACT_BYTES = 5_000_000
 
 ARTIFACT_ATTEMPTS = 12
 ARTIFACT_PAUSE_S = 0.25
-"""How often a push to the artifact branch is tried while other deliveries are faster, and the longest pause between."""
+"""Tries of a push to the artifact branch while other deliveries are faster, and the longest pause between."""
 
 
 __all__ = ["artifact_files", "permalink", "publish"]

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from perdure.models.errors import BadInput
 
 CREDENTIAL_ANSWERS = 4
-"""How often one git command is told a token: it asks once, and again after each redirect; more is a loop."""
+"""Answers with a token to one git command: it asks once, and again after each redirect; more is a loop."""
 
 
 _LONGEST = 2000  # characters of name and secret; all answers together fit into every system's pipe

@@ -22,7 +22,7 @@ from perdure.models.config import CommandLimits
 from perdure.models.limits import OUTPUT_FILE_BYTES, SANDBOX_END_S
 
 OUTPUT_POLL_S = 0.1
-"""How often a running command's output file is measured; RLIMIT_FSIZE bounds what fits in between."""
+"""Seconds between two measures of a running command's output file; RLIMIT_FSIZE bounds what fits in between."""
 
 SANDBOX_LOOK_S = 0.1
 """Between two looks at a running sandbox: at 2 GB/s, the most that one process was seen to fill, 0.2 GB too late."""

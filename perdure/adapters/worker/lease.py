@@ -21,7 +21,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import Superseded
 
 LEASE_PROOF_S = 5.0
-"""How long a new attempt waits for proof that the previous writer is gone before it takes a new directory."""
+"""A new attempt's wait for proof that the previous writer is gone, before it takes a new directory."""
 
 
 _POLL_S = 0.02

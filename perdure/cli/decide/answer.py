@@ -166,7 +166,7 @@ def who() -> str:
 
 
 def given(text: str) -> str:
-    """What was typed, or standard input for `-`."""
+    """Return what was typed, or standard input for `-`."""
     from perdure.models.limits import SAID_BYTES
 
     return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
@@ -175,7 +175,7 @@ def given(text: str) -> str:
 def tell(
     screen: Screen, id: str, answered: Answered, facts: dict[str, Any], held: str = "", after: str = "watch"
 ) -> None:
-    """What became of a decision: the delivery's own words, or that nobody has read it yet.
+    """Show what became of a decision: the delivery's own words, or that nobody has read it yet.
 
     held   it does not go on all the same, because somebody holds it
     after  the command that one types next; empty for nobody

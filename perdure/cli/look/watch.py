@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from perdure.models.state import Progress
 
 WATCH_LOST_S = 60.0
-"""How long a live view waits for a server that has gone away: one that is restarted is back in seconds."""
+"""A live view's wait for a server that has gone away: one that is restarted is back in seconds."""
 
 
 EXIT_MISSING, EXIT_WAITS, EXIT_CANCELLED, EXIT_DETACHED = 1, 4, 5, 130

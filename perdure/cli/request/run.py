@@ -152,7 +152,7 @@ async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: boo
 
 
 async def _found(delivery: Delivery, result: DeliveryResult, screen: Screen) -> dict[str, str]:
-    """What the phase wrote down, by name: plan, report, review and findings. It is kept on the delivery's host."""
+    """Name what the phase wrote down: plan, report, review and findings. It is kept on the delivery's host."""
     from perdure.cli.words import one_line
     from perdure.models.errors import PerdureError
 

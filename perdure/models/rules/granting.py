@@ -8,7 +8,7 @@ from math import isfinite
 from perdure.models.treasury import Add, Budget, Granted, Lease, Reserve, Table
 
 BLOCK_USD = 1.0
-"""What a delivery reserves of a fleet's budget at a time: about twenty turns, so that it seldom asks (holes.md H28)."""
+"""A delivery's reservation of a fleet's budget: about twenty turns, so that it seldom asks (holes.md H28)."""
 
 BLOCKS_A_DAY = 300
 """Into which all budgets of a day are cut at most: a block costs about 9 events, a day may have 5,000."""
