@@ -22,7 +22,7 @@ from activities.push_branch import Pushing
 from activities.read import Reading
 from activities.run_tests import Testing
 from activities.spent import SpendLogs
-from activities.turns import Turns
+from activities.turns import turns
 from activities.verify import Verification
 from perdure.adapters.worker.host import Host
 
@@ -49,16 +49,9 @@ def publishing(host: Host) -> Activities:
 
 def here(host: Host) -> Activities:
     """Return what needs the delivery's workspace: this host's own queue."""
-    turns = Turns(host)
     return [
         *([] if host.publisher else publishing(host)),
-        turns.classify,
-        turns.plan,
-        turns.implement,
-        turns.document,
-        turns.fix_tests,
-        turns.review,
-        turns.fix_review,
+        *turns(host),
         Commits(host).commit,
         Testing(host).run_tests,
         Inspection(host).inspect_change,

@@ -36,11 +36,12 @@ from perdure.models.amounts import seconds
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
-from perdure.models.phases import AGENTIC, Phase, Step
+from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
 from perdure.models.rules.gates import decided_by_people
 from perdure.models.spans import span
+from perdure.models.steps import AGENTIC
 from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)

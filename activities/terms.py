@@ -17,8 +17,9 @@ from perdure.adapters.worker.issues import read_issue
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import CONFIG_BYTES
-from perdure.models.phases import AGENTIC, Kind, Phase, why_not
+from perdure.models.phases import Kind, Phase, why_not
 from perdure.models.request import DeliveryRequest
+from perdure.models.steps import AGENTIC
 
 CONFIG_FILE = "perdure.toml"
 

@@ -16,7 +16,7 @@ class Phase(StrEnum):
 
 
 class Step(StrEnum):
-    """Activities of that name; an agentic step is a sequence of activities of its name, one a turn."""
+    """Activities of that name; an agentic step is a sequence of them, one a turn. About each: perdure.models.steps."""
 
     PREPARE = "prepare"
     CLASSIFY = "classify"
@@ -29,10 +29,6 @@ class Step(StrEnum):
     REVIEW = "review"
     FIX_REVIEW = "fix_review"
     OPEN_PULL_REQUEST = "open_pull_request"
-
-
-AGENTIC = (Step.CLASSIFY, Step.PLAN, Step.IMPLEMENT, Step.DOCUMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
-READ_ONLY = (Step.CLASSIFY, Step.PLAN, Step.REVIEW)
 
 
 class Kind(StrEnum):

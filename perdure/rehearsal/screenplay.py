@@ -14,7 +14,8 @@ from perdure.adapters.repository.keys import place
 from perdure.adapters.system.bounded import read_text, why_unread
 from perdure.models.base import Written
 from perdure.models.errors import BadInput
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
+from perdure.models.steps import AGENTIC
 from perdure.rehearsal.faults import Fault
 
 SCREENPLAY_BYTES = 8 * 1024 * 1024

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perdure.adapters.agents.tools.ask import ASKING
 from perdure.adapters.repository.config import load_repository_config
 from perdure.models.decisions import Say
 from perdure.models.rules.inbox import SHAPES
+from perdure.models.steps import STEPS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
 
 
 def test_the_steps_that_ask_are_the_ones_it_names() -> None:
     named = GUIDE.partition("In the steps")[2].partition("it has")[0]
-    assert set(re.findall(r"`(\w+)`", named)) == set(ASKING)
+    assert set(re.findall(r"`(\w+)`", named)) == {step for step, about in STEPS.items() if about.asks}
 
 
 def test_its_settings_switch_questions_off_and_its_messages_are_understood() -> None:

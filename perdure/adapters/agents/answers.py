@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from perdure.adapters.agents.places import Change, placed, wrong_places
 from perdure.adapters.agents.promised import Promised, judged, wrong_answers
@@ -14,9 +14,8 @@ from perdure.adapters.agents.text import one_line, plain
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
 from perdure.models.report import Classification, Issue, Justification, Plan, Review, Severity
+from perdure.models.steps import STEPS
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
-
-ANSWERS: dict[Step, type[BaseModel]] = {Step.CLASSIFY: Classification, Step.PLAN: Plan, Step.REVIEW: Review}
 
 TITLE_CHARS = 60
 
@@ -28,7 +27,7 @@ def schema_for(step: Step, *, promised: bool = False) -> dict[str, Any] | None:
 
     promised  a review is shown changed promises, and has to answer each; else it is not asked about any
     """
-    model = ANSWERS.get(step)
+    model = STEPS[step].answer
     if model is None:
         return None
     schema = closed(model)
@@ -49,8 +48,10 @@ def read_answer(
               because neither may turn a blocker into a pass or end a delivery; a promise without a quote that stands in
               the request is a blocker
     """
+    model = STEPS[step].answer
+    assert model, f"{step} answers in its own words"
     try:
-        answer = ANSWERS[step].model_validate_json(text)
+        answer = model.model_validate_json(text)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False)
         lines = [f"{'.'.join(map(str, problem['loc'])) or 'answer'}: {problem['msg']}" for problem in found]

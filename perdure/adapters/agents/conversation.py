@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.adapters.agents.answers import ANSWERS, read_answer, schema_for, written_summary
+from perdure.adapters.agents.answers import read_answer, schema_for, written_summary
 from perdure.adapters.agents.opening import opening, system_prompt, user_message
 from perdure.adapters.agents.places import Change
 from perdure.adapters.agents.promised import Promised
@@ -21,6 +21,7 @@ from perdure.adapters.agents.tools.read import known_version
 from perdure.adapters.agents.tools.run import calls_in, result, tools_for
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
+from perdure.models.steps import STEPS
 from perdure.models.turn import Ending, Outcome
 
 IDENTICAL_CALLS_NUDGE = 3
@@ -111,7 +112,7 @@ def after_reply(
         if identical_calls([*transcript, reply.message]) >= IDENTICAL_CALLS_STOP:
             return _ended(Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row")
         return RunTools()
-    if step not in ANSWERS:
+    if STEPS[step].answer is None:
         return Finished(Outcome(summary=written_summary(_text(reply.message))))
     try:
         last = _asked(transcript) >= REASKS
@@ -126,7 +127,7 @@ def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
     if calls:
         text = "cut off: the reply reached its length limit, nothing of it was run; make fewer or smaller calls"
         return Continue({"role": "user", "content": [result(call, text, error=True) for call in calls]})
-    if step in ANSWERS:
+    if STEPS[step].answer:
         return _reask(transcript, "it reached the length limit before its end. Answer again, shorter.")
     return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
 

@@ -15,17 +15,13 @@ from perdure.adapters.agents.said import sent_back
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.contract import Contract
 from perdure.models.phases import Kind, Step
+from perdure.models.steps import STEPS
 
 MATERIAL_CHARS = 200_000
 """Of one plan, diff or report in an opening message, some 60,000 tokens: what is longer is better read with tools."""
 
 
 PROMPTS = Path(perdure.__file__).parent / "prompts"
-
-NOTED = (Step.PLAN, Step.IMPLEMENT, Step.REVIEW)
-"""Steps that get the repository's own notes; fixes begin from a report and stay close to it."""
-
-TESTING = (Step.PLAN, Step.IMPLEMENT, Step.FIX_TESTS, Step.REVIEW, Step.FIX_REVIEW)
 
 _ORDER = ("kind", "plan", "diff", "report", "experiment", "findings", "review")
 """Materials that are given in this order; others follow by name."""
@@ -66,7 +62,7 @@ def opening(step: Step, contract: Contract, materials: dict[str, str], pages: Se
     parts = [framed("request", words)] if words.strip() else []
     if contract.issue is not None:
         parts += framed_issue(contract.issue, alone=not parts)
-    if step in NOTED:
+    if STEPS[step].noted:
         parts += [framed(f"note {note.path}", _bounded(note.text)) for note in contract.notes]
     known = [name for name in _ORDER if name in materials]
     for name in [*known, *sorted(materials.keys() - {*known, WORDS})]:
@@ -101,7 +97,7 @@ def _facts(step: Step, contract: Contract, pages: Sequence[Seen], kind: str) -> 
     asked = contract.request.strip() or contract.issue is not None
     wanted = "the request above" if asked else "the change as it is: nobody said in words what was wanted"
     lines = [f"Carry out step {step} for {wanted}."]
-    if step in TESTING:
+    if STEPS[step].tested:
         commands = [f"- {test.name}: {test.command}" for test in contract.config.test or ()]
         lines += ["Test commands of this repository:", *commands] if commands else ["No test command is known."]
     if any(page.png for page in pages):

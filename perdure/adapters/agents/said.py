@@ -11,15 +11,7 @@ from perdure.adapters.agents.tools.ask import ASK
 from perdure.adapters.agents.tools.run import calls_in
 from perdure.models.decisions import Said
 from perdure.models.phases import Step
-
-SENT_BACK: dict[Step, str] = {
-    Step.PLAN: "The plan above was shown to a person in charge of this delivery, who rejected it and says:",
-    Step.FIX_TESTS: "Nothing can tell which of these failures were there before the change. A person in charge of this "
-    "delivery has looked, wants it mended and says:",
-    Step.FIX_REVIEW: "The change above was shown to a person in charge of this delivery, who wants it published "
-    "otherwise and says:",
-}
-"""The sentence before the words with which a person rejected something."""
+from perdure.models.steps import STEPS
 
 _SAYS = "A person in charge of this delivery says:"
 _ANSWERS = "A person in charge of this delivery answers your question:"
@@ -34,11 +26,6 @@ _NO_ANSWER = (
 )
 
 Message = dict[str, Any]
-
-
-def hears(step: Step) -> bool:
-    """True where words reach this step. A classification takes one word of three: there they would be lost."""
-    return step is not Step.CLASSIFY
 
 
 def heard(transcript: Sequence[Message], said: Sequence[Said]) -> list[Message]:
@@ -68,7 +55,7 @@ def reminded(opening: Message, told: Sequence[Said]) -> Message:
 
 def sent_back(step: Step, words: str) -> str:
     """With which words a person rejected what the materials before it hold."""
-    return f"{SENT_BACK.get(step, _SAYS)}\n{_words(words)}"
+    return f"{STEPS[step].sent_back or _SAYS}\n{_words(words)}"
 
 
 def spoken(transcript: Sequence[Message]) -> tuple[str, ...]:

@@ -37,7 +37,8 @@ from perdure.models.errors import (
 )
 from perdure.models.ids import digest
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
+from perdure.models.steps import AGENTIC
 
 RETRY_PAUSE_MODEL_S = (1.0, 60.0)
 """First and longest pause after a model error that did not say when to come back; doubles, with jitter."""

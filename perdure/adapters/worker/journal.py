@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.system.files import append_line
-from perdure.models.phases import AGENTIC
 from perdure.models.result import Receipt
+from perdure.models.steps import AGENTIC
 from perdure.models.work import Asking
 
 DONE, ADOPTED, CUT_OFF = "done", "adopted", "WorkCutOff"

@@ -6,34 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.cli.words import count, money, one_line, short
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
 from perdure.models.result import StepRecord
 from perdure.models.spans import span
+from perdure.models.steps import AGENTIC, FIXES, STEPS, WRITERS
 
 GOOD, BAD, STOPS, RUNS, LEFT = "✓", "✗", "!", "▸", "–"
 
 _MARKS = {"done": GOOD, "running": RUNS, "failed": BAD, "cancelled": LEFT}
-_NAMES: dict[str, str] = {
-    Step.PREPARE: "prepare",
-    Step.PLAN: "plan",
-    Step.CLASSIFY: "classify",
-    Step.IMPLEMENT: "build",
-    Step.COMMIT: "commit",
-    Step.RUN_TESTS: "test",
-    Step.REVIEW: "review",
-    Step.DOCUMENT: "docs",
-    Step.OPEN_PULL_REQUEST: "ship",
+_NAMES: dict[str, str] = {str(step): about.shown for step, about in STEPS.items()} | {
     "capture_pages": "screenshots",
     "push_branch": "push",
 }
-_FIXES = (Step.FIX_TESTS, Step.FIX_REVIEW)
-_WRITERS = (Step.IMPLEMENT, Step.DOCUMENT, *_FIXES)
-"""Steps that change files, each followed by its commit."""
-
 _NO_END = (Step.REVIEW, "capture_pages")
 """Steps after whose no the work goes on: blockers are fixed, missing pictures are only noted."""
 
-TOLD = frozenset(_NAMES) | frozenset(_FIXES)
+TOLD = frozenset(_NAMES)
 """Activities that are told as they run."""
 
 WIDTH = 88
@@ -65,9 +53,9 @@ class Chapter:
             case Step.PLAN:
                 return self.steps[-1].step == Step.CLASSIFY
             case Step.COMMIT:
-                return self.steps[-1].step in _WRITERS
+                return self.steps[-1].step in WRITERS
             case Step.RUN_TESTS:
-                return self.first.step in _FIXES and not self.has(Step.RUN_TESTS)
+                return self.first.step in FIXES and not self.has(Step.RUN_TESTS)
             case _:
                 return False
 
@@ -132,7 +120,7 @@ def _mark(chapter: Chapter) -> str:
 
 
 def _name(chapter: Chapter, limits: tuple[int | None, int | None]) -> str:
-    if chapter.first.step not in _FIXES:
+    if chapter.first.step not in FIXES:
         return "plan" if chapter.has(Step.PLAN) else _NAMES.get(chapter.first.step, chapter.first.step)
     limit = limits[0] if chapter.first.step == Step.FIX_TESTS else limits[1]
     return f"fix {chapter.first.attempt}" + (f"/{limit}" if limit and chapter.first.attempt <= limit else "")
@@ -140,10 +128,10 @@ def _name(chapter: Chapter, limits: tuple[int | None, int | None]) -> str:
 
 def _text(chapter: Chapter) -> str:
     turns = sum(record.turns for record in chapter.steps)
-    parts = [count(turns, "turn")] if turns and chapter.has(*_WRITERS) else []
-    committed, fix = chapter.has(Step.COMMIT), chapter.first.step in _FIXES
+    parts = [count(turns, "turn")] if turns and chapter.has(*WRITERS) else []
+    committed, fix = chapter.has(Step.COMMIT), chapter.first.step in FIXES
     for record in chapter.steps:
-        if not (committed and record.step in _WRITERS) and not (fix and record.commit):
+        if not (committed and record.step in WRITERS) and not (fix and record.commit):
             parts.append(_summary(record, again=chapter.first.step == Step.FIX_REVIEW))
         if record.commit and short(record.commit) not in " ".join(parts):
             parts.append(f"commit {short(record.commit)}")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, Receipt
+from perdure.models.steps import AGENTIC
 from perdure.models.verify import CheckpointFact, Facts, PublishedFacts
 from perdure.models.work import Prepared
 

@@ -120,7 +120,7 @@ def _step(text: str) -> str:
     """The name of a step in which a model works, as it is written in the logs; BadInput for another."""
     from perdure.cli.request.validation import nearest
     from perdure.models.errors import BadInput
-    from perdure.models.phases import AGENTIC
+    from perdure.models.steps import AGENTIC
 
     name = text.strip().lower().replace("-", "_")
     known = [str(step) for step in AGENTIC]

@@ -9,9 +9,10 @@ import pytest
 from tool_calls import called, mistake, ok, run
 
 from perdure.adapters.agents.tools import Toolbox, describe, tools_for
-from perdure.adapters.agents.tools.ask import ASKING, ASSUMPTION_CHARS, CHOICE_CHARS, PUT, QUESTION_CHARS, RECORDED
+from perdure.adapters.agents.tools.ask import ASSUMPTION_CHARS, CHOICE_CHARS, PUT, QUESTION_CHARS, RECORDED
 from perdure.models.decisions import Question, QuestionKind
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
+from perdure.models.steps import AGENTIC, STEPS
 
 SIGN = {"text": "Which sign?", "kind": "choice", "choices": ["plus", "minus"], "why": "Callers depend on it."}
 
@@ -19,10 +20,10 @@ SIGN = {"text": "Which sign?", "kind": "choice", "choices": ["plus", "minus"], "
 @pytest.mark.parametrize("step", AGENTIC)
 def test_a_step_that_can_lack_a_requirement_asks_or_assumes_and_no_other_does(step: Step) -> None:
     asking, assuming = ({tool["name"] for tool in tools_for(step, questions=q)} for q in (True, False))
-    assert ("ask" in asking, "assume" in assuming) == (step in ASKING, step in ASKING)
+    assert ("ask" in asking, "assume" in assuming) == (STEPS[step].asks, STEPS[step].asks)
     assert not {"assume"} & asking
     assert not {"ask"} & assuming
-    assert (step in ASKING) is (step not in (Step.CLASSIFY, Step.REVIEW))
+    assert STEPS[step].asks is (step not in (Step.CLASSIFY, Step.REVIEW))
     names = [tool["name"] for tool in tools_for(step, questions=False)]
     assert names == sorted(names)
 

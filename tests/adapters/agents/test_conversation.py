@@ -18,8 +18,9 @@ from perdure.adapters.agents.conversation import (
     schema_for,
     toolbox_memory,
 )
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
 from perdure.models.report import Plan, Review
+from perdure.models.steps import AGENTIC
 from perdure.models.turn import Ending
 
 

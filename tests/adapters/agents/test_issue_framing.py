@@ -14,7 +14,8 @@ from perdure.adapters.agents.opening import opening
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract, Note
 from perdure.models.issue import Issue, IssueComment
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
+from perdure.models.steps import AGENTIC
 
 ISSUE = Issue(
     number=12,

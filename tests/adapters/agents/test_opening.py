@@ -10,7 +10,8 @@ from perdure.adapters.agents.opening import MATERIAL_CHARS, Seen
 from perdure.adapters.agents.text import framed, middle_out, one_line, redact
 from perdure.models.config import RepositoryConfig, TestCommand
 from perdure.models.contract import Contract, Note
-from perdure.models.phases import AGENTIC, Kind, Step
+from perdure.models.phases import Kind, Step
+from perdure.models.steps import AGENTIC
 
 CONTRACT = Contract(
     delivery="durations-parse-3f9c",

@@ -13,10 +13,11 @@ from replies import text, use
 from test_opening import CONTRACT, words
 
 from perdure.adapters.agents.opening import opening, system_prompt
-from perdure.adapters.agents.said import heard, hears, reminded
+from perdure.adapters.agents.said import heard, reminded
 from perdure.adapters.agents.text import framed
 from perdure.models.decisions import Said
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
+from perdure.models.steps import AGENTIC, STEPS
 
 START = {"role": "user", "content": [text("go")]}
 ASKED = [
@@ -105,7 +106,7 @@ def test_the_same_words_give_the_same_bytes(said: list[Said]) -> None:
 
 
 def test_words_wait_for_a_step_that_can_do_something_about_them() -> None:
-    assert [step for step in AGENTIC if not hears(step)] == [Step.CLASSIFY]
+    assert [step for step in AGENTIC if not STEPS[step].hears] == [Step.CLASSIFY]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from tool_calls import called, run
 
 from perdure.adapters.agents.tools import Toolbox, describe, tools_for
-from perdure.models.phases import AGENTIC, READ_ONLY, Step
+from perdure.models.phases import Step
+from perdure.models.steps import AGENTIC, READ_ONLY
 
 
 @pytest.mark.parametrize("step", AGENTIC)

@@ -11,7 +11,6 @@ from perdure.adapters.agents.tools.base import Call, Tool
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.models.base import Written
 from perdure.models.decisions import Question, QuestionKind
-from perdure.models.phases import Step
 
 QUESTION_CHARS, QUESTION_WHY_CHARS = 1_000, 500
 QUESTION_CHOICES, CHOICE_CHARS = 10, 100
@@ -21,9 +20,6 @@ ASSUMPTION_CHARS = 500
 ASSUMPTION_PART_CHARS = (160, 200, 120)
 """Of what one turn assumed, all of it together; and of one question, what was assumed, and why: each one sentence."""
 
-
-ASKING = (Step.PLAN, Step.IMPLEMENT, Step.DOCUMENT, Step.FIX_TESTS, Step.FIX_REVIEW)
-"""Steps in which a requirement can be missing. A reviewer judges by what was asked for."""
 
 PUT = (
     "The question was put to a person in charge of this delivery. The answer follows, behind the results of your calls."

@@ -14,7 +14,8 @@ from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.sandbox.base import GitView, Sandbox
 from perdure.models.base import Written
 from perdure.models.decisions import Question
-from perdure.models.phases import READ_ONLY, Step
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
 
 
 def _nothing() -> None: ...
@@ -68,7 +69,7 @@ class Call:
 
     @property
     def writable(self) -> bool:
-        return self.box.writable and self.step not in READ_ONLY
+        return self.box.writable and STEPS[self.step].writes
 
 
 I = TypeVar("I", bound=Written)  # noqa: E741  the input of a tool

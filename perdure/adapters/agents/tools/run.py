@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.adapters.agents.text import one_line, plain, shortened
-from perdure.adapters.agents.tools.ask import ASK, ASKING, ASSUME
+from perdure.adapters.agents.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.tools.base import Call, Tool, Toolbox
 from perdure.adapters.agents.tools.bash import BASH
 from perdure.adapters.agents.tools.edit import EDIT
@@ -14,7 +14,8 @@ from perdure.adapters.agents.tools.grep import GREP
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.agents.tools.read import READ
 from perdure.adapters.agents.tools.write import WRITE
-from perdure.models.phases import READ_ONLY, Step
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
 
 ALL: tuple[Tool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)
 READING: tuple[Tool[Any], ...] = (BASH, GLOB, GREP, READ)
@@ -29,8 +30,8 @@ def tools_of(step: Step, *, questions: bool = True) -> tuple[Tool[Any], ...]:
     """
     if step is Step.CLASSIFY:
         return ()
-    asking = (ASK if questions else ASSUME,) if step in ASKING else ()
-    return (*asking, *(READING if step in READ_ONLY else ALL))
+    asking = (ASK if questions else ASSUME,) if STEPS[step].asks else ()
+    return (*asking, *(ALL if STEPS[step].writes else READING))
 
 
 def tools_for(step: Step, *, questions: bool = True) -> tuple[dict[str, Any], ...]:

@@ -12,7 +12,7 @@ from perdure.adapters.agents import conversation
 from perdure.adapters.agents.conversation import Continue, Finished, RunTools
 from perdure.adapters.agents.model import Reply
 from perdure.adapters.agents.promised import Promised
-from perdure.adapters.agents.said import heard, hears, reminded
+from perdure.adapters.agents.said import heard, reminded
 from perdure.adapters.agents.tools import describe, run_calls
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository
@@ -28,7 +28,8 @@ from perdure.adapters.worker.turn.pictures import pages, texts_only
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
 from perdure.models.ids import run_ref
-from perdure.models.phases import READ_ONLY, Step
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
 from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
 
 Message = dict[str, Any]
@@ -60,7 +61,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
             summary=_summary(work, describe(*host.redacted([reply.message])), acted.outcome),
             usage=reply.usage,
             spend=await in_thread(desk.spend.total),
-            notes=tuple(said.id for said in work.said) if hears(work.step) else (),
+            notes=tuple(said.id for said in work.said) if STEPS[work.step].hears else (),
             outcome=acted.outcome,
             question=acted.question,
             assumption=acted.assumption,
@@ -81,13 +82,13 @@ class _Acted:
 async def _told(desk: Desk, work: TurnInput) -> list[Message]:
     """The conversation so far: from the checkpoint, or the opening message of a step's first turn; and what people have
     said since."""
-    said = work.said if hears(work.step) else ()
+    said = work.said if STEPS[work.step].hears else ()
     if work.turn > 1:
         return heard(await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint), said)
     materials = await in_thread(texts, desk.vault, work.delivery, texts_only(work.materials))
     seen = await in_thread(pages, desk.vault, work.delivery, work.materials)
     first = conversation.opening(work.step, desk.contract, materials, seen)
-    return heard([reminded(first, work.told) if hears(work.step) else first], said)
+    return heard([reminded(first, work.told) if STEPS[work.step].hears else first], said)
 
 
 async def _act(
@@ -108,7 +109,7 @@ async def _act(
     await in_thread(checkpoints.leave, desk.workspace)
     toolbox = desk.toolbox(
         conversation.toolbox_memory(told),
-        writable=work.step not in READ_ONLY,
+        writable=STEPS[work.step].writes,
         on_spawn=lambda: crash_point(CrashPoint.DURING_TOOL),
         label=f"{work.step}-{work.attempt}-{work.turn}",
     )
@@ -132,7 +133,7 @@ async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message]
         )
 
     # Reading steps could not have written (their worktree was read-only), and a turn without tools did not.
-    changed = work.step not in READ_ONLY and result.outcome is None
+    changed = STEPS[work.step].writes and result.outcome is None
     try:
         commit = await in_thread(snapshot)
     except NestedRepository as nested:

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from perdure.cli.look.report.facts import Death, Turn, Waited
 from perdure.models.ledger import Usage
-from perdure.models.phases import AGENTIC, Step
+from perdure.models.phases import Step
 from perdure.models.publishing import Shipped
 from perdure.models.report import Severity
 from perdure.models.result import StepRecord, TestsStatus
 from perdure.models.state import DeliveryState
+from perdure.models.steps import AGENTIC
 from perdure.models.turn import Ending, TurnResult
 from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, TestVerdict
 
