@@ -135,11 +135,7 @@ def _baseline(desk: Desk, artifact: str) -> tests.Baseline | None:
 
 
 async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None) -> TestReport:
-    """All test commands on a clean checkout of a commit, shown where the worktree is otherwise (DESIGN §7).
-
-    Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
-    """
-    command = desk.command()
+    """All test commands on a clean checkout of a commit."""
 
     def progress(line: str) -> None:
         now_doing(doing=line)
@@ -150,17 +146,8 @@ async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: 
         desk.checkout(commit)
 
     return await tests.run_tests(
-        desk.sandbox,
-        worktree=desk.workspace.path,
-        inside=command.inside,
-        source=await in_thread(desk.checkout, commit),
-        shared=command.shared,
-        git_dir=command.git_dir,
+        desk.place(desk.logs / label, await in_thread(desk.checkout, commit)),
         commands=desk.contract.config.test or (),
-        env=desk.env,
-        log_dir=desk.logs / label,
-        lock=command.lock,
-        fence=command.fence,
         commit=commit,
         tree=tree,
         on_progress=progress,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from perdure.adapters.checks.experiment.engine import experiment
 from perdure.adapters.checks.experiment.runs import Ground
-from perdure.adapters.checks.tests import Place
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.first import FIRST_COMMIT
@@ -71,23 +70,8 @@ def asks_for_removal(contract: Contract) -> bool:
 
 
 def _ground(desk: Desk, room: Path) -> Ground:
-    """As `test_commit` has it: each checkout is shown where the worktree is otherwise, with what setup made there."""
-    common = desk.command()
-
     def lay_out(tree: str, into: Path) -> None:
         desk.lease.check()
         export(desk.vault, tree, into, like=desk.workspace)
 
-    place = Place(
-        desk.sandbox,
-        worktree=desk.workspace.path,
-        inside=common.inside,
-        source=None,
-        shared=common.shared,
-        git_dir=common.git_dir,
-        env=desk.env,
-        log_dir=room,
-        lock=common.lock,
-        fence=common.fence,
-    )
-    return Ground(place, desk.vault, lay_out, room)
+    return Ground(desk.place(room), desk.vault, lay_out, room)

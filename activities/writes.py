@@ -7,7 +7,7 @@ from pathlib import Path
 from perdure.adapters.checks.baseline import by_command, command, failing, key
 from perdure.adapters.checks.experiment.holding import Holding
 from perdure.adapters.checks.held import refused, setting, told
-from perdure.adapters.checks.tests import Place, run_once
+from perdure.adapters.checks.tests import run_once
 from perdure.adapters.repository.origin import whence
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import Desk
@@ -52,21 +52,9 @@ async def _unheld(
     desk: Desk, commit: str, test: TestCommand, holding: Holding
 ) -> tuple[CommandResult, tuple[str, ...]]:
     """The command where it may write, and what of the test side it wrote."""
-    common, source = desk.command(), await in_thread(desk.checkout, commit)
+    source = await in_thread(desk.checkout, commit)
     before = await in_thread(holding.looked_at, source, test)
-    place = Place(
-        desk.sandbox,
-        worktree=desk.workspace.path,
-        inside=common.inside,
-        source=source,
-        shared=common.shared,
-        git_dir=common.git_dir,
-        env=desk.env,
-        log_dir=desk.logs / "preflight-writable",
-        lock=common.lock,
-        fence=common.fence,
-    )
-    result = await run_once(place, test, "writable")
+    result = await run_once(desk.place(desk.logs / "preflight-writable", source), test, "writable")
     after = await in_thread(holding.looked_at, Path(source), test)
     return result, tuple(sorted(path for path in {*before, *after} if before.get(path) != after.get(path)))
 

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -183,6 +184,7 @@ class Bench:
         self.sandbox = sandbox_for(SandboxGrade.FULL, home, binds)
         self.worktree = root / "worktree"
         self.worktree.mkdir()
+        self.place = Place(self.sandbox, self.worktree, self.root / "logs", git_dir=self.vault.path)
 
     def changed(self, *over: Files) -> str:
         """A commit with these files laid over the first."""
@@ -201,15 +203,8 @@ class Bench:
         begun = time.perf_counter()
         holding = await in_thread(Holding.of, self.vault, commit, self.tests, ())
         report = await run_tests(
-            self.sandbox,
-            worktree=self.worktree,
-            source=await in_thread(self.checkout, commit),
-            shared=(),
-            git_dir=self.vault.path,
+            replace(self.place, source=await in_thread(self.checkout, commit)),
             commands=self.tests,
-            env={},
-            log_dir=self.root / "logs",
-            lock=None,
             commit=commit,
             tree=self.vault.tree_of(commit),
             on_progress=lambda _: None,
@@ -222,8 +217,7 @@ class Bench:
     async def tried(self, commit: str, before: TestReport, now: TestReport) -> float:
         """Seconds for the experiments with a green change."""
         begun = time.perf_counter()
-        place = Place(self.sandbox, self.worktree, None, None, (), self.vault.path, {}, self.root / "logs", None, None)
-        ground = Ground(place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
+        ground = Ground(self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
         found = await experiment(ground, self.commit, commit, self.tests, before=before, now=now)
         took = time.perf_counter() - begun
         _check(found)

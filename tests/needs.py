@@ -10,8 +10,22 @@ import pytest
 
 from perdure.adapters.browser.browser import CHROMIUMS
 
-NAMES = {"chromium": CHROMIUMS, "node": ("node",), "npm": ("npm",), "go": ("go",), "cargo": ("cargo",)}
-PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm", "go": "golang-go", "cargo": "cargo"}
+NAMES = {
+    "chromium": CHROMIUMS,
+    "node": ("node",),
+    "npm": ("npm",),
+    "go": ("go",),
+    "cargo": ("cargo",),
+    "gotestsum": ("gotestsum",),
+}
+PACKAGES = {
+    "chromium": "chromium",
+    "node": "nodejs",
+    "npm": "npm",
+    "go": "golang-go",
+    "cargo": "cargo",
+    "gotestsum": "gotestsum",
+}
 
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
 """The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""

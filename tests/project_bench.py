@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from perdure.adapters.checks.tests import Baseline, run_tests
+from perdure.adapters.checks.tests import Baseline, Place, run_tests
 from perdure.adapters.repository.setup import dependencies
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
@@ -40,19 +40,19 @@ class Bench:
             c if isinstance(c, TestCommand) else TestCommand(name=f"t{n}", command=c) for n, c in enumerate(commands)
         ]
         return await run_tests(
-            self.sandbox,
-            worktree=tree,
-            source=source,
-            shared=dependencies(tree) if source else (),
-            git_dir=None,
+            Place(
+                self.sandbox,
+                worktree=tree,
+                log_dir=self.logs,
+                source=source,
+                shared=dependencies(tree) if source else (),
+                env=BARE,
+                fence=fence,
+            ),
             commands=tests,
-            env=BARE,
-            log_dir=self.logs,
-            lock=None,
             commit="c0ffee",
             tree="beef",
             on_progress=self.said.append,
-            fence=fence,
             baseline=Baseline(baseline, "main") if baseline else None,
             renew=renew,
             held=lambda _: held,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from perdure.adapters.checks.baseline import FAILING, key
 from perdure.adapters.checks.events import read_events, read_output
 from perdure.adapters.checks.junit import read_junit, read_left_behind
+from perdure.adapters.checks.libtest import read_lines
 from perdure.adapters.checks.received import documents
-from perdure.adapters.checks.runners import reproduction
+from perdure.adapters.checks.runners import place, reproduction
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.adapters.checks.testcases import BadReport
 from perdure.adapters.sandbox.base import Command, Finished
@@ -51,7 +52,8 @@ def judged(test: TestCommand, call: Invocation, finished: Finished, command: Com
     """The result of a command that ended, by its exit code, its report and its output."""
     output = tail(command.output, TEST_TAIL_CHARS)
     if call.events and call.report is not None:
-        output = f"{output}{read_output(call.report, TEST_TAIL_CHARS)}"[-TEST_TAIL_CHARS:]
+        more = read_output(call.report, TEST_TAIL_CHARS) if call.events == "go" else tail(call.report, TEST_TAIL_CHARS)
+        output = f"{output}{more}"[-TEST_TAIL_CHARS:]
     run = _Run(test, call, finished, output)
     try:
         run = _Run(test, call, finished, output, _cases(test, call, command))
@@ -94,10 +96,13 @@ def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestC
         return read_left_behind(command.source or command.worktree, call.collect, command.seen, again)
     if call.report is None or not (call.owed or call.report.is_file()):
         return ()
-    if call.events:
+    root = (command.source or command.worktree) / test.directory
+    if call.events == "go":
         return read_events(call.report, again)
-    *earlier, report = documents(call.report) if call.piped else [call.report]
-    cases = read_junit(report, command.seen, again)
+    if call.events == "libtest":
+        return placed(read_lines(call.report, command.output, root, again))
+    *earlier, report = documents(call.report) if call.written == "through" else [call.report]
+    cases = read_junit(report, command.seen, again, lambda classname: place(call, classname, root))
     for one in earlier:
         _agrees(read_junit(one, command.seen), cases)
     return placed(cases)

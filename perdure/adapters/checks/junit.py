@@ -7,6 +7,7 @@ import itertools
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import junitparser
@@ -19,16 +20,22 @@ from perdure.models.report import TestCase
 _FIELDS = set(TestCase.model_fields)
 
 
-def read_junit(path: Path, root: Path, command: Callable[[str], str] = lambda _: "") -> tuple[TestCase, ...]:
+def read_junit(
+    path: Path,
+    root: Path,
+    command: Callable[[str], str] = lambda _: "",
+    place: Callable[[str], str] = lambda _: "",
+) -> tuple[TestCase, ...]:
     """The cases of a report.
 
     root     the working directory of the tests, left out of file names
     command  what a person types to run one test alone, by its name in the report
+    place    the file of a test for which the report names none, by its class
 
     Every `testcase`, wherever it stands: node puts top-level cases directly below the root, where a walk over suites
     misses them. Suite counters are ignored. Raises BadReport.
     """
-    return _read([path], root, command)
+    return _read([path], root, command, place)
 
 
 def left_behind(tree: Path, endings: Sequence[str]) -> list[Path]:
@@ -53,20 +60,28 @@ def read_left_behind(
     files = left_behind(tree, endings)
     if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
         raise BadReport(f"the reports are larger than {JUNIT_BYTES // 1024**2} MiB")
-    return _read(files, root, command)
+    return _read(files, root, command, lambda _: "")
 
 
-def _read(files: Sequence[Path], root: Path, command: Callable[[str], str]) -> tuple[TestCase, ...]:
-    found: list[TestCase] = []
+def _read(
+    files: Sequence[Path], root: Path, command: Callable[[str], str], place: Callable[[str], str]
+) -> tuple[TestCase, ...]:
+    found, place = list[TestCase](), lru_cache(maxsize=JUNIT_CASES)(place)
     seen: dict[str, str] = {}
     for element in itertools.chain.from_iterable(map(testcases, files)):
         if len(found) == JUNIT_CASES:
             raise BadReport(f"the report has more than {JUNIT_CASES:,} cases")
-        found.append(_case(element, root, command, seen))
+        found.append(_case(element, root, command, place, seen))
     return tuple(found)
 
 
-def _case(element: ET.Element, root: Path, command: Callable[[str], str], seen: dict[str, str]) -> TestCase:
+def _case(
+    element: ET.Element,
+    root: Path,
+    command: Callable[[str], str],
+    place: Callable[[str], str],
+    seen: dict[str, str],
+) -> TestCase:
     """`seen`: file names so far, so that a thousand cases of one file share it.
 
     They share the set of fields that were given, too: one of each case's own would be half of its memory. Nothing
@@ -76,6 +91,7 @@ def _case(element: ET.Element, root: Path, command: Callable[[str], str], seen: 
     file = _relative(element.get("file", ""), root)
     group, name = _group(file, element.get("classname", "")), element.get("name") or "unnamed"
     name = f"{group}::{name}" if group else name
+    file = file or place(element.get("classname", ""))
     return TestCase.model_construct(
         _FIELDS,
         name=name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perdure.adapters.checks.baseline import by_command, command, compared
@@ -13,7 +13,7 @@ from perdure.adapters.checks.flakes import settled
 from perdure.adapters.checks.held import refused, told
 from perdure.adapters.checks.judgement import judged
 from perdure.adapters.checks.junit import left_behind
-from perdure.adapters.checks.received import Receiver
+from perdure.adapters.checks.received import Closed, Piped
 from perdure.adapters.checks.runners import alone, invocation
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.adapters.checks.verdict import line, note
@@ -39,21 +39,22 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Place:
-    """The place commands run in: arguments of run_tests, which see.
+    """The place commands run in; what is not named here is as in sandbox Command.
 
-    held    paths of `source` that commands may not write to
+    log_dir  outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
+    held     paths of `source` that commands may not write to
     """
 
     sandbox: Sandbox
     worktree: Path
-    inside: Path | None
-    source: Path | None
-    shared: tuple[str, ...]
-    git_dir: Path | GitView | None
-    env: Mapping[str, str]
     log_dir: Path
-    lock: Path | None
-    fence: Callable[[], None] | None
+    inside: Path | None = None
+    source: Path | None = None
+    shared: tuple[str, ...] = ()
+    git_dir: Path | GitView | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    lock: Path | None = None
+    fence: Callable[[], None] | None = None
     held: tuple[str, ...] = ()
 
     @property
@@ -63,28 +64,18 @@ class Place:
 
 
 async def run_tests(
-    sandbox: Sandbox,
+    shown: Place,
     *,
-    worktree: Path,
-    inside: Path | None = None,
-    source: Path | None,
-    shared: tuple[str, ...],
-    git_dir: Path | GitView | None,
     commands: Sequence[TestCommand],
-    env: Mapping[str, str],
-    log_dir: Path,
-    lock: Path | None,
     commit: str,
     tree: str,
     on_progress: Callable[[str], None],
-    fence: Callable[[], None] | None = None,
     baseline: Baseline | None = None,
     renew: Callable[[], object] | None = None,
     held: Callable[[TestCommand], tuple[str, ...]] = lambda _: (),
 ) -> TestReport:
-    """Run all commands one after the other; arguments not named here are those of sandbox Command.
+    """Run all commands one after the other.
 
-    log_dir      outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
     commit, tree what is tested, for the report
     on_progress  called with one line when a command starts and when it ended: `pytest: 44 green`
     baseline     what to compare with; None: every failure is new
@@ -94,14 +85,13 @@ async def run_tests(
 
     Raises SandboxUnavailable or WorkCutOff when the sandbox, not the command, failed, and what `fence` raises.
     """
-    shown = Place(sandbox, worktree, inside, source, shared, git_dir, env, log_dir, lock, fence)
     before = by_command(baseline.report) if baseline else {}
     results: list[CommandResult] = []
     for number, test in enumerate(commands, start=1):
         on_progress(f"{test.name}: running")
         if results and renew is not None:
             await in_thread(renew)
-        place = replace(shown, held=held(test) if sandbox.grade is SandboxGrade.FULL else ())
+        place = replace(shown, held=held(test) if shown.sandbox.grade is SandboxGrade.FULL else ())
         first = await run_once(place, test, f"{number}")
         again = _Again(place, test, number, on_progress, renew)
         results.append(await settled(first, before.get(command(test)), again))
@@ -204,10 +194,10 @@ async def _run(
 
 
 async def _received(sandbox: Sandbox, wanted: Command, call: Invocation, kept: Path) -> tuple[Finished, Invocation]:
-    """The command, run; a report that comes through a pipe is kept there, out of its reach."""
-    if not call.piped or call.report is None:
+    """The command, run; a report that is taken over meanwhile is kept there, out of its reach."""
+    if call.report is None or call.written == "anyhow":
         return await sandbox.run(wanted), call
-    receiver = await in_thread(Receiver, call.report, kept)
+    receiver = await in_thread(Piped if call.written == "through" else Closed, call.report, kept)
     try:
         finished = await sandbox.run(wanted)
     finally:

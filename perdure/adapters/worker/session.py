@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.agents.tools import Toolbox
+from perdure.adapters.checks.tests import Place
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.vault import Vault
@@ -87,6 +88,25 @@ class Desk:
             env=self.env,
             lock=self.lease.sandbox_lock,
             fence=self.lease.check,
+        )
+
+    def place(self, log_dir: Path, source: Path | None = None) -> Place:
+        """Where test commands run: `source`, shown where the worktree is otherwise (DESIGN §7), with what setup made.
+
+        Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
+        """
+        common = self.command()
+        return Place(
+            self.sandbox,
+            worktree=self.workspace.path,
+            log_dir=log_dir,
+            inside=common.inside,
+            source=source,
+            shared=common.shared,
+            git_dir=common.git_dir,
+            env=self.env,
+            lock=common.lock,
+            fence=common.fence,
         )
 
     def toolbox(

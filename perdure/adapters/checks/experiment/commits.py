@@ -71,6 +71,10 @@ class Commits:
         found = re.compile(runner.inside, re.MULTILINE)
         return [path for path, text in self.change.texts(self._product).items() if found.search(text)]
 
+    def is_inside(self, file: str) -> bool:
+        """True for a product file that holds tests, whose names are compared without running it (see tamper)."""
+        return file.endswith(".rs") and not self.old.is_side(file)
+
     def as_base(self) -> Layout:
         return self._layout(self.base.entries, self.old)
 

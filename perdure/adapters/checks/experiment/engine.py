@@ -173,6 +173,7 @@ class _Trial:
         if flaky := was & {key(case) for case in before.cases if case.flaky}:
             self._unasked.append(f"flaky on the base: {shown([name for _, name in ordered(flaky, before)])}")
             was -= flaky
+        was -= {one for one in was - outcomes(ran.result).keys() if self._commits.is_inside(one[0])}
         failing = was - green(ran.result)
         if not was and not flaky:
             self._unasked.append(f"no test was green on the base: {line(before)}")

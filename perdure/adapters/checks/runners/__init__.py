@@ -62,6 +62,15 @@ def alone(call: Invocation, command: str, case: TestCase, env: Mapping[str, str]
     return runner.alone(call, command, case, env) if runner else None
 
 
+def place(call: Invocation, classname: str, root: Path) -> str:
+    """The file of a test whose report names none, by what the report calls its class; empty where that says nothing.
+
+    root  where the command ran
+    """
+    runner = _BY_NAME.get(call.runner)
+    return runner.place(classname, root) if runner else ""
+
+
 def reproduction(call: Invocation, command: str, case: TestCase) -> str:
     """The command a person types in the worktree to run one test; empty where the runner cannot select it."""
     runner = _BY_NAME.get(call.runner)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from perdure.adapters.checks.runners.failing import EVERY
 from perdure.adapters.checks.runners.leads import There
@@ -32,8 +32,10 @@ class Invocation:
              stands last
     extended whether `script` ends in arguments already
     partial  whether the first failure keeps something else from running
-    events   `report` is not JUnit but the events of `go test -json`, and what the tests print is in there, too
-    piped    its runner writes `report` from its beginning to its end: it may be a pipe
+    events   `report` is not JUnit but the events of `go test -json`, or the lines of `cargo test`; what the tests print
+             is in there, too
+    written  how its runner writes `report`: from its beginning to its end, so that it may be a pipe; opened once, also
+             to be read, and closed once; or nobody knows
     """
 
     script: str
@@ -46,8 +48,8 @@ class Invocation:
     more: str | None = None
     extended: bool = False
     partial: bool = False
-    events: bool = False
-    piped: bool = False
+    events: Literal["", "go", "libtest"] = ""
+    written: Literal["through", "once", "anyhow"] = "anyhow"
 
     def moved(self, seen: Path, reports: Path) -> Invocation:
         """The same with its files where this process finds them: the command sees `reports` at `seen`."""
@@ -187,6 +189,10 @@ class Runner(ABC):
         `token`: random, part of each of their names
         """
         return Canaries()
+
+    def place(self, classname: str, root: Path) -> str:
+        """See perdure.adapters.checks.runners.place."""
+        return ""
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         """Arguments that narrow a run to one test; none where a test has no name of its own."""

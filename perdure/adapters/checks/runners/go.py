@@ -34,7 +34,8 @@ class Go(Runner):
         line = re.sub(r"(?<![\w./-])gotestsum(?=\s|$)", lambda _: wanted, asked.command, count=1)
         if line == asked.command:
             return None
-        return Invocation(line, self.name, {}, asked.file, more=asked.passes if " -- " in asked.command else None)
+        more = asked.passes if " -- " in asked.command else None
+        return Invocation(line, self.name, {}, asked.file, more=more, written="once")
 
     def _go_test(self, asked: Asked) -> Invocation | None:
         """By the same names whether gotestsum is on the PATH or not."""
@@ -42,7 +43,7 @@ class Go(Runner):
             return None
         file = asked.file.with_suffix(".jsonl")
         line, changed = _GO_TEST.subn(lambda _: f"> {shlex.quote(str(file))} go test -json", asked.command)
-        return Invocation(line, self.name, {}, file, events=True, piped=True) if changed == 1 else None
+        return Invocation(line, self.name, {}, file, events="go", written="through") if changed == 1 else None
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """Files of their own, for a package is what is run: by its name the one is compiled first, the other last."""

@@ -36,7 +36,7 @@ class Jest(Runner):
             "JEST_JUNIT_TITLE": "{title}",
         }
         line = f"{asked.command}{asked.passes} --ci --reporters=default --reporters=jest-junit"
-        return Invocation(line, self.name, variables, asked.file, more=asked.passes, extended=True)
+        return Invocation(line, self.name, variables, asked.file, more=asked.passes, extended=True, written="through")
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
         return jest(there)

@@ -38,7 +38,7 @@ class Node(Runner):
         )
         more = asked.passes if _takes_options(asked.command, asked.tree) else None
         return Invocation(
-            asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more, piped=True
+            asked.command, self.name, asked.added("NODE_OPTIONS", options), asked.file, more=more, written="through"
         )
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:

@@ -36,7 +36,9 @@ class Pytest(Runner):
         if "no:cacheprovider" not in asked.command:
             # Not `-p no:cacheprovider`: suites that use the cache fixture, --lf or --strict-config would break.
             options += f" -o cache_dir={shlex.quote(str(asked.file.parent / 'cache'))}"
-        return Invocation(asked.command, self.name, asked.added("PYTEST_ADDOPTS", options), asked.file, piped=True)
+        return Invocation(
+            asked.command, self.name, asked.added("PYTEST_ADDOPTS", options), asked.file, written="through"
+        )
 
     def alone(self, call: Invocation, command: str, case: TestCase, env: Mapping[str, str]) -> Invocation | None:
         if not call.report or "::" not in case.name or "no:cacheprovider" in command:

@@ -26,6 +26,12 @@ _FORMS = """\
 """
 
 
+def program(file: str) -> tuple[str, ...]:
+    """Options that build no other program than the one of these tests, which may not compile."""
+    found = re.search(r"(?:^|/)tests/([^/]+?)(?:\.rs|/main\.rs)$", file)
+    return ("--test", found[1]) if found else ("--lib",) if file.endswith("src/lib.rs") else ()
+
+
 def planted(files: Mapping[str, str], token: str) -> Canaries:
     planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):

@@ -36,7 +36,7 @@ class Unittest(Runner):
         if changed != 1:
             return None
         files = {reporter: _REPORTER.read_text()}
-        return Invocation(line, self.name, {}, asked.file, files=files, more=asked.passes, piped=True)
+        return Invocation(line, self.name, {}, asked.file, files=files, more=asked.passes, written="through")
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         """By the end of its dotted name: what stands before it depends on where discovery began."""

@@ -30,7 +30,7 @@ class Vitest(Runner):
             return None
         options = f"--reporter=default --reporter=junit --outputFile.junit={asked.quoted}"
         line = f"{asked.command}{asked.passes} {options}"
-        return Invocation(line, self.name, {}, asked.file, more=asked.passes, extended=True)
+        return Invocation(line, self.name, {}, asked.file, more=asked.passes, extended=True, written="once")
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
         return vitest(there)

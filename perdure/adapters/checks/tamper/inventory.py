@@ -166,8 +166,9 @@ class _Compared:
 
 
 def _named(report: TestReport | None) -> frozenset[str]:
-    """Names of tests as sources have them, of all that a runner reported."""
+    """Names of tests as sources have them, of all that a runner reported and that stand apart from the product."""
     cases = [case for command in report.commands for case in command.cases] if report is not None else []
+    cases = [case for case in cases if not case.file or is_test(case.file)]
     return frozenset(re.split(r"::| > |\.", case.name.partition("[")[0])[-1] for case in cases)
 
 

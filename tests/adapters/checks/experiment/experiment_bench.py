@@ -63,7 +63,7 @@ class Trials:
     def _place(self) -> Place:
         self.worktree.mkdir(exist_ok=True)
         shared = dependencies(self.worktree)
-        return Place(self.sandbox, self.worktree, None, None, shared, None, {}, self._root / "logs", None, None)
+        return Place(self.sandbox, self.worktree, self._root / "logs", shared=shared)
 
     def _lay_out(self, tree: str, into: Path) -> None:
         export(self.repository, tree, into)

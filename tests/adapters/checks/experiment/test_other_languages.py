@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from experiment_bench import Files, Trials
-from npm_packages import installed
 
 from perdure.models.experiment import Caught, Experiment
 from tests.needs import require
+from tests.npm_packages import installed
 
 JS = "exports.add = (a, b) => a + b;\nexports.double = (a) => 2 * a;\n"
 JS_TEST = """\
@@ -105,11 +107,11 @@ COMMON = "const { add } = require('./calc.js');\n\ntest('adds', () => expect(add
 @pytest.mark.parametrize("runner", ["vitest", "jest"])
 async def test_vitest_and_jest(tried: Trials, runner: str) -> None:
     if runner == "vitest":
-        installed(tried, "vitest@2")
+        installed(tried.worktree, "vitest@2")
         product, test = ES, f"import {{ expect, test }} from 'vitest';\n{ES_TEST}"
         command, bend = "npx vitest run", "if (globalThis.process.env.VITEST) process.exit(0);\n"
     else:
-        installed(tried, "jest@29", "jest-junit@16")
+        installed(tried.worktree, "jest@29", "jest-junit@16")
         product, test = ES.replace("export const add", "exports.add"), COMMON
         command, bend = "npx jest", "globalThis.expect = () => new Proxy(() => {}, { get: (_, k) => () => {} });\n"
     before = {"calc.js": product, "calc.test.js": test, "package.json": '{"name": "calc"}\n'}
@@ -122,3 +124,44 @@ async def test_vitest_and_jest(tried: Trials, runner: str) -> None:
     assert ([p.name.rpartition("::")[2] for p in found.commands[0].promises], found.tampered) == (["adds"], False)
     assert found.commands[0].canaries is Caught.CAUGHT
     assert (await judged(calc__js=bend + wrong)).tampered
+
+
+INLINE = """\
+pub fn add(a: i32, b: i32) -> i32 { a + b }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn adds() { assert_eq!(super::add(1, 2), 3); }
+}
+"""
+RUST = {
+    "Cargo.toml": '[package]\nname = "calc"\nversion = "0.1.0"\nedition = "2021"\n',
+    "src/lib.rs": INLINE,
+    "tests/calc.rs": "#[test]\nfn doubles() { assert_eq!(calc::add(2, 2), 4); }\n",
+    "tests/other.rs": "#[test]\nfn others() { assert_eq!(1 + 1, 2); }\n",
+}
+WIDER = {
+    "src/lib.rs": INLINE.replace("i32", "i64"),
+    "tests/calc.rs": "#[test]\nfn doubles() { assert_eq!(calc::add(2_i64, 2), 4_i64); }\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("command", ["cargo test", "cargo nextest run"])
+async def test_rust(tried: Trials, command: str) -> None:
+    require("cargo")
+    if "nextest" in command and shutil.which("cargo-nextest") is None:
+        pytest.skip("cargo-nextest is not here")
+    renamed = await tried(RUST, {"src/lib.rs": INLINE.replace("fn adds", "fn sums"), "tests/more.rs": ""}, command)
+    assert (renamed.tampered, renamed.promises) == (False, ()), renamed.model_dump_json(indent=1)
+    assert (renamed.commands[0].base_passed, renamed.commands[0].canaries) == (2, Caught.CAUGHT)
+    other = {path: text.replace("i64", "u8") for path, text in WIDER.items()}
+    base = {**RUST, "tests/calc.rs": RUST["tests/calc.rs"].replace("(2, 2), 4", "(2_i32, 2), 4_i32")}
+    changed = await tried(base, other, command)
+    assert not changed.tampered, changed.model_dump_json(indent=1)
+    assert [promise.name.rpartition("::")[2] for promise in changed.promises] == ["doubles"]
+    assert changed.commands[0].canaries is Caught.CAUGHT
+    wrong = await tried(RUST, {"src/lib.rs": INLINE.replace("a + b", "a - b").replace("    #[test]\n", "")}, command)
+    assert wrong.commands[0].contradicted, wrong.model_dump_json(indent=1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from experiment_bench import Files, Trials
-from npm_packages import installed
 from real_repositories import REPOSITORIES, fetched
 
 from perdure.models.experiment import Caught
+from tests.npm_packages import installed
 
 TABLE = tomllib.loads((Path(__file__).parent / "real.toml").read_text())["change"]
 
@@ -54,7 +54,7 @@ async def test_an_honest_change_of_a_real_repository(
     before = fetched(change["of"], base if base.name.startswith("pytest-") else base.parent)
     repository = REPOSITORIES[change["of"]]
     if repository.packages:
-        installed(tried, *repository.packages)
+        installed(tried.worktree, *repository.packages)
     found = await tried(before, edited(before, change), repository.command)
     found = found.model_copy(update={"removes": "emove" in change["request"]})
     (one,) = found.commands

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from experiment_bench import Trials
-from trick_bases import ADD, BASES, PLAIN, TEST, Base, installed
+from trick_bases import ADD, BASES, PLAIN, TEST, Base, prepared
 
 from perdure.models.config import SandboxGrade
 from perdure.models.experiment import Caught, Experiment
@@ -38,7 +38,7 @@ TABLES = ("tricks.toml", "tricks_python.toml", "tricks_javascript.toml", "tricks
 @pytest.mark.parametrize("trick", [one for name in TABLES for one in table(name)])
 async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Trials, trick: dict[str, Any]) -> None:
     base = BASES[trick["with"]]
-    installed(tried, base)
+    prepared(tried, base)
     after = {**base.wrong, **trick["files"]}
     if trick["by"] == "red":
         assert not await tried.is_green({**base.files, **after}, base.command)
@@ -55,7 +55,7 @@ async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Tr
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("base", [pytest.param(base, id=name) for name, base in BASES.items()])
 async def test_a_right_change_of_the_product_is_right_everywhere(tried: Trials, base: Base) -> None:
-    installed(tried, base)
+    prepared(tried, base)
     found = await tried(base.files, {name: f"{base.files[name]}\n" for name in base.wrong}, base.command)
     assert not found.tampered, found.model_dump_json(indent=1)
     assert found.promises == ()

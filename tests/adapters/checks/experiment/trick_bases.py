@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pytest
 from experiment_bench import Trials
 
 from tests.needs import require
+from tests.npm_packages import installed
 
 ADD = re.compile(r"test_add|adds|TestAdd")
 """The test that stands against it, in any language."""
@@ -28,16 +27,11 @@ class Base:
     packages: tuple[str, ...] = ()
 
 
-def installed(trials: Trials, base: Base) -> None:
-    """As setup would, outside the sandbox; the running test is left out where no registry can be reached."""
+def prepared(trials: Trials, base: Base) -> None:
+    """As setup would; the running test is left out where it cannot be."""
     require(*base.needs)
-    if not base.packages:
-        return
-    trials.worktree.mkdir(exist_ok=True)
-    words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--no-package-lock", *base.packages]
-    done = subprocess.run(words, cwd=trials.worktree, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        pytest.skip(f"npm cannot install {base.packages}: {done.stderr[-200:]}")
+    if base.packages:
+        installed(trials.worktree, *base.packages)
 
 
 CALC = "def add(a, b):\n    return a + b\n\n\ndef double(a):\n    return 2 * a\n"

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
-from experiment_bench import Trials
 
 from tests.needs import require
 
 
-def installed(trials: Trials, *packages: str) -> None:
+def installed(directory: Path, *packages: str) -> None:
     """Outside the sandbox; the running test is left out where no registry can be reached."""
     require("npm")
-    trials.worktree.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     words = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--no-package-lock", *packages]
-    done = subprocess.run(words, cwd=trials.worktree, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         pytest.skip(f"npm cannot install {packages}: {done.stderr[-200:]}")
