@@ -6,13 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project_bench import Bench
-from project_files import Files
 
 from perdure.adapters.checks.libtest import read_lines
 from perdure.adapters.checks.testcases import BadReport
 from perdure.models.report import TestCase
 from tests.needs import require
+from tests.project_bench import Bench
+from tests.project_files import Files
 
 SAID = """\
    Compiling calc v0.1.0 (/repository)
