@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from perdure.adapters.checks.testcases import BadReport
-from perdure.models.policy import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
+from perdure.models.limits import CASE_MESSAGE_CHARS, JUNIT_BYTES, JUNIT_CASES
 from perdure.models.report import TestCase
 
 _BEGUN = re.compile(r"^running (\d{1,9}) tests?$")
