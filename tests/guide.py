@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.nursery import ran
+
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs" / "submitting.md").read_text(encoding="utf-8")
 RUN_S = 60
@@ -31,7 +33,17 @@ class Stranger:
         self.env = kept | {"TEMPORAL_ADDRESS": address, "REPOSITORY": repository}
 
     async def runs(self, *command: str, code: int = 0, timeout: float = RUN_S) -> str:
-        """What it printed, where it ends with `code` as it has to: its errors as well, unless it ends well."""
+        """What it printed, where it ends with `code` as it has to: its errors as well, unless it ends well.
+
+        `command` may begin with a script of Python, which needs a tenth of the time of one that is begun anew.
+        """
+        if command[0].endswith(".py"):
+            program, *args = command
+            ended, out, err = await asyncio.to_thread(
+                ran, str(self.cwd / program), *args, env=self.env, cwd=self.cwd, timeout=timeout
+            )
+            assert ended == code, f"{command}: {ended}\n{out}\n{err}"
+            return out + (err if code else "")
         done = await asyncio.to_thread(
             subprocess.run, command, cwd=self.cwd, env=self.env, capture_output=True, text=True, timeout=timeout
         )

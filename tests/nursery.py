@@ -32,7 +32,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import coverage
 
@@ -173,6 +174,27 @@ def fork(program: str, *args: str, env: dict[str, str], cwd: Path, files: tuple[
     nursery = _nursery()
     request = {"program": program, "args": args, "env": env, "cwd": str(cwd)}
     return Forked(nursery, nursery.ask(request, *files))
+
+
+def ran(
+    program: str, *args: str, env: dict[str, str], cwd: Path, stdin: str = "", timeout: float = 90
+) -> tuple[int, str, str]:
+    """Exit code, output and errors of such a process. AssertionError with both when it does not end in time."""
+    with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        given.write(stdin)
+        given.seek(0)
+        process = fork(program, *args, env=env, cwd=cwd, files=(given.fileno(), out.fileno(), err.fileno()))
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"{program} {args} did not end:\n{_all(out)}\n{_all(err)}") from None
+        return code, _all(out), _all(err)
+
+
+def _all(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def _serve(listening: socket.socket) -> None:

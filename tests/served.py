@@ -1,4 +1,4 @@
-"""A real Temporal server of its own for the tests of one directory."""
+"""A real Temporal server of its own for the tests of one directory, and how workers of tests load workflows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from temporalio.worker import UnsandboxedWorkflowRunner
 
 from perdure.adapters.system.home import Home
 from perdure.local.server import ensure_server, stop_server
+
+LOADED_ONCE = UnsandboxedWorkflowRunner()
+"""For workers inside a test's own process, which are about what is decided. The SDK's sandbox would import all of
+`workflows` again for each worker and each run: half of such a test's time. Deliveries of real workers have it."""
 
 
 @pytest.fixture(scope="session")

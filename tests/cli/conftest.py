@@ -11,14 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
 from threading import Thread
-from typing import IO
 
 import pytest
 
 from tests.lab import make_target
-from tests.nursery import fork
+from tests.nursery import fork, ran
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,17 +55,7 @@ class Cli:
         )
 
     def __call__(self, *args: str, stdin: str = "", **env: str) -> Ran:
-        with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-            given.write(stdin)
-            given.seek(0)
-            files = (given.fileno(), out.fileno(), err.fileno())
-            process = fork("perdure.cli", *args, env=self.environment(**env), cwd=self.cwd, files=files)
-            try:
-                code = process.wait(90)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise AssertionError(f"perdure {args} did not end:\n{_all(out)}\n{_all(err)}") from None
-            return Ran(code, _all(out), _all(err))
+        return Ran(*ran("perdure.cli", *args, env=self.environment(**env), cwd=self.cwd, stdin=stdin))
 
     def on_a_terminal(self, *args: str, typed: str | None = None, **env: str) -> Ran:
         """Likewise on a terminal of 200 columns, where a person types; nothing can be read from it without `typed`."""
@@ -93,11 +81,6 @@ def _drain(terminal: int, seen: list[bytes]) -> None:
     with suppress(OSError):  # EIO: the last process that had it open has ended
         while chunk := os.read(terminal, 65536):
             seen.append(chunk)
-
-
-def _all(file: IO[str]) -> str:
-    file.seek(0)
-    return file.read()
 
 
 @pytest.fixture

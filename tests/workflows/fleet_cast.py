@@ -26,6 +26,7 @@ from perdure.models.phases import Phase
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
+from tests.served import LOADED_ONCE
 from workflows import WORKFLOWS
 
 RULE = "label:team-a"
@@ -131,5 +132,6 @@ async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[Work
 
 @asynccontextmanager
 async def at_work(client: Client, fleet: Fleet, *more: Callable[..., Any]) -> AsyncIterator[None]:
-    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=[*fleet.activities(), *more]):
+    doing, loaded = [*fleet.activities(), *more], LOADED_ONCE
+    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing, workflow_runner=loaded):
         yield

@@ -22,6 +22,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.receiver import SECRET
+from tests.served import LOADED_ONCE
 from workflows import WORKFLOWS
 
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}
@@ -47,6 +48,7 @@ async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int
             client,
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
+            workflow_runner=LOADED_ONCE,
             activities=[*cast.activities(), notices.notice_addresses, notices.notify],
             interceptors=[AttemptInterceptor(host)],
             max_cached_workflows=cache,

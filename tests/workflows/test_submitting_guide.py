@@ -101,14 +101,14 @@ async def test_python_with_nothing_of_ours_submits_misspells_attaches_and_reads_
     shutil.copy(ROOT / "examples/python-plain/deliver.py", program)
     assert "perdure." not in program.read_text(), "it needs something of ours"
     async with playing(client, waits):
-        await converses(client, waits, stranger, fresh, sys.executable, "-I", "deliver.py")
+        await converses(client, waits, stranger, fresh, "deliver.py")
 
 
 async def test_without_a_worker_python_with_nothing_of_ours_is_told_that_it_is_recorded(
     client: Client, stranger: Stranger, fresh: str
 ) -> None:
     program = str(ROOT / "examples/python-plain/deliver.py")
-    assert await stranger.says(sys.executable, program, "submit", fresh, json.dumps(PLANNED)) is None
+    assert await stranger.says(sys.executable, "-I", program, "submit", fresh, json.dumps(PLANNED)) is None
     handle = client.get_workflow_handle(fresh)
     assert len((await handle.fetch_history()).events) == 2, "started, and started once"
     await handle.terminate()

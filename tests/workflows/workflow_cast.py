@@ -41,6 +41,7 @@ from perdure.models.work import (
     PrepareInput,
 )
 from perdure.plugin import perdure_plugin
+from tests.served import LOADED_ONCE
 from workflows import WORKFLOWS
 
 
@@ -169,5 +170,6 @@ def fresh() -> str:
 @asynccontextmanager
 async def playing(client: Client, cast: Cast) -> AsyncIterator[None]:
     async with asyncio.timeout(60):
-        async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=cast.activities()):
+        doing, loaded = cast.activities(), LOADED_ONCE
+        async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing, workflow_runner=loaded):
             yield
