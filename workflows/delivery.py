@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from perdure.models import fold
 from perdure.models.decisions import Gate
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
@@ -236,9 +237,7 @@ class Delivery(TakesMessages):
         state, info = self.state, workflow.info()
         await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
-        state.receipt, state.spend = closed.receipt, closed.spend
-        if closed.usage is not None and closed.usage.covers(state.usage):  # not where another host has the log
-            state.usage = closed.usage
+        fold.closed(state, closed)
         await self.stage.allowance.give_back()
         self.stage.show()
         if state.status not in SUCCESSES:

@@ -13,10 +13,10 @@ from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
+from perdure.models import fold
 from perdure.models.decisions import Said
 from perdure.models.ids import short_run
 from perdure.models.limits import (
-    ASSUMPTIONS_KEPT,
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
     RETRY_PAUSE,
@@ -180,17 +180,8 @@ class Stage:
             raise meaning from error.__cause__ if meaning is error else error
 
     def _book(self, step: Step, attempt: int, turn: int, result: TurnResult) -> None:
-        state, record = self.state, self.state.steps[-1]
-        state.checkpoint = result.checkpoint
-        state.at = (step, attempt, turn)
-        state.usage += result.usage
-        state.remember(*(said for said in state.said if said.id in result.notes))
-        state.said = tuple(said for said in state.said if said.id not in result.notes)
-        if result.assumption:
-            state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
-        if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question
-            state.question, state.question_of = result.question, f"{step}-{attempt}-{turn}-{result.checkpoint[:8]}"
-        state.spend = result.spend
+        fold.turn(self.state, step, attempt, turn, result)
+        record = self.state.steps[-1]
         cost = result.usage.cost_usd
         known = record.cost_usd is not None and cost is not None
         self._record(turns=record.turns + 1, cost_usd=round((record.cost_usd or 0) + (cost or 0), 6) if known else None)
@@ -267,9 +258,10 @@ class Stage:
         await workflow.sleep(pause, summary=reason[:100])
         self.people.give_back(pause)
 
-    def fail(self, summary: str = "") -> None:
-        """The newest step ran to its end and its verdict is no: red tests, blockers."""
-        self._record(status="failed", **({"summary": summary} if summary else {}))
+    def judge(self, summary: str) -> None:
+        """The newest step ran to its end; where its verdict is no, red tests or blockers, its record says so."""
+        if (words := fold.verdict(self.state, self.state.steps[-1].step, summary)) is not None:
+            self._record(status="failed", summary=words)
 
     def committed(self, commit: str, summary: str) -> None:
         self._record(commit=commit, summary=summary)

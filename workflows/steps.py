@@ -6,12 +6,13 @@ from datetime import timedelta
 
 from temporalio import workflow
 
+from perdure.models import fold
 from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate, Said, Verdict
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Phase, Step
 from perdure.models.publishing import PushInput, ShipInput
 from perdure.models.request import DeliveryRequest
-from perdure.models.result import Reason, ReviewResult, TestsStatus
+from perdure.models.result import Reason, ReviewResult
 from perdure.models.rules.gates import accepted, put
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
@@ -61,8 +62,7 @@ class Steps:
             checkpoint=self._state.checkpoint,
         )
         prepared = await self._stage.once(Step.PREPARE, work, Prepared, queue="perdure")
-        self._state.begin(prepared)
-        self._state.head = self._state.head or (prepared.head if self._request.branch else "")
+        fold.prepared(self._state, prepared, branch=bool(self._request.branch))
         if Phase.SHIP in prepared.phases or self._request.push:
             await self._forge.check_access()
         if Phase.SHIP in prepared.phases:
@@ -70,21 +70,20 @@ class Steps:
         return prepared
 
     async def classify(self) -> None:
-        outcome = await self._stage.turns(Step.CLASSIFY, 1, {})
-        self._state.kind = kind = str(outcome.data.get("kind", ""))
-        if kind in self._prepared.branches:
-            self._state.prepared = self._prepared.model_copy(update={"branch": self._prepared.branches[kind]})
+        fold.ended(self._state, Step.CLASSIFY, 1, await self._stage.turns(Step.CLASSIFY, 1, {}))
 
     async def plan(self, words: str = "") -> None:
         """A plan; with `words`, another one than the person who said them had before them."""
         rejected = {"words": words} if words else {}
-        outcome = await self._stage.turns(Step.PLAN, self._state.plans + 1, self._materials() | rejected)
-        self._state.plans += 1
+        attempt = self._state.plans + 1
+        fold.ended(
+            self._state,
+            Step.PLAN,
+            attempt,
+            await self._stage.turns(Step.PLAN, attempt, self._materials() | rejected),
+        )
         if words:
-            self._state.remember(Said(id=f"plan-{self._state.plans}", text=words))
-        self._state.plan = outcome.artifact
-        self._state.title = str(outcome.data.get("title", ""))
-        self._state.plan_words = str(outcome.data.get("words", ""))
+            self._state.remember(Said(id=f"plan-{attempt}", text=words))
 
     async def decision(self, gate: Gate) -> str:
         """Let a person decide, if that was asked for. The words it was rejected with; empty when it goes on.
@@ -120,9 +119,7 @@ class Steps:
         if checked.problem:
             note = f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300]
             state.notes = (*state.notes, note)[-NOTES_KEPT:]
-        else:
-            state.plan, state.title = edited.artifact, edited.note or checked.title or state.title
-            state.plan_words = checked.words
+        fold.edited(state, edited.artifact, checked, edited.note)
         state.edits += 1
 
     async def implement(self) -> Outcome:
@@ -180,7 +177,7 @@ class Steps:
         made = await self._stage.once(Step.COMMIT, work, Committed, attempt=attempt)
         if not made.commit:
             return False
-        state.head = made.commit
+        fold.committed(state, made)
         self._stage.committed(made.commit, made.summary)
         return True
 
@@ -197,9 +194,8 @@ class Steps:
         before, self._tested_before = self._tested_before, None
         if before is not None and verdict.same_as(before):
             verdict = before  # what a retry goes on with was begun with this report
-        self._state.tests, self._state.test_runs = verdict, attempt
-        if verdict.status is TestsStatus.RED:
-            self._stage.fail()
+        fold.tested(self._state, verdict, attempt)
+        self._stage.judge(verdict.summary)
         return verdict
 
     async def inspect(self) -> Inspected:
@@ -213,8 +209,8 @@ class Steps:
                 report=state.tests.report if state.tests else "",
                 kind=state.kind,
             )
-            state.found = await self._stage.aside("inspect_change", work, Inspected, "secrets, protected paths, size")
-            state.inspected = state.head
+            found = await self._stage.aside("inspect_change", work, Inspected, "secrets, protected paths, size")
+            fold.inspected(state, found, state.head)
         return state.found
 
     async def capture(self) -> None:
@@ -225,11 +221,10 @@ class Steps:
         work = CaptureInput(delivery=self._stage.delivery, policy=self._prepared.policy, commit=state.head)
         try:
             captured = await self._stage.once("capture_pages", work, Captured)
-            state.screenshots = captured.screenshots
         except Stopped as stop:
-            state.screenshots = ""
+            captured = Captured()
             state.notes += (f"no screenshots: {stop.message.partition(chr(10))[0][:200]}",)
-        state.captured = state.head
+        fold.captured(state, captured, state.head)
 
     async def review(self) -> ReviewResult:
         """Review the change; what the reviewer says and what the engine found are counted together."""
@@ -242,10 +237,8 @@ class Steps:
         seen = {"report": state.tests.report if state.tests else "", "screenshots": state.screenshots}
         told = {name: value for name, value in (seen | {"findings": found.findings}).items() if value}
         outcome = await self._stage.turns(Step.REVIEW, attempt, self._materials() | self._change() | told)
-        state.review, state.reviews, state.reviewed = outcome.artifact, attempt, state.head
-        state.review_result = found.with_review(outcome.data)
-        if state.review_result.blockers:
-            self._stage.fail("; ".join([outcome.summary, *([found.summary] if found.blockers else [])]))
+        fold.ended(state, Step.REVIEW, attempt, outcome)
+        self._stage.judge(outcome.summary)
         return state.review_result
 
     async def push(self) -> None:
@@ -288,8 +281,7 @@ class Steps:
             assumptions=state.assumptions,
             accepted=accepted(state),
         )
-        shipped = await self._forge.open_pull_request(work)
-        state.pull_request, state.message = shipped.pull_request, shipped.message
+        fold.shipped(state, await self._forge.open_pull_request(work))
 
     def _materials(self) -> dict[str, str]:
         """Return what every agentic step is told about the ones before it."""

@@ -161,9 +161,6 @@ is an artifact."""
 NOTES_KEPT = 20
 """Notes of what was sent and did not count: somebody who sends nonsense all day must not fill the state."""
 
-ASSUMPTIONS_KEPT = 40
-"""In a delivery's state and its pull request: 20 KB. An agent that assumes more has not understood the request."""
-
 KEPT_BYTES = 64 * 1024
 """Of a text handed in for a delivery, such as an edited plan: as much as a request or a plan sent along with one."""
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from perdure.models import fold
 from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, Receipt
+from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
 from perdure.models.verify import CheckpointFact, Facts, PublishedFacts
 from perdure.models.work import Prepared
@@ -83,40 +85,39 @@ class Evidence:
 
 def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Told:
     """Fold the activities of a delivery. ValueError when they are not what this version knows."""
+    state = DeliveryState()
     done = [act for act in acts if act.result is not None]
-    prepares = [Prepared.model_validate(act.result) for act in done if act.activity == Step.PREPARE]
     newest = max((number for number, act in enumerate(done) if act.activity == Step.PREPARE), default=-1)
-    agentic = {str(step) for step in AGENTIC}
+    first: list[str] = []
     turns, late = [], 0
     commits: dict[str, tuple[str, str]] = {}
-    head, tested, accepted, shipped, receipt = "", "", "", None, None
+    accepted, shipped, receipt = "", None, None
     for number, act in enumerate(done):
-        result = act.result or {}
-        if act.activity in agentic:
-            turns.append(_turn(act, str(result.get("checkpoint", ""))))
+        fold.take(state, act.activity, act.given, act.result or {})
+        if act.activity in AGENTIC:
+            turns.append(_turn(act, state.checkpoint))
             late += number > newest
-        elif act.activity == Step.COMMIT and result.get("commit"):
+        elif act.activity == Step.PREPARE and state.prepared:
+            first.append(state.prepared.checkpoint)
+        elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
             made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"
-            head = str(result["commit"])
-            commits[head] = (str(act.given.get("checkpoint", "")), made_by)
-        elif act.activity == Step.RUN_TESTS:
-            tested = str(result.get("tree", ""))
-        elif act.activity == Step.OPEN_PULL_REQUEST and result.get("pull_request"):
-            shipped, accepted = int(result["pull_request"]["number"]), str(act.given.get("accepted", ""))
+            commits[state.head] = (str(act.given.get("checkpoint", "")), made_by)
+        elif act.activity == Step.OPEN_PULL_REQUEST and state.pull_request:
+            shipped, accepted = state.pull_request.number, str(act.given.get("accepted", ""))
         elif act.activity == "close":
-            receipt = Receipt.model_validate(result.get("receipt", {}))
+            receipt = state.receipt
     return Told(
-        prepared=prepares[-1] if prepares else None,
-        first=prepares[0].checkpoint if prepares and complete else "",
+        prepared=state.prepared,
+        first=first[0] if first and complete else "",
         turns=tuple(turns),
         newest=late,
         commits=commits,
-        head=head,
-        tested=tested,
+        head=state.head,
+        tested=state.tests.tree if state.tests else "",
         shipped=shipped,
         receipt=receipt,
         accepted=accepted,
-        again=rewound or not complete or len(prepares) > 1,
+        again=rewound or not complete or len(first) > 1,
         complete=complete,
     )
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from perdure.cli.look.report.facts import Death, Turn, Waited
+from perdure.models import fold
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
-from perdure.models.publishing import Shipped
-from perdure.models.report import Severity
-from perdure.models.result import StepRecord, TestsStatus
+from perdure.models.result import StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
 from perdure.models.turn import Ending, TurnResult
-from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, TestVerdict
 
 if TYPE_CHECKING:
     from perdure.client.history import Act, Past
@@ -28,7 +27,7 @@ _SLACK = timedelta(seconds=2)
 
 
 def state_of(past: Past) -> DeliveryState:
-    """As far as history tells it: what the newest run began from, and what its activities gave since."""
+    """Return the state as far as history tells it: the newest run's beginning, and what its activities gave since."""
     resume = past.request.get("resume")
     try:
         state = DeliveryState.model_validate(resume.get("state", {}) if isinstance(resume, dict) else {})
@@ -36,59 +35,23 @@ def state_of(past: Past) -> DeliveryState:
         state = DeliveryState()
     state.usage = Usage()  # every turn of every run is counted below
     for act in past.acts:
-        if act.result is not None:
-            try:
-                _apply(state, act, act.result)
-            except ValidationError:
-                continue  # of a release that this one does not know
+        _take(state, act, branch=bool(past.request.get("branch")))
     return state
 
 
-def _apply(state: DeliveryState, act: Act, result: dict[str, Any]) -> None:
-    match act.activity:
-        case Step.PREPARE:
-            state.prepared = Prepared.model_validate(result)
-            state.plan = state.plan or state.prepared.plan
-        case Step.COMMIT:
-            state.head = Committed.model_validate(result).commit or state.head
-        case Step.RUN_TESTS:
-            state.tests = TestVerdict.model_validate(result)
-        case "inspect_change":
-            state.found, state.inspected = Inspected.model_validate(result), str(act.given.get("commit", ""))
-        case "capture_pages":
-            state.screenshots = Captured.model_validate(result).screenshots or state.screenshots
-        case Step.OPEN_PULL_REQUEST:
-            state.pull_request = Shipped.model_validate(result).pull_request or state.pull_request
-        case "close":
-            closed = Closed.model_validate(result)
-            state.receipt, state.spend = closed.receipt, closed.spend
-        case step if step in AGENTIC:
-            _apply_turn(state, Step(step), TurnResult.model_validate(result))
-
-
-def _apply_turn(state: DeliveryState, step: Step, result: TurnResult) -> None:
-    state.checkpoint, state.spend = result.checkpoint, result.spend
-    state.usage += result.usage
-    outcome = result.outcome
-    if outcome is None:
-        return
-    if step is Step.CLASSIFY:
-        state.kind = str(outcome.data.get("kind", ""))
-    elif step is Step.PLAN:
-        state.plan, state.title = outcome.artifact, str(outcome.data.get("title", ""))
-    elif step is Step.REVIEW:
-        state.review = outcome.artifact
-        state.review_result = state.found.with_review(outcome.data)
+def _take(state: DeliveryState, act: Act, *, branch: bool = False) -> None:
+    if act.result is not None:
+        with suppress(ValidationError):  # of a release that this one does not know
+            fold.take(state, act.activity, act.given, act.result, branch=branch)
 
 
 def steps_of(acts: Iterable[Act]) -> list[StepRecord]:
-    """The steps, where no worker can be asked for its own records."""
+    """Return the steps, where no worker can be asked for its own records."""
     records: list[StepRecord] = []
     first: list[Act] = []
-    found = Inspected()
+    state = DeliveryState()
     for act in acts:
-        if act.activity == "inspect_change" and act.result is not None:
-            found = _inspected(act.result)
+        _take(state, act)
         if act.activity not in tuple(Step):
             continue
         attempt = max(act.attempt, 1)
@@ -96,19 +59,12 @@ def steps_of(acts: Iterable[Act]) -> list[StepRecord]:
         if not (records and (records[-1].step, records[-1].attempt) == (act.activity, attempt)):
             records.append(StepRecord(step=act.activity, attempt=attempt, started_at=act.scheduled.strftime(_STAMP)))
             first.append(act)
-        records[-1] = records[-1].model_copy(update=_since(records[-1], first[-1], act, found))
+        records[-1] = records[-1].model_copy(update=_since(records[-1], first[-1], act, state))
     return records
 
 
-def _inspected(result: dict[str, Any]) -> Inspected:
-    try:
-        return Inspected.model_validate(result)
-    except ValidationError:  # of a release that this one does not know
-        return Inspected()
-
-
-def _since(record: StepRecord, first: Act, act: Act, found: Inspected) -> dict[str, Any]:
-    """Return the fields of its step's record that one more activity changes. `found`: by the engine before it."""
+def _since(record: StepRecord, first: Act, act: Act, state: DeliveryState) -> dict[str, Any]:
+    """Return the fields of its step's record that one more activity changes. `state`: with its result taken in."""
     if act.ended is None:
         return {"status": "running", "duration_s": None}
     changes: dict[str, Any] = {"duration_s": round((act.ended - first.scheduled).total_seconds(), 1)}
@@ -117,8 +73,7 @@ def _since(record: StepRecord, first: Act, act: Act, found: Inspected) -> dict[s
             "status": "cancelled" if act.failure == "cancelled" else "failed",
             "summary": act.failure[:100],
         }
-    red = act.result.get("status") == TestsStatus.RED
-    changes |= {"status": "failed" if red else "done", "summary": str(act.result.get("summary", ""))}
+    changes |= {"status": "done", "summary": str(act.result.get("summary", ""))}
     if act.activity == Step.COMMIT:
         changes["commit"] = act.result.get("commit")
     if act.activity in AGENTIC:
@@ -126,20 +81,14 @@ def _since(record: StepRecord, first: Act, act: Act, found: Inspected) -> dict[s
         known = record.cost_usd is not None and turn.cost_usd is not None
         changes["turns"] = record.turns + 1
         changes["cost_usd"] = round((record.cost_usd or 0) + (turn.cost_usd or 0), 6) if known else None
-        changes["summary"] = str(outcome.get("summary", "")) if isinstance(outcome, dict) else ""
-        changes["status"] = _ended(outcome)
-        if act.activity == Step.REVIEW and changes["status"] == "done" and found.blockers:
-            changes |= {"status": "failed", "summary": f"{changes['summary']}; {found.summary}"}
+        if not isinstance(outcome, dict):
+            return changes | {"status": "running", "summary": ""}
+        changes["summary"] = str(outcome.get("summary", ""))
+        if outcome.get("ending", Ending.DONE) != Ending.DONE:
+            return changes | {"status": "failed"}
+    if (words := fold.verdict(state, act.activity, changes["summary"])) is not None:
+        changes |= {"status": "failed", "summary": words}
     return changes
-
-
-def _ended(outcome: object) -> str:
-    """Return a step's state after a turn; the outcome of one that is done may be empty in history, but is there."""
-    if not isinstance(outcome, dict):
-        return "running"
-    found = outcome.get("data")
-    blocked = isinstance(found, dict) and bool(found.get(Severity.BLOCKER))
-    return "failed" if blocked or outcome.get("ending", Ending.DONE) != Ending.DONE else "done"
 
 
 def began(steps: Sequence[StepRecord], acts: Sequence[Act]) -> tuple[datetime | None, ...]:

@@ -1,0 +1,149 @@
+"""History → state: what the result of each activity changes in what is known of a delivery.
+
+The workflow takes every result in by these functions as it comes; whoever reads a history takes in the same ones by
+`take`. What people decide and say comes otherwise: perdure.models.rules.inbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.models.decisions import CheckedPlan
+from perdure.models.phases import Step
+from perdure.models.publishing import Pushed, Shipped
+from perdure.models.result import TestsStatus
+from perdure.models.state import DeliveryState
+from perdure.models.steps import AGENTIC
+from perdure.models.turn import Ending, Outcome, TurnResult
+from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, TestVerdict
+
+ASSUMPTIONS_KEPT = 40
+"""In a delivery's state and its pull request: 20 KB. An agent that assumes more has not understood the request."""
+
+
+def take(
+    state: DeliveryState, activity: str, given: Mapping[str, Any], result: Mapping[str, Any], *, branch: bool = False
+) -> None:
+    """Take in what an activity gave, as history has it: its name, its input and its result.
+
+    branch  the delivery works on a branch that was there before it
+    Raises ValidationError for a result that this release does not know.
+    """
+    attempt, commit = _number(given.get("attempt")), str(given.get("commit") or "")
+    match activity:
+        case Step.PREPARE:
+            prepared(state, Prepared.model_validate(result), branch=branch)
+        case Step.COMMIT:
+            committed(state, Committed.model_validate(result))
+        case Step.RUN_TESTS:
+            tested(state, TestVerdict.model_validate(result), attempt)
+        case "check_plan":
+            edited(state, str(given.get("plan") or ""), CheckedPlan.model_validate(result))
+        case "inspect_change":
+            inspected(state, Inspected.model_validate(result), commit)
+        case "capture_pages":
+            captured(state, Captured.model_validate(result), commit)
+        case Step.OPEN_PULL_REQUEST:
+            shipped(state, Shipped.model_validate(result))
+        case "push_branch":
+            state.message = Pushed.model_validate(result).summary
+        case "close":
+            closed(state, Closed.model_validate(result))
+        case step if step in AGENTIC:
+            given_turn = TurnResult.model_validate(result)
+            turn(state, Step(step), attempt, _number(given.get("turn")), given_turn)
+            if given_turn.outcome is not None and given_turn.outcome.ending is Ending.DONE:
+                ended(state, Step(step), attempt, given_turn.outcome)
+
+
+def prepared(state: DeliveryState, made: Prepared, *, branch: bool) -> None:
+    """A workspace is there."""
+    state.begin(made)
+    state.head = state.head or (made.head if branch else "")
+
+
+def turn(state: DeliveryState, step: Step, attempt: int, number: int, result: TurnResult) -> None:
+    """A turn has ended: its checkpoint is where the next one begins."""
+    state.checkpoint, state.spend = result.checkpoint, result.spend
+    state.at = (step, attempt, number)
+    state.usage += result.usage
+    state.remember(*(said for said in state.said if said.id in result.notes))
+    state.said = tuple(said for said in state.said if said.id not in result.notes)
+    if result.assumption:
+        state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
+    if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question
+        state.question, state.question_of = result.question, f"{step}-{attempt}-{number}-{result.checkpoint[:8]}"
+
+
+def ended(state: DeliveryState, step: Step, attempt: int, outcome: Outcome) -> None:
+    """An agentic step has come to its end, and this is what it gave."""
+    match step:
+        case Step.CLASSIFY:
+            state.kind = str(outcome.data.get("kind", ""))
+            if state.prepared is not None and state.kind in state.prepared.branches:
+                branch = state.prepared.branches[state.kind]
+                state.prepared = state.prepared.model_copy(update={"branch": branch})
+        case Step.PLAN:
+            state.plans += 1
+            state.plan, state.title = outcome.artifact, str(outcome.data.get("title", ""))
+            state.plan_words = str(outcome.data.get("words", ""))
+        case Step.REVIEW:
+            state.review, state.reviews, state.reviewed = outcome.artifact, attempt, state.head
+            state.review_result = state.found.with_review(outcome.data)
+
+
+def edited(state: DeliveryState, plan: str, checked: CheckedPlan, title: str = "") -> None:
+    """A person's plan takes the place of the one that waits, if it can be worked by."""
+    if not checked.problem:
+        state.plan, state.title = plan, title or checked.title or state.title
+        state.plan_words = checked.words
+
+
+def committed(state: DeliveryState, made: Committed) -> None:
+    """There is a commit; none where nothing was changed."""
+    state.head = made.commit or state.head
+
+
+def tested(state: DeliveryState, verdict: TestVerdict, attempt: int) -> None:
+    """The newest verdict of the tests."""
+    state.tests, state.test_runs = verdict, attempt
+
+
+def inspected(state: DeliveryState, found: Inspected, commit: str) -> None:
+    """The engine's own findings in a commit."""
+    state.found, state.inspected = found, commit
+
+
+def captured(state: DeliveryState, taken: Captured, commit: str) -> None:
+    """Pictures of a commit's pages; none where they could not be taken."""
+    state.screenshots, state.captured = taken.screenshots, commit
+
+
+def shipped(state: DeliveryState, made: Shipped) -> None:
+    """The pull request, where the origin has a forge."""
+    state.pull_request, state.message = made.pull_request, made.message
+
+
+def closed(state: DeliveryState, left: Closed) -> None:
+    """The receipt, and what was paid in the end."""
+    state.receipt, state.spend = left.receipt, left.spend
+    if left.usage is not None and left.usage.covers(state.usage):  # not where another host has the log
+        state.usage = left.usage
+
+
+def verdict(state: DeliveryState, step: str, summary: str) -> str | None:
+    """Return the words with which a step that ran to its end says no, None where it does not.
+
+    step     one whose result has just been taken in
+    summary  its own words
+    """
+    if step == Step.RUN_TESTS and state.tests is not None and state.tests.status is TestsStatus.RED:
+        return summary
+    if step == Step.REVIEW and state.review_result.blockers:
+        return "; ".join([summary, *([state.found.summary] if state.found.blockers else [])])
+    return None
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
