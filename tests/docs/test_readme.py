@@ -1,4 +1,4 @@
-"""The README keeps what it says: its snippets run, its links lead somewhere."""
+"""README and plain starts keep what they say: their snippets run, their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests import needs
 from tests.lab import HAPPY, Lab, make_target, pulls, until
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+TEXTS = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/submitting.md"))
 NPM_S = 60
 
 
 def snippet(name: str) -> str:
     """The code block behind `<!-- tested: name -->`."""
-    found = re.search(rf"<!-- tested: {name} -->\n```\w+\n(.*?)```", README, re.DOTALL)
-    assert found, f"README.md has no snippet {name}"
+    found = re.search(rf"<!-- tested: {name} -->\n```\w+\n(.*?)```", TEXTS, re.DOTALL)
+    assert found, f"no snippet {name}"
     return found[1]
 
 
@@ -91,7 +91,7 @@ def test_every_link_leads_to_a_file(file: str) -> None:
 @pytest.mark.timeout(120)
 @shared
 async def test_python_with_nothing_of_ours_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
-    code = snippet("python")
+    code = snippet("plain-python")
     assert "perdure" not in code.replace('task_queue="perdure"', "")
     out = await run([sys.executable, "-c", code], stranger(lab, origin, tmp_path))
     assert out == f"delivered {pulls_url(origin)}\n"
@@ -102,7 +102,7 @@ async def test_python_with_nothing_of_ours_gets_a_pull_request(lab: Lab, origin:
 async def test_the_temporal_command_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: Path) -> None:
     options = stranger(lab, origin, tmp_path)
     options["env"]["PATH"] = f"{temporal_binary().parent}:{options['env']['PATH']}"
-    out = await run(["bash", "-euc", snippet("shell")], options)
+    out = await run(["bash", "-euc", snippet("plain-shell")], options)
     assert "delivered" in out
     assert len(pulls(origin)) == 1
 
@@ -113,7 +113,7 @@ async def test_typescript_gets_a_pull_request(lab: Lab, origin: Path, tmp_path: 
     """The snippet is JavaScript as well: it has no types of its own."""
     needs.require("node", "npm")
     program = tmp_path / "client.mjs"
-    program.write_text(snippet("typescript"))
+    program.write_text(snippet("plain-typescript"))
     options = stranger(lab, origin, tmp_path)
     await run(["node", "--check", str(program)], options)
     install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "@temporalio/client@1"]
