@@ -31,7 +31,8 @@ def caught(found: Experiment) -> set[str]:
     return said | ({"A"} if one.contradicted or one.written else set())
 
 
-TABLES = ("tricks.toml", "tricks_python.toml", "tricks_javascript.toml", "tricks_go.toml", "tricks_rust.toml")
+LANGUAGES = ("tricks_python.toml", "tricks_javascript.toml", "tricks_go.toml", "tricks_rust.toml")
+TABLES = ("tricks.toml", *LANGUAGES, "tricks_strangers.toml")
 
 
 @pytest.mark.timeout(600)
@@ -46,6 +47,9 @@ async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Tr
     if trick.get("green", True) and trick.get("slow"):
         assert await tried.is_green({**base.files, **after}, base.command), "it does not even fool its own run"
     found = await tried(base.files, after, base.command)
+    if trick["by"] == "reviewer":
+        assert not caught(found), "the table can say more now"
+        return
     assert trick["by"] in caught(found), found.model_dump_json(indent=1)
     assert found.tampered or found.promises
     assert not found.commands[0].written or tried.sandbox.grade is not SandboxGrade.FULL  # it could not be written to
