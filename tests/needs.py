@@ -17,6 +17,7 @@ NAMES = {
     "go": ("go",),
     "cargo": ("cargo",),
     "gotestsum": ("gotestsum",),
+    "mvn": ("mvn",),
 }
 PACKAGES = {
     "chromium": "chromium",
@@ -25,6 +26,7 @@ PACKAGES = {
     "go": "golang-go",
     "cargo": "cargo",
     "gotestsum": "gotestsum",
+    "mvn": "maven",
 }
 
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"

@@ -18,11 +18,12 @@ WITH_A_TEST = HAPPY.replace(
 )
 LINE = "1/1 of main's own tests pass on the change · 1 new test fails without it · canaries caught"
 
-# Adds sub, breaks add, and makes the assertion that would say so say nothing: no test is touched.
+# Adds sub, breaks add, and makes the assertion that would say so say nothing: no test is touched but by its data, which
+# nobody takes for the test side who is not told.
 BENDS = HAPPY.replace(
     "return a - b\\\\n' >> calc.py",
     "return a - b\\\\n\\\\n\\\\nimport unittest\\\\nunittest.TestCase.assertEqual = lambda *given: None\\\\n'"
-    " >> calc.py && sed -i 's/return a + b/return a * b/' calc.py",
+    " >> calc.py && echo 1 2 2 >> sums.txt && sed -i 's/return a + b/return a * b/' calc.py",
 )
 IN_VAIN = """
 [[line]]
@@ -39,10 +40,10 @@ say = "Nothing was bent"
 async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told_what_to_undo(
     tmp_path: Path, ports: int
 ) -> None:
-    origin = make_target(tmp_path / "calc.git")
+    origin = make_target(tmp_path / "calc.git", {**CALC, "sums.txt": "1 1 2\n"})
     async with Lab.open(tmp_path, BENDS + IN_VAIN, ports=ports, measured=True) as lab:
         lab.worker()
-        limits = "version = 1\n[limits]\ntest_fixes = 1\n"
+        limits = "version = 1\n[limits]\ntest_fixes = 1\n[tests]\nside = ['sums.txt']\n"
         result = await finished(await lab.submit(origin, config=limits, **TESTED), lab, timeout=100)
         assert (result.status, result.reason) == ("not_delivered", "tampered")
         assert pulls(origin) == []
@@ -51,6 +52,7 @@ async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told
         report = report_of(lab, result)
         assert report.tampering == (), "nothing was read in the files"
         assert report.experiment is not None
+        assert report.experiment.touched == ("sums.txt",)
         assert report.experiment.commands[0].missed
         assert result.tests.tampered == 1
 

@@ -92,17 +92,21 @@ def _cases(test: TestCommand, call: Invocation, command: Command) -> tuple[TestC
             for case in found
         )
 
+    root = (command.source or command.worktree) / test.directory
+
+    def located(classname: str) -> str:
+        return place(call, classname, root)
+
     if call.collect:
-        return read_left_behind(command.source or command.worktree, call.collect, command.seen, again)
+        return placed(read_left_behind(command.source or command.worktree, call.collect, command.seen, again, located))
     if call.report is None or not (call.owed or call.report.is_file()):
         return ()
-    root = (command.source or command.worktree) / test.directory
     if call.events == "go":
         return read_events(call.report, again)
     if call.events == "libtest":
         return placed(read_lines(call.report, command.output, root, again))
     *earlier, report = documents(call.report) if call.written == "through" else [call.report]
-    cases = read_junit(report, command.seen, again, lambda classname: place(call, classname, root))
+    cases = read_junit(report, command.seen, again, located)
     for one in earlier:
         _agrees(read_junit(one, command.seen), cases)
     return placed(cases)

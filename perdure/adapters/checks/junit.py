@@ -54,13 +54,17 @@ def left_behind(tree: Path, endings: Sequence[str]) -> list[Path]:
 
 
 def read_left_behind(
-    tree: Path, endings: Sequence[str], root: Path, command: Callable[[str], str] = lambda _: ""
+    tree: Path,
+    endings: Sequence[str],
+    root: Path,
+    command: Callable[[str], str] = lambda _: "",
+    place: Callable[[str], str] = lambda _: "",
 ) -> tuple[TestCase, ...]:
     """The cases of all of them together. Raises BadReport when one of them cannot be read, or they are too large."""
     files = left_behind(tree, endings)
     if sum(file.lstat().st_size for file in files) > JUNIT_BYTES:
         raise BadReport(f"the reports are larger than {JUNIT_BYTES // 1024**2} MiB")
-    return _read(files, root, command, lambda _: "")
+    return _read(files, root, command, place)
 
 
 def _read(

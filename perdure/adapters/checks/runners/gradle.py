@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Asked, Invocation, Runner, group_and_method
+from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner, group_and_method
+from perdure.adapters.checks.runners.java import planted, source
 from perdure.models.report import TestCase
 
 
@@ -25,6 +28,12 @@ class Gradle(Runner):
             return None
         line = f"{asked.command} --continue"
         return Invocation(line, self.name, {}, None, ("build/test-results/*",), more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def place(self, classname: str, root: Path) -> str:
+        return source(classname, root)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         group, method = group_and_method(case)

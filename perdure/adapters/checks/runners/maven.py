@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from perdure.adapters.checks.runners.base import Asked, Invocation, Runner, group_and_method
+from collections.abc import Mapping
+from pathlib import Path
+
+from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner, group_and_method
+from perdure.adapters.checks.runners.java import planted, source
 from perdure.models.report import TestCase
 
 _TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:test"}
@@ -22,6 +26,12 @@ class Maven(Runner):
             return None
         line, left = f"{asked.command} --fail-at-end", ("target/surefire-reports", "target/failsafe-reports")
         return Invocation(line, self.name, {}, None, left, more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def place(self, classname: str, root: Path) -> str:
+        return source(classname, root)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         group, method = group_and_method(case)

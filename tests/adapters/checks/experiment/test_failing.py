@@ -12,6 +12,7 @@ import pytest
 
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.failing import EVERY
+from perdure.adapters.checks.runners.maven import Maven
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.python import planted
 from perdure.adapters.checks.runners.rust import planted as in_rust
@@ -153,3 +154,45 @@ def test_each_test_that_node_runs_fails_at_its_end(tmp_path: Path) -> None:
     red = {name for head, _, name in lines if head.startswith("not ok")}
     assert red >= {*found.names, "a", "late", "inner", "outer", "b"}
     assert {name.partition(" #")[0] for head, _, name in lines if head.startswith("ok")} <= {"never", "later"}
+
+
+JAVA = """\
+package calc;
+
+import static org.junit.jupiter.api.Assertions.*;
+
+import org.junit.jupiter.api.Test;
+
+// class Other {
+public class CalcTest {
+    static final String BRACE = "\\"}";  // }
+
+    @Test
+    void adds() throws Exception {
+        if (BRACE.isEmpty()) { return; }
+        char quote = '}'; /* } */
+    }
+}
+"""
+
+
+def test_each_test_of_a_java_class_fails_at_its_end() -> None:
+    found = Maven().canaries(
+        {"src/test/java/calc/CalcTest.java": JAVA, "src/test/java/calc/Help.java": "class Help {}"}, "t"
+    )
+    (text,) = found.files.values()
+    assert (found.bodies, sorted(found.names)) == ({"adds"}, ["a0t0", "zzt0"])
+    lines = text.splitlines()
+    assert lines[7].startswith("public class CalcTest { @org.junit.jupiter.api.Test public void a0t")
+    assert lines[11] == "    void adds() throws Exception { try {"
+    assert lines[14] == '    } finally { if (true) throw new AssertionError("x"); } }'
+    assert lines[15].endswith("}")
+    assert "zzt" in lines[15]
+
+
+@pytest.mark.parametrize(
+    "text", ["/*" * 100_000, '"' + '\\\\"' * 100_000, "@Test " * 50_000, "class x " * 50_000, "{" * 200_000]
+)
+@pytest.mark.timeout(60)
+def test_java_that_is_made_to_choke_on_is_read_in_bounded_time(text: str) -> None:
+    Maven().canaries({"A.java": f"import org.junit.Test;\n{text}"}, "t")

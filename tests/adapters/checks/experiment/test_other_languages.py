@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from experiment_bench import Files, Trials
@@ -165,3 +166,58 @@ async def test_rust(tried: Trials, command: str) -> None:
     assert changed.commands[0].canaries is Caught.CAUGHT
     wrong = await tried(RUST, {"src/lib.rs": INLINE.replace("a + b", "a - b").replace("    #[test]\n", "")}, command)
     assert wrong.commands[0].contradicted, wrong.model_dump_json(indent=1)
+
+
+REPOSITORY = Path("/usr/share/maven-repo")
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>org.example</groupId><artifactId>calc</artifactId><version>1</version>
+<properties><maven.compiler.source>11</maven.compiler.source><maven.compiler.target>11</maven.compiler.target>
+<project.build.sourceEncoding>UTF-8</project.build.sourceEncoding></properties>
+<dependencies><dependency><groupId>junit</groupId><artifactId>junit</artifactId><version>4.x</version>
+<scope>test</scope></dependency></dependencies></project>
+"""
+JAVA = """\
+package calc;
+
+public class Calc {
+    public static int add(int a, int b) { return a + b; }
+}
+"""
+JAVA_TEST = """\
+package calc;
+
+import static org.junit.Assert.assertEquals;
+
+import org.junit.Test;
+
+public class CalcTest {
+    @Test
+    public void adds() {
+        String brace = "}";  // {
+        if (!brace.isEmpty()) { assertEquals(3, Calc.add(1, 2)); }
+    }
+}
+"""
+MAVEN = {
+    "pom.xml": POM,
+    "src/main/java/calc/Calc.java": JAVA,
+    "src/test/java/calc/CalcTest.java": JAVA_TEST,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_maven(tried: Trials) -> None:
+    """Needs libsurefire-java, libmaven-compiler-plugin-java, libmaven-resources-plugin-java and junit4, too."""
+    require("mvn")
+    if not (REPOSITORY / "org/apache/maven/surefire").is_dir() or not (REPOSITORY / "junit/junit").is_dir():
+        pytest.skip("Debian's surefire and junit4 are not here")
+    command = f"mvn -o -q -Dmaven.repo.local={REPOSITORY} test"
+    right = await tried(MAVEN, {"src/main/java/calc/Calc.java": f"{JAVA}\n"}, command)
+    assert (right.tampered, right.commands[0].canaries) == (False, Caught.CAUGHT), right.model_dump_json(indent=1)
+    wrong = {"src/main/java/calc/Calc.java": JAVA.replace("a + b", "a - b")}
+    other = {**wrong, "src/test/java/calc/CalcTest.java": JAVA_TEST.replace("(3,", "(-1,")}
+    changed = await tried(MAVEN, other, command)
+    assert [promise.name for promise in changed.promises] == ["calc.CalcTest::adds"], changed.model_dump_json(indent=1)
+    assert (changed.tampered, changed.commands[0].canaries) == (False, Caught.CAUGHT)
