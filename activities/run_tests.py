@@ -7,7 +7,7 @@ Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from temporalio import activity
 
@@ -46,7 +46,7 @@ class Testing:
             if not desk.contract.config.test:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
             baseline = await in_thread(_baseline, desk, work.baseline)
-            report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline)
+            report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False)
             report = await try_change(desk, report, baseline.report if baseline is not None else None)
             report = await in_thread(_missing, desk, work.commit, report, baseline)
             artifact = await in_thread(desk.vault.put_artifact, work.delivery, report.model_dump_json().encode())
@@ -82,10 +82,11 @@ async def test_base(desk: Desk, where: str) -> Base:
     contract = desk.contract
     tree = await in_thread(desk.vault.tree_of, contract.base_sha)
     key = await in_thread(_environment, desk, tree)
+    await in_thread(desk.note_base, key)
     report = await in_thread(recall, desk.vault, key)
     known = report is not None
     if report is None:
-        report = await test_commit(desk, contract.base_sha, tree, "preflight", None)
+        report = await test_commit(desk, contract.base_sha, tree, "preflight", None, makes_seed=True)
         await check_writes(desk, report, where)
         await in_thread(remember, desk.vault, key, report)
     missing = not_started(report)
@@ -94,7 +95,7 @@ async def test_base(desk: Desk, where: str) -> Base:
         missing = None
     if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
         head = await in_thread(desk.vault.tree_of, contract.head)
-        missing = not_started(await test_commit(desk, contract.head, head, "preflight-head", None))
+        missing = not_started(await test_commit(desk, contract.head, head, "preflight-head", None, makes_seed=False))
     if missing is not None:
         written = await in_thread(desk.vault.show, contract.base_sha, where)
         text = (written or b"").decode(errors="replace")
@@ -134,8 +135,17 @@ def _baseline(desk: Desk, artifact: str) -> tests.Baseline | None:
     return tests.Baseline(report, desk.contract.base) if report is not None else None
 
 
-async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None) -> TestReport:
-    """All test commands on a clean checkout of a commit."""
+async def test_commit(
+    desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None, *, makes_seed: bool
+) -> TestReport:
+    """All test commands on a clean checkout of a commit.
+
+    makes_seed  what compilers make of it is kept for the runs of changes. Of the base alone: a change could leave there
+                what its own tests are then linked with
+    """
+    place = desk.place(desk.logs / label, await in_thread(desk.checkout, commit))
+    if makes_seed and place.seed is not None:
+        place = replace(place, seed=replace(place.seed, made=True))
 
     def progress(line: str) -> None:
         now_doing(doing=line)
@@ -146,7 +156,7 @@ async def test_commit(desk: Desk, commit: str, tree: str, label: str, baseline: 
         desk.checkout(commit)
 
     return await tests.run_tests(
-        desk.place(desk.logs / label, await in_thread(desk.checkout, commit)),
+        place,
         commands=desk.contract.config.test or (),
         commit=commit,
         tree=tree,

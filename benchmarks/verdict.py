@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from perdure.adapters.checks.experiment.engine import experiment
 from perdure.adapters.checks.experiment.holding import Holding
 from perdure.adapters.checks.experiment.runs import Ground
 from perdure.adapters.checks.experiment.trees import Tree, write
+from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.tests import Baseline, Place, run_tests
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
@@ -121,10 +123,16 @@ func TestSecond(t *testing.T) {
 
 
 class Case:
-    """A repository: its command, its files, and what changes lay over them. Without `new`: it tells no tests apart."""
+    """A repository: its command, its files, and what changes lay over them. Without `new`: it tells no tests apart.
 
-    def __init__(self, command: str, files: Files, flaky: Files, touched: Files, new: Files) -> None:
+    forgetting  a command without which the bare side would print what it remembers, and run no test
+    """
+
+    def __init__(
+        self, command: str, files: Files, flaky: Files, touched: Files, new: Files, forgetting: str = ""
+    ) -> None:
         self.command, self.files, self.flaky, self.touched, self.new = command, files, flaky, touched, new
+        self.forgetting = forgetting
 
 
 _CALC = "def add(a, b):\n    return a + b\n"
@@ -162,6 +170,7 @@ REPOSITORIES = {
             "calc.go": f"{_GO_ONE}\nfunc Two() int {{\n\treturn 2\n}}\n",
             "two_test.go": GO.format("Both").replace("One()+n != n+1", "Two()+n != n+2"),
         },
+        forgetting="go clean -testcache",
     ),
     "make": Case(
         "make test",
@@ -184,7 +193,8 @@ class Bench:
         self.sandbox = sandbox_for(SandboxGrade.FULL, home, binds)
         self.worktree = root / "worktree"
         self.worktree.mkdir()
-        self.place = Place(self.sandbox, self.worktree, self.root / "logs", git_dir=self.vault.path)
+        self.seed, self.forgetting, logs = Seed(home.seeds, "base"), case.forgetting, self.root / "logs"
+        self.place = Place(self.sandbox, self.worktree, logs, git_dir=self.vault.path, seed=self.seed)
 
     def changed(self, *over: Files) -> str:
         """A commit with these files laid over the first."""
@@ -202,8 +212,9 @@ class Bench:
         """Seconds for a verdict, and what it rests on."""
         begun = time.perf_counter()
         holding = await in_thread(Holding.of, self.vault, commit, self.tests, ())
+        place = replace(self.place, seed=replace(self.seed, made=baseline is None))
         report = await run_tests(
-            replace(self.place, source=await in_thread(self.checkout, commit)),
+            replace(place, source=await in_thread(self.checkout, commit)),
             commands=self.tests,
             commit=commit,
             tree=self.vault.tree_of(commit),
@@ -227,6 +238,8 @@ class Bench:
         """Seconds for the command alone."""
         clean = self.checkout(commit)
         environment = {"PATH": PATH, "HOME": str(self.root), "LANG": "C.UTF-8"}
+        if self.forgetting:
+            subprocess.run(shlex.split(self.forgetting), env=environment, check=True, timeout=60)
         begun = time.perf_counter()
         subprocess.run(
             ["nice", "-n", NICE, "/bin/bash", "-c", self.tests[0].command], cwd=clean, env=environment,

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.tests import Baseline, Place, run_tests
 from perdure.adapters.repository.setup import dependencies
 from perdure.adapters.sandbox.base import Sandbox
@@ -35,6 +36,7 @@ class Bench:
         baseline: TestReport | None = None,
         renew: Callable[[], object] | None = None,
         held: tuple[str, ...] = (),
+        seed: Seed | None = None,
     ) -> TestReport:
         tests = [
             c if isinstance(c, TestCommand) else TestCommand(name=f"t{n}", command=c) for n, c in enumerate(commands)
@@ -48,6 +50,7 @@ class Bench:
                 shared=dependencies(tree) if source else (),
                 env=BARE,
                 fence=fence,
+                seed=seed,
             ),
             commands=tests,
             commit="c0ffee",

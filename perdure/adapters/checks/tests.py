@@ -16,6 +16,7 @@ from perdure.adapters.checks.junit import left_behind
 from perdure.adapters.checks.received import Closed, Piped
 from perdure.adapters.checks.runners import alone, invocation
 from perdure.adapters.checks.runners.base import Invocation
+from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.verdict import line, note
 from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
 from perdure.adapters.sandbox.environment import results_place
@@ -27,6 +28,9 @@ from perdure.models.report import CommandResult, TestCase, TestReport
 
 TEST_SCRIPT_BYTES = 100_000
 """Of a command that selects one test by its name: Linux takes 128 KiB in one argument, and a name can be longer."""
+
+_OF_ITS_OWN = 128
+"""The last exit code of a command that was not ended by a signal: what that leaves may be half."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Place:
 
     log_dir  outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
     held     paths of `source` that commands may not write to
+    seed     what compilers have made of the base; None, and in the weaker grades: each run begins with nothing
     """
 
     sandbox: Sandbox
@@ -56,6 +61,7 @@ class Place:
     lock: Path | None = None
     fence: Callable[[], None] | None = None
     held: tuple[str, ...] = ()
+    seed: Seed | None = None
 
     @property
     def tree(self) -> Path:
@@ -186,11 +192,30 @@ async def _run(
     if not await in_thread(_is_inside, place.tree, test.directory):
         return _absent(test)
     await in_thread(_make_ready, wanted, call, place.tree)
-    finished, call = await _received(place.sandbox, wanted, call, place.log_dir / f"report-{label}")
+    kept = place.log_dir / f"report-{label}"
+    if place.seed is not None and place.sandbox.grade is SandboxGrade.FULL:  # others would show it
+        finished, call = await _seeded(place.seed, place.sandbox, wanted, call, kept)
+    else:
+        finished, call = await _received(place.sandbox, wanted, call, kept)
     await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
     result = await in_thread(judged, test, call, finished, wanted)
     paths = refused(result, place.held, wanted.seen) if place.held and result.verdict != "passed" else ()
     return result.model_copy(update={"reason": f"{result.reason}; {told(paths)}"}) if paths else result
+
+
+async def _seeded(
+    seed: Seed, sandbox: Sandbox, wanted: Command, call: Invocation, kept: Path
+) -> tuple[Finished, Invocation]:
+    """As `_received`, with copies of what compilers have made of the base."""
+    assert wanted.results is not None
+    ended = False
+    try:
+        lent = await in_thread(seed.lend, wanted.results, wanted.results_at or wanted.results)
+        finished, call = await _received(sandbox, replace(wanted, env={**lent, **wanted.env}), call, kept)
+        ended = not finished.failure and finished.exit_code is not None and finished.exit_code <= _OF_ITS_OWN
+        return finished, call
+    finally:
+        await in_thread(seed.take_back, wanted.results, ended=ended)
 
 
 async def _received(sandbox: Sandbox, wanted: Command, call: Invocation, kept: Path) -> tuple[Finished, Invocation]:

@@ -32,8 +32,11 @@ class NotPlain(Exception):
     """There is something that is neither a directory, a file nor a symbolic link."""
 
 
-def listing(root: Path, names: Iterable[str], without: frozenset[str]) -> Iterator[Kept]:
-    """Yield what lies at these relative paths and below, parents before children; those in `without` left out."""
+def listing(root: Path, names: Iterable[str], without: frozenset[str], *, digests: bool = True) -> Iterator[Kept]:
+    """Yield what lies at these relative paths and below, parents before children; those in `without` left out.
+
+    Without `digests` no file is read.
+    """
     waiting = sorted(names, reverse=True)
     while waiting:
         path = waiting.pop()
@@ -48,7 +51,7 @@ def listing(root: Path, names: Iterable[str], without: frozenset[str]) -> Iterat
         elif stat.S_ISLNK(status.st_mode):
             yield Kept(path, "l", 0, 0, 0, os.readlink(full))
         elif stat.S_ISREG(status.st_mode):
-            yield Kept(path, "f", mode, status.st_size, status.st_mtime_ns, _digest(full))
+            yield Kept(path, "f", mode, status.st_size, status.st_mtime_ns, _digest(full) if digests else "")
         else:
             raise NotPlain(path)
 

@@ -70,6 +70,11 @@ class Home:
         return self.root / "cache"
 
     @property
+    def seeds(self) -> Path:
+        """What compilers have made of base branches (perdure.adapters.checks.seeds)."""
+        return self.root / "seeds"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

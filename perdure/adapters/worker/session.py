@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.agents.tools import Toolbox
+from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.tests import Place
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.branch import export
@@ -15,6 +16,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
 from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.missing import missing_inside
+from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.removal import remove
 from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.replies import Replies
@@ -107,6 +109,7 @@ class Desk:
             env=self.env,
             lock=common.lock,
             fence=common.fence,
+            seed=self.seed(),
         )
 
     def toolbox(
@@ -137,6 +140,17 @@ class Desk:
         remove(clean)
         export(self.vault, commit, clean, like=self.workspace)
         return clean
+
+    def note_base(self, key: str) -> None:
+        """Remember the base, with all that its results depend on, by this key."""
+        write_whole(self.directory / "base", key.encode())
+
+    def seed(self) -> Seed | None:
+        """What compilers have made of the base; None where an older release prepared this."""
+        try:
+            return Seed(self.workspace.home.seeds, (self.directory / "base").read_text())
+        except FileNotFoundError:
+            return None
 
     def drop_nested(self, paths: Sequence[str]) -> None:
         """Remove `.git` entries below the worktree's root; the files beside them stay."""

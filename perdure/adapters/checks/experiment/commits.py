@@ -7,7 +7,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perdure.adapters.checks.baseline import command
@@ -23,15 +23,16 @@ from perdure.models.config import TestCommand
 
 @dataclass(frozen=True)
 class Layout:
-    """A tree to run in, its test side, and files that are put over it."""
+    """A tree to run in, its test side, files that are put over it, and options by the variable that takes them."""
 
     tree: str
     rules: Sides
     paths: Sequence[str]
     over: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def with_canaries(self, canaries: Canaries) -> Layout:
-        return replace(self, paths=sorted({*self.paths, *canaries.files}), over=canaries.files)
+        return replace(self, paths=sorted({*self.paths, *canaries.files}), over=canaries.files, env=canaries.env)
 
 
 class Commits:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perdure.adapters.checks.experiment.commits import Layout
 from perdure.adapters.checks.experiment.sides import Sides, allowed
+from perdure.adapters.checks.runners.base import added
 from perdure.adapters.checks.tests import Place, run_alone, run_once
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.system.crash import crash_point
@@ -78,7 +79,8 @@ async def run(
     try:
         before = await in_thread(_laid_out, ground, layout, source, test)
         held = layout.rules.held(layout.paths, test.writes) if place.sandbox.grade is SandboxGrade.FULL else ()
-        there = replace(place, source=source, held=held, log_dir=ground.room / f"logs-{label}")
+        env = {**place.env, **{name: added(place.env, name, options) for name, options in layout.env.items()}}
+        there = replace(place, source=source, held=held, env=env, log_dir=ground.room / f"logs-{label}")
         patient = test.model_copy(update={"timeout": f"{seconds(test.timeout) * EXPERIMENT_PATIENCE:.0f}s"})
         result = await (run_alone(there, patient, label, case) if case else run_once(there, patient, label))
         after = await in_thread(looked_at, layout.rules, source, test.writes)

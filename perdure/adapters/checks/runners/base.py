@@ -129,15 +129,18 @@ class Canaries:
     names   parts of the names under which new ones are reported, each with the test file that it was made for
     bodies  names of the functions of tests that were there and fail now, or EVERY
     unplanted  test files that take none
+    env     options for them, by the variable that takes them: to report each of many failures costs most of a run
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     bodies: frozenset[str] = frozenset()
     unplanted: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Canaries) -> Canaries:
-        return Canaries({**self.files, **other.files}, {**self.names, **other.names}, self.bodies | other.bodies)
+        files, names = {**self.files, **other.files}, {**self.names, **other.names}
+        return Canaries(files, names, self.bodies | other.bodies, env={**self.env, **other.env})
 
     def expects(self, name: str) -> bool:
         """True for a test that was there, by the name in a report, and fails now."""
@@ -156,6 +159,8 @@ class Runner(ABC):
     shared    names of files that steer it and other things as well
     inside    text of tests that stand in product files, as a regular expression; empty where it has none
     inside_if a word of its command or settings without which it does not look there
+    cache     the variable that names what it has compiled, which it finds again by the contents that was made of
+    believed  a file of that: results of tests from before the time that stands there, in ns, are none
     """
 
     name: ClassVar[str]
@@ -167,6 +172,8 @@ class Runner(ABC):
     shared: ClassVar[frozenset[str]] = frozenset()
     inside: ClassVar[str] = ""
     inside_if: ClassVar[str] = ""
+    cache: ClassVar[str] = ""
+    believed: ClassVar[str] = ""
 
     @abstractmethod
     def runs(self, program: str, rest: list[str]) -> bool:

@@ -20,6 +20,8 @@ class Go(Runner):
     roots = frozenset({"testdata"})
     settings = r"gotestsum\.ya?ml"
     shared = frozenset({"go.mod", "go.sum", "go.work", "Makefile"})
+    cache = "GOCACHE"
+    believed = "testexpire.txt"
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "gotestsum" or (program == "go" and rest[:1] == ["test"])

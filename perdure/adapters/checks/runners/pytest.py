@@ -65,7 +65,7 @@ class Pytest(Runner):
                 planting[path], own = changed
                 bodies |= own
                 names |= {first: path, last: path, intact: path}
-        return Canaries(planting, names, bodies)
+        return Canaries(planting, names, bodies, env={"PYTEST_ADDOPTS": "--tb=line"})
 
 
 _MORE = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from experiment_bench import Trials
@@ -65,6 +66,15 @@ async def test_a_changed_promise_is_named_with_both_versions_and_is_not_called_t
     assert "-1 != 3" in promise.message
     assert not found.tampered
     assert one.proving == ("tests/test_calc.py::Calc::test_add",)
+
+
+async def test_a_suite_made_to_fail_says_no_more_of_each_test_than_its_line(tried: Trials, tmp_path: Path) -> None:
+    """A traceback for each took three times as long as the suite."""
+    await tried(FOR_PYTEST, {"calc.py": f"{CALC}\n"}, f'PYTEST_ADDOPTS="$PYTEST_ADDOPTS -v" {PYTEST}')
+    (log,) = (tmp_path / "room").glob("logs-*-c-*/test-*.log")
+    said = log.read_text()
+    assert "test_add" in said
+    assert "def failing" not in said
 
 
 @pytest.mark.parametrize("steered", [False, True])

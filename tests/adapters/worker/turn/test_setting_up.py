@@ -121,7 +121,7 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
         prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
         async with host.desk(delivery, prepared.policy) as desk:
             assert desk.workspace.path == home.tree(delivery)
-            report = await test_commit(desk, prepared.base_sha, "tree", "once more", None)
+            report = await test_commit(desk, prepared.base_sha, "tree", "once more", None, makes_seed=False)
         await host.close()
         reports.append(
             [(result.verdict, re.sub(r"25\d\d\d", "port", result.tail), result.cases) for result in report.commands]
@@ -131,3 +131,22 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
     assert places.splitlines()[:4] == ["/checkout/calc/.venv/own/bin/python3", *["/checkout/calc"] * 3]
     assert str(tmp_path / "home" / "trees") not in places
     assert [(case.name, case.file) for case in cases] == [("a.py::/results/junit.xml", "a.py")]
+
+
+COMPILES = "version = 1\n[[test]]\nname = 'go'\ncommand = 'cat \"$GOCACHE/made\" || date +%s%N >\"$GOCACHE/made\"'\n"
+
+
+async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins_on_it(tmp_path: Path) -> None:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    home, tails = Home(tmp_path / "home"), []
+    for delivery in ("one", "two"):
+        host = Host.open(home, PORTS)
+        request = DeliveryRequest(repository=str(origin), request="x", config=COMPILES)
+        prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
+        async with host.desk(delivery, prepared.policy) as desk:
+            report = await test_commit(desk, prepared.base_sha, "tree", "change", None, makes_seed=False)
+        await host.close()
+        tails.append(report.commands[0].tail)
+    assert "(known)" in prepared.summary, "the base ran again"
+    (made,) = home.seeds.glob("*/GOCACHE/made")
+    assert tails == [made.read_text()] * 2
