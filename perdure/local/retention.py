@@ -12,12 +12,12 @@ from pathlib import Path
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.adapters.checks.seeds import SEED_KEPT
 from perdure.adapters.checks.seeds import sweep as sweep_seeds
 from perdure.adapters.git.retention import Kept, forget, kept, prune, size, unmerged
 from perdure.adapters.git.workspace import sweep
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
-from perdure.adapters.worker.environments import ENVIRONMENT_KEPT
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.models.errors import PerdureError
 
@@ -77,7 +77,7 @@ async def collect(
             problems.append(problem)
     left = list(kept(home))
     problems += forget_caches(home, left, older_than)
-    sweep_seeds(home.seeds, min(older_than, ENVIRONMENT_KEPT).total_seconds())
+    sweep_seeds(home.seeds, min(older_than, SEED_KEPT).total_seconds())
     vaults = {one.vault.path: one.vault for one in all_of_them}
     problems += filter(None, (prune(vault, left) for vault in vaults.values()))
     return verdicts, problems, max(before - size(home.root), 0)

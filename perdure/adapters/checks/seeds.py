@@ -11,18 +11,24 @@ import os
 import time
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from perdure.adapters.checks.runners import RUNNERS
 from perdure.adapters.system.copies import NotPlain, listing, put
 from perdure.adapters.system.files import sync_all
 from perdure.adapters.system.removal import discard
-from perdure.adapters.worker.environments import ENVIRONMENT_KEPT, ENVIRONMENT_MADE_S
 
 _ROOM = "caches"
 
 SEED_BYTES, SEEDS_BYTES = 1024**3, 4 * 1024**3
 """Of what one base's run has compiled, for each run of a change copies as much; and of all that is kept."""
+
+SEED_KEPT = timedelta(days=7)
+"""As long as a base's results are believed: by then its own run comes again."""
+
+SEED_MADE_S = 3600.0
+"""A half-made one this old was left by a death: to move it takes a moment."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Seed:
         sweep(self.root)
 
 
-def sweep(root: Path, older_than_s: float = ENVIRONMENT_KEPT.total_seconds()) -> None:
+def sweep(root: Path, older_than_s: float = SEED_KEPT.total_seconds()) -> None:
     """Remove what nobody has used for so long, what a death has left, and beyond the limit what was not used for
     longest. A run that is copying one then does without it."""
     found = list[tuple[float, Path]]()
@@ -90,7 +96,7 @@ def sweep(root: Path, older_than_s: float = ENVIRONMENT_KEPT.total_seconds()) ->
             used = path.stat().st_mtime
             if time.time() - used > older_than_s or path.name.startswith(".gone-"):
                 discard(path)
-            elif not path.name.startswith(".") or time.time() - used > ENVIRONMENT_MADE_S:
+            elif not path.name.startswith(".") or time.time() - used > SEED_MADE_S:
                 found.append((used if path.name[0] != "." else 0.0, path))
     size = 0
     for _, path in sorted(found, reverse=True):
