@@ -129,3 +129,71 @@ def _name(part: str, other: str = "[^/]") -> str:
         return first
     *middle, end = others
     return first + "".join(f"(?>{other}*?{piece})" for piece in middle) + f"{other}*{end}"
+
+
+_ANY = ""
+
+
+def searched(pattern: str) -> tuple[str, ...]:
+    """As a JavaScript regular expression that is looked for in `/` and the path: one for each of its choices.
+
+    None of them where it is beyond this: it repeats anything but `.`, looks around, begins with `^`.
+    """
+    body = pattern.removesuffix("$")
+    try:
+        choices, at = _choices(body, 0)
+    except ValueError:
+        return ()
+    if at != len(body):
+        return ()
+    found = list[str]()
+    for tokens in choices:
+        open_end = [] if body != pattern else [_ANY]
+        found.append(_sequence([_ANY, *tokens, *open_end]))
+        if tokens[:1] == ["/"]:
+            found.append(_sequence([*tokens[1:], *open_end]))
+    return tuple(dict.fromkeys(found))
+
+
+def _choices(body: str, at: int, depth: int = 0) -> tuple[list[list[str]], int]:
+    """The choices from here to the end of the group, each as expressions of one character, and where that is."""
+    done, left = list[list[str]](), [list[str]()]
+    if depth > GLOB_ALTERNATIVES:
+        raise ValueError("too deep")
+    while at < len(body) and body[at] != ")":
+        if body[at] == "|":
+            done, left, at = done + left, [[]], at + 1
+            continue
+        if body[at] == "(":
+            inner, at = _choices(body, at + 1 + 2 * body.startswith("(?:", at), depth + 1)
+            at += 1
+        else:
+            one = re.compile(r"\[\^?[\w.-]+\]|\\[./-]|[\w/.@~%=, -]").match(body, at)
+            if one is None:
+                raise ValueError(body[at])
+            at, inner = one.end(), [[one[0]]]
+        if at < len(body) and body[at] == "?":
+            at, inner = at + 1, [*inner, []]
+        elif at < len(body) and body[at] in "*+":
+            if inner != [["."]]:
+                raise ValueError(body[at])
+            inner, at = [[_ANY] if body[at] == "*" else [".", _ANY]], at + 1
+        left = [some + more for some in left for more in inner]
+        if len(left) + len(done) > GLOB_ALTERNATIVES:
+            raise ValueError("too many choices")
+    if at == len(body) and depth:
+        raise ValueError("no end")
+    return done + left, at
+
+
+def _sequence(tokens: Sequence[str]) -> str:
+    """What stands between two stars is looked for once, at its first place."""
+    pieces = [list[str]()]
+    for token in tokens:
+        pieces += [[]] if token == _ANY else []
+        pieces[-1] += [token] if token != _ANY else []
+    first, *others = ["".join(piece) for piece in pieces]
+    if not others:
+        return f"(?s:{first})"
+    *middle, end = others
+    return f"(?s:{first}{''.join(f'(?>.*?{piece})' for piece in middle if piece)}.*{end})"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from perdure.adapters.checks.findings.globs import alternatives, exactly
+from perdure.adapters.checks.findings.globs import alternatives, exactly, searched
 from perdure.adapters.checks.runners.base import Named, bounded
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.system.bounded import parse_json
@@ -24,7 +24,7 @@ _OTHERS = ("coverage", "optimizeDeps", "ssr", "build", "typecheck", "benchmark")
 
 
 def jest(there: There) -> Named:
-    """`jest` in package.json and `jest.config.*`; `testRegex` is a language of its own, which is not run here."""
+    """`jest` in package.json and `jest.config.*`; `testRegex` only as far as its time is bounded."""
     found, own = Named(), _json(there.text("package.json")).get("jest")
     given = [own if isinstance(own, dict) else {}, _json(there.text("jest.config.json"))]
     for path in _configs(there, r"jest\.config\.(?:[cm]?[jt]s)"):
@@ -38,7 +38,7 @@ def jest(there: There) -> Named:
 def _jest(settings: dict[str, Any], there: There) -> Named:
     roots = [root for root in map(_placed, _strings(settings.get("roots"))) if root not in ("", ".")]
     found = _tests(map(_placed, _strings(settings.get("testMatch"))), roots)
-    found += Named(unread=tuple(_strings(settings.get("testRegex"))))
+    found += bounded(map(_unquoted, _strings(settings.get("testRegex"))), searched)
     return found + _files((word for key in _JEST_FILES for word in _strings(settings.get(key))), there)
 
 
@@ -58,6 +58,12 @@ def _tests(patterns: Iterable[str], roots: list[str]) -> Named:
     below = f"(?={'|'.join(re.escape(root) + '/' for root in roots)})" if roots else ""
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     return bounded(wanted, lambda pattern: [below + exactly(one) for one in alternatives(pattern)])
+
+
+def _unquoted(pattern: str) -> str:
+    """As JavaScript has it, written as a string or between slashes."""
+    slashed = re.fullmatch(r"/(.+)/", pattern)
+    return slashed[1].replace("\\/", "/") if slashed else pattern.replace("\\\\", "\\")
 
 
 def _files(words: Iterable[str], there: There) -> Named:

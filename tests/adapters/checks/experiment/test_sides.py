@@ -122,8 +122,12 @@ def detected(trials: Trials, command: str, files: dict[str, str], side: tuple[st
                 '"setupFiles": ["./setup/env.js"]}}'
             }
             | {"checks/x/y.b.js": "", "setup/env.js": "", "src/y.b.js": "", "jest.env.js": ""}
-            | {"jest.config.js": "module.exports = {testEnvironment: './jest.env.js', testRegex: '(a+)+$'}"},
-            ("checks/x/y.b.js", "setup/env.js", "jest.env.js"),
+            | {
+                "jest.config.js": "module.exports = {testEnvironment: './jest.env.js',\n"
+                r"testRegex: ['(a+)+$', '\\.it\\.js$']}",
+            }
+            | {"src/y.it.js": "", "y.e2e.js": ""},
+            ("checks/x/y.b.js", "setup/env.js", "jest.env.js", "src/y.it.js"),
             ("src/y.b.js",),
             id="jest",
         ),

@@ -9,7 +9,7 @@ from changes import PERSON
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.adapters.checks.findings.globs import alternatives, by_name, covering, exactly
+from perdure.adapters.checks.findings.globs import alternatives, by_name, covering, exactly, searched
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,51 @@ def test_git_agrees_about_what_a_pattern_covers(tmp_path: Path, pattern: str, pa
     )
     ignored = {name for name in done.stdout.decode().split("\0") if name}
     assert {path for path in paths if covering(path, [pattern])} == ignored
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        (
+            r"(/__tests__/.*|(\.|/)(test|spec))\.[jt]sx?$",
+            ["__tests__/a.js", "a.test.tsx", "src/spec.ts"],
+            ["a.js", "test/a.js"],
+        ),
+        (r".*\.spec\.ts$", ["src/a.spec.ts"], ["a.spec.tsx", "spec.ts"]),
+        (r".e2e-spec.ts$", ["test/app.e2e-spec.ts"], ["e2e-spec.ts.js"]),
+        (r"/checks/", ["checks/a.js", "src/checks/a.js"], ["mychecks/a.js"]),
+        (r"\.(?:test|spec)\.m?js$", ["a.test.mjs", "a.spec.js"], ["a.tests.js"]),
+    ],
+)
+def test_a_regular_expression_of_jest_is_looked_for_in_the_path(pattern: str, yes: list[str], no: list[str]) -> None:
+    found = re.compile("|".join(searched(pattern)))
+    assert all(re.search(pattern, f"/{path}") for path in yes)
+    assert [path for path in (*yes, *no) if found.fullmatch(path)] == yes
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(a+)+$",
+        "a*b",
+        "^a",
+        "(?!a)b",
+        "(a",
+        "a)",
+        r"\d",
+        "(a|b|c|d)" * 9,
+        "(" * 5_000,
+        "[a",
+        "a{3}",
+        r"(.*)\1",
+        "((a?)?)*",
+    ],
+)
+def test_a_regular_expression_whose_time_nobody_knows_is_not_read(pattern: str) -> None:
+    assert searched(pattern) == ()
+
+
+@pytest.mark.timeout(20)
+def test_a_regular_expression_of_many_stars_ends() -> None:
+    (found,) = searched(".*a" * 60 + "b$")
+    assert re.fullmatch(found, "a" * 4_000) is None
