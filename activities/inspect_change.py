@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.agents.text import shortened
 from perdure.adapters.checks.findings.look import Seen, look
 from perdure.adapters.checks.findings.lost import lost
 from perdure.adapters.checks.findings.proof import unproven
@@ -21,6 +20,7 @@ from perdure.models.errors import WorkspaceLost
 from perdure.models.report import Severity, TestReport
 from perdure.models.turn import SUMMARY_LIMIT
 from perdure.models.work import Inspected, InspectInput
+from perdure.text import shortened
 
 
 class Inspection:

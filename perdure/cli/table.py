@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.words import money, one_line
+from perdure.cli.words import money
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Listed

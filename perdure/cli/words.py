@@ -2,29 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from perdure.models.spans import span as span
-
-_CONTROL = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b\[[0-?]*[ -/]*[@-~]|\x1b.?|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
-_INVISIBLE = re.compile("[\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-
-
-def clean(text: str) -> str:
-    """Text from models, tools and repositories without anything that moves a cursor or reorders letters.
-
-    Newlines and tabs stay.
-    """
-    return _INVISIBLE.sub("", _CONTROL.sub("", text))
-
-
-def one_line(text: str, limit: int = 200) -> str:
-    """The same on one line, at most `limit` characters."""
-    flat = " ".join(clean(text).split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def money(usd: float | None) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 from perdure.adapters.system.home import Home
 from perdure.cli.look.chapters import BAD, LEFT
 from perdure.cli.look.story import AGAIN
-from perdure.cli.words import one_line
 from perdure.local.places import Places
 from perdure.local.processes import last_lines, signal_holder
 from perdure.local.supervisor import read_supervisor
@@ -20,6 +19,7 @@ from perdure.models.limits import DEMO_KILLS_MOST, WORKER_QUICK_DEATHS
 from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Described, Pending

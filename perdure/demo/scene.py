@@ -12,10 +12,10 @@ from typing import Any
 
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.door import Git
-from perdure.cli.words import clean, one_line
 from perdure.demo.stage import PACKAGE, Stage
 from perdure.local.application import worker_script
 from perdure.models.errors import BadInput
+from perdure.text import one_line, visible
 
 _BODY_LINES = 6
 
@@ -98,7 +98,7 @@ def _in_directory(origin: Path) -> Outcome:
         details = forge.show(pull.number)
         lines += [
             f"Pull request #{pull.number}  {one_line(pull.title)}",
-            f"  take it  {clean(details.take)}",
+            f"  take it  {visible(details.take)}",
             *shown(origin, details.head_sha, details.body),
         ]
     return Outcome(len(found) == 1, lines)
@@ -107,8 +107,8 @@ def _in_directory(origin: Path) -> Outcome:
 def shown(bare: Path, head: str, body: str) -> list[str]:
     """A pull request's changes and the beginning of its text."""
     stat = Git(git_dir=bare).text("diff", "--stat=72", f"main...{head}")
-    lines = [line for line in clean(body).splitlines() if line.strip()][:_BODY_LINES]
+    lines = [line for line in visible(body).splitlines() if line.strip()][:_BODY_LINES]
     return [
-        *(f"  {line}" for line in clean(stat).splitlines()),
+        *(f"  {line}" for line in visible(stat).splitlines()),
         *(f"  │ {one_line(line, 100)}" for line in [*lines, "…"]),
     ]

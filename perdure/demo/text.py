@@ -6,11 +6,12 @@ from perdure import __version__
 from perdure.adapters.git.door import Git
 from perdure.cli.look.chapters import STOPS
 from perdure.cli.look.story import AGAIN, Header
-from perdure.cli.words import one_line, short, typed_here
+from perdure.cli.words import short, typed_here
 from perdure.demo.scene import Outcome, Scene
 from perdure.demo.stage import Stage
 from perdure.models.config import SandboxGrade
 from perdure.models.decisions import Gate
+from perdure.text import one_line
 
 _SANDBOXES = {
     SandboxGrade.FULL: "sandbox bubblewrap",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perdure.models.experiment import Experiment, Promise
 from perdure.models.report import Justification, Review, TestReport
+from perdure.text import one_line
 
 PROMISE_NAME_CHARS = 200
 """Of a test's name where a review is asked about it: the name that comes back is compared with it."""
@@ -77,9 +78,8 @@ def labels(promises: Iterable[Promise]) -> dict[str, Promise]:
 
 
 def label_of(name: str) -> str:
-    """A name on one line, without control characters and of a bounded length."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
-    return line if len(line) <= PROMISE_NAME_CHARS else line[: PROMISE_NAME_CHARS - 1] + "…"
+    """A name on one line, of a bounded length."""
+    return one_line(name, PROMISE_NAME_CHARS)
 
 
 def notes(experiment: Experiment) -> tuple[str, ...]:

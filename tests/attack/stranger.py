@@ -97,9 +97,9 @@ def _title(_: Ground) -> Seen:
 
 
 def _terminal(_: Ground) -> Seen:
-    from perdure.cli.words import clean
+    from perdure.text import visible
 
-    seen = clean("a\x1b]0;title\x07\x1b[2J\x1b]52;c;AAAA\x07b\x9b31m\u202ec\r\n")
+    seen = visible("a\x1b]0;title\x07\x1b[2J\x1b]52;c;AAAA\x07b\x9b31m\u202ec\r\n")
     return held(not any(c in seen for c in "\x1b\x07\x9b\u202e"), repr(seen))
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from perdure.cli.host.workers import NOBODY
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, Line, chapters, line_of, row, rows
 from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker
-from perdure.cli.words import clean
 from perdure.client import Pending
 from perdure.models.phases import Step
 from perdure.models.result import (
     StepRecord,
 )
 from perdure.models.state import Progress
+from perdure.text import visible
 
 
 def step(name: str, summary: str = "", *, status: str = "done", **more: Any) -> StepRecord:
@@ -107,7 +107,7 @@ def test_a_row_is_one_printable_line(width: int, text: str, seconds: float, cost
     (chapter,) = chapters((step("implement", text, duration_s=seconds, cost_usd=cost),))
     line = row(line_of(chapter), width)
     assert line.splitlines() == [line]
-    assert clean(line) == line
+    assert visible(line) == line
 
 
 steps = st.lists(

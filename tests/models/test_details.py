@@ -17,6 +17,7 @@ from perdure.models.summary import next_commands, progress_of, result_of, usage_
 from perdure.models.webui import captions
 from perdure.models.webui.details import cell, details, dollars
 from perdure.models.work import Prepared, TestVerdict
+from perdure.text import visible
 
 REQUEST = DeliveryRequest(repository="/r", request="Add sub", base="main", budget_usd=2)
 PREPARED = Prepared(
@@ -39,7 +40,7 @@ def test_a_cell_is_one_line_without_markup_or_control_characters(text: str, limi
     bare = safe.replace("&#47;", "/")
     assert not re.search(r"[`*_\[\]<>|{}()#~^$&:!]|--|^-", re.sub(r"\\.", "x", bare))
     assert len(re.sub(r"\\(.)", r"\1", bare)) <= limit + 1
-    said = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    said = " ".join(visible(text).split())
     assert re.sub(r"\\(.)", r"\1", bare).removesuffix("…") == said[:limit].removesuffix("…")
 
 

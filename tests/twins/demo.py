@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from perdure.cli.look.chapters import BAD
-from perdure.cli.words import clean, count, one_line
+from perdure.cli.words import count
 from perdure.demo.scene import Outcome, Scene, shown
 from perdure.demo.stage import PACKAGE, Stage
+from perdure.text import one_line, visible
 from tests.twins.github import GitHubTwin
 
 _REPOSITORY = f"me/{PACKAGE}"
@@ -70,5 +71,5 @@ def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> Outcome:
 
 def _headline(comment: str) -> str:
     """The first line that a reader of a comment sees."""
-    shown = (line.strip(" *#") for line in clean(comment).splitlines() if not line.startswith("<!--"))
+    shown = (line.strip(" *#") for line in visible(comment).splitlines() if not line.startswith("<!--"))
     return one_line(next(filter(None, shown), ""), 100)

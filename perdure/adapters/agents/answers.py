@@ -10,12 +10,13 @@ from pydantic import ValidationError
 from perdure.adapters.agents.places import Change, placed, wrong_places
 from perdure.adapters.agents.promised import Promised, judged, wrong_answers
 from perdure.adapters.agents.schema import closed
-from perdure.adapters.agents.text import one_line, plain
+from perdure.adapters.agents.text import first_line
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
 from perdure.models.report import Classification, Issue, Justification, Plan, Review, Severity
 from perdure.models.steps import STEPS
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
+from perdure.text import one_line
 
 TITLE_CHARS = 60
 
@@ -70,7 +71,7 @@ def read_answer(
 
 
 def _planned(plan: Plan) -> Outcome:
-    title = plain(plan.title, TITLE_CHARS).rstrip(".")
+    title = one_line(plan.title, TITLE_CHARS).rstrip(".")
     if not title or not plan.tasks:
         raise ValueError("a plan needs a title and at least one task")
     files = len(set(plan.relevant_files))
@@ -135,7 +136,7 @@ def _reviewed(review: Review) -> Outcome:
 
 def written_summary(text: str) -> str:
     """Return the first line of a free answer, for the commit and for people."""
-    return one_line(text, SUMMARY_LIMIT) or "done"
+    return first_line(text, SUMMARY_LIMIT) or "done"
 
 
 def count(number: int, word: str) -> str:

@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.agents.bounds import Unacceptable
 from perdure.adapters.agents.question import Question
-from perdure.adapters.agents.text import plain, redact
+from perdure.adapters.agents.text import redact
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
+from perdure.text import one_line
 
 RETRY_AFTER_CAP_S = 600.0
 """A model API may ask for hours; ten minutes keeps the Web UI's countdown honest and costs one request."""
@@ -70,11 +71,15 @@ def translate(error: Exception, question: Question, endpoint: Endpoint) -> StepE
     if isinstance(error, anthropic.APITimeoutError | httpx2.TimeoutException):
         return unavailable("the model API went silent", endpoint)
     if isinstance(error, anthropic.APIConnectionError):
-        return unavailable(f"the model API could not be reached: {plain(str(error.__cause__ or error), 300)}", endpoint)
+        return unavailable(
+            f"the model API could not be reached: {one_line(str(error.__cause__ or error), 300)}", endpoint
+        )
     if isinstance(error, httpx2.HTTPError | httpx2.StreamError):
-        return unavailable(f"the model's reply was cut off: {plain(str(error), 300) or type(error).__name__}", endpoint)
+        return unavailable(
+            f"the model's reply was cut off: {one_line(str(error), 300) or type(error).__name__}", endpoint
+        )
     if isinstance(error, (anthropic.APIError, httpx2.SSEError, *_UNREADABLE)):
-        return unavailable(f"the model API answered with something else: {plain(repr(error), 300)}", endpoint)
+        return unavailable(f"the model API answered with something else: {one_line(repr(error), 300)}", endpoint)
     return None
 
 
@@ -102,7 +107,7 @@ def _of_peer(error: BaseException, endpoint: Endpoint) -> StepError | None:
 def _of_status(error: Any, question: Question, endpoint: Endpoint) -> StepError:
     """`error` is an anthropic.APIStatusError; Any, so that importing this module does not import the library."""
     kind: str = error.type or ""
-    said = redact(plain(error.api_message or error.message or "", 500), endpoint.secrets)
+    said = redact(one_line(error.api_message or error.message or "", 500), endpoint.secrets)
     if (error.error_code or "").endswith("spend_limit_reached"):
         return _refuses(402, said, question, endpoint)
     if kind in PASSING_TYPES or (kind not in STATUS_OF_TYPE and _passes(error.status_code)):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
-from perdure.adapters.agents.text import framed, plain
+from perdure.adapters.agents.text import framed
 from perdure.models.issue import Issue
+from perdure.text import one_line, visible
 
 _NAME_CHARS = 100
 _TITLE_CHARS = 300
@@ -15,6 +15,7 @@ _HIDDEN = re.compile(r"(^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\2|\Z)|`[^`\n]+`)|<!--.
 """An HTML comment outside of code, which the issue's page does not show."""
 
 _JOINERS = "\u200c\u200d"
+"""Seen in how letters beside them look."""
 
 
 def framed_issue(issue: Issue, *, alone: bool) -> tuple[str, str]:
@@ -35,9 +36,9 @@ def framed_issue(issue: Issue, *, alone: bool) -> tuple[str, str]:
 
 def issue_text(issue: Issue) -> str:
     """Title, author and labels, then text and comments; every line that somebody wrote begins with `>`."""
-    title = plain(issue.title, _TITLE_CHARS)
-    labels = ", ".join(f'"{plain(label, _NAME_CHARS)}"' for label in issue.labels)
-    by = f"Opened by {plain(issue.author, _NAME_CHARS)}" if issue.author else ""
+    title = one_line(issue.title, _TITLE_CHARS)
+    labels = ", ".join(f'"{one_line(label, _NAME_CHARS)}"' for label in issue.labels)
+    by = f"Opened by {one_line(issue.author, _NAME_CHARS)}" if issue.author else ""
     head = [
         f"Issue #{issue.number}",
         f"> {title}",
@@ -46,7 +47,7 @@ def issue_text(issue: Issue) -> str:
     ]
     parts = ["\n".join(head), _quoted(issue.text)]
     for comment in issue.comments:
-        author, when = plain(comment.author, _NAME_CHARS), plain(comment.written, _NAME_CHARS)
+        author, when = one_line(comment.author, _NAME_CHARS), one_line(comment.written, _NAME_CHARS)
         said = f"Comment by {author}" if author else "Comment without an author"
         parts.append(f"{said}{', ' if when else ''}{when}\n{_quoted(comment.text)}")
     return "\n\n".join(parts)
@@ -59,19 +60,8 @@ def shown(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """Lines without control and format characters: letters that cannot be seen would say to a model what nobody could
-    check."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(_visible(c) for c in text)
-
-
-def _visible(c: str) -> str:
-    if c in "\n\t" or c in _JOINERS:
-        return c
-    category = unicodedata.category(c)
-    if category in ("Zl", "Zp"):
-        return "\n"
-    return "" if category in ("Cc", "Cf", "Cs") else c
+    """Lines without anything that cannot be seen: it would say to a model what nobody could check."""
+    return visible(text, besides=_JOINERS)
 
 
 def _quoted(text: str) -> str:

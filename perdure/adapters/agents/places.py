@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from perdure.adapters.agents.text import plain, shortened
 from perdure.models.limits import REVIEW_ISSUES_TOLD
 from perdure.models.report import Issue, Review
+from perdure.text import one_line, shortened
 
 _PATHS_TOLD = 30
 _CHARS = 120
@@ -46,7 +46,7 @@ class Change:
 def wrong_places(review: Review, change: Change) -> list[str]:
     """A line for each issue whose place is not in the change, then which files are; empty when all are right."""
     wrong = [
-        f"- {plain(issue.title, 60)}: {_place(issue)} {problem}"
+        f"- {one_line(issue.title, 60)}: {_place(issue)} {problem}"
         for issue in review.issues
         if (problem := change.problem(issue))
     ]
@@ -71,7 +71,7 @@ def _placed(issue: Issue, change: Change) -> Issue:
 
 
 def _place(issue: Issue) -> str:
-    path = plain(issue.file, _CHARS) or "no file"
+    path = one_line(issue.file, _CHARS) or "no file"
     return f"{path}:{issue.line}" if issue.line else path
 
 

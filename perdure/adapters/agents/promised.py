@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
-from perdure.adapters.agents.text import plain, shortened
 from perdure.models.experiment import Promise
 from perdure.models.limits import REVIEW_ISSUES_TOLD
 from perdure.models.promised import label_of
 from perdure.models.report import Issue, Justification, Review, Severity
+from perdure.text import one_line, shortened
 
 QUOTE_WORDS = 3
 """That a quote from the request has at least: two words stand in any text by accident."""
@@ -93,7 +93,7 @@ def judged(review: Review, promised: Promised) -> Review:
 
 def _blocker(label: str, promise: Promise, quote: str, reason: str, problem: str) -> Issue:
     said = f" The reviewer's quote “{_short(quote)}” {problem}." if problem else ""
-    why = f" The reviewer says: {plain(reason, 500)}" if reason.strip() else ""
+    why = f" The reviewer says: {one_line(reason, 500)}" if reason.strip() else ""
     return Issue(
         title=f"changed promise: {shortened(label, 120)}",
         description=f"{label} passes on the base and fails on this change, and no words of the request that ask for it "
@@ -138,4 +138,4 @@ def _spaced(c: str) -> bool:
 
 
 def _short(text: str) -> str:
-    return plain(text, _QUOTED_CHARS)
+    return one_line(text, _QUOTED_CHARS)

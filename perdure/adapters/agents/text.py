@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable
+
+from perdure.text import one_line, shortened, visible
 
 SECRET_CHARS = 8
 """Values this short are not looked for: a "secret" like `test` would black out half of every output."""
@@ -15,27 +16,13 @@ _MARKDOWN = re.compile(r"^(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|\*\*|`+")
 _PERSON = re.compile(r'^<person mark="(\w+)">\n(.*?)\n</person mark="\1">', re.DOTALL | re.MULTILINE)
 
 
-def one_line(text: str, limit: int) -> str:
+def first_line(text: str, limit: int) -> str:
     """The first line with words in it, without Markdown and control characters, at most `limit` characters."""
     for line in text.splitlines():
-        plain = _MARKDOWN.sub("", _visible(line).strip()).strip()
+        plain = _MARKDOWN.sub("", visible(line).strip()).strip()
         if any(c.isalnum() for c in plain):
             return shortened(" ".join(plain.split()), limit)
     return ""
-
-
-def plain(text: str, limit: int) -> str:
-    """All of a text on one line: blanks and line ends folded, control characters left out, cut at `limit`."""
-    return shortened(" ".join(_visible(text).split()), limit)
-
-
-def shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def _visible(text: str) -> str:
-    """Without control characters, and without the format characters that can reverse a line on a terminal."""
-    return "".join(c if c == " " or unicodedata.category(c)[0] not in "CZ" else " " for c in text)
 
 
 def middle_out(text: str, limit: int) -> str:
@@ -48,7 +35,7 @@ def middle_out(text: str, limit: int) -> str:
 
 def framed(name: str, text: str) -> str:
     """Text of others, marked as data: the mark is a hash of the text, so the text cannot contain its own end."""
-    return _between("data", f' name="{plain(name, 200)}"', text)
+    return _between("data", f' name="{one_line(name)}"', text)
 
 
 def framed_words(text: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.adapters.agents.text import plain
 from perdure.adapters.browser.addresses import NotAnAddress, addresses
 from perdure.adapters.browser.browser import Browser, NoBrowser, find_browser
 from perdure.adapters.browser.png import Picture, checked
@@ -25,6 +24,7 @@ from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Published
 from perdure.models.config import AppSettings
+from perdure.text import one_line
 
 APP_S = 240.0
 """To start an application and take its pages: what has not been taken by then is not, and the delivery goes on."""
@@ -234,10 +234,10 @@ def _found(names: list[str], results: Path, finished: Finished, output: Path) ->
 
 def _broken_off(finished: Finished, output: Path) -> str:
     if finished.failure:
-        return f"the sandbox could not run it: {plain(finished.failure, PAGE_NOTE_CHARS)}"
+        return f"the sandbox could not run it: {one_line(finished.failure, PAGE_NOTE_CHARS)}"
     if finished.timed_out:
         return "no time was left for it"
-    last = plain(tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
+    last = one_line(tail(output, APP_TAIL_CHARS).rstrip().rpartition("\n")[2], PAGE_ERROR_CHARS)
     return f"the browser's driver ended (exit code {finished.exit_code})" + (f": {last}" if last else "")
 
 
@@ -248,7 +248,7 @@ def _heard(path: Path) -> _Heard:
             said = _Line.model_validate_json(text)
         except ValidationError:
             continue
-        words = plain(said.note, PAGE_NOTE_CHARS)
+        words = one_line(said.note, PAGE_NOTE_CHARS)
         if said.page:
             pages[said.page] = words
         elif words:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import re
 
+from perdure.text import visible
+
 _BREAK = "\u200b"
 """A zero-width space. Those that come with a text are removed first: none of its own can hide what is looked for."""
-
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
-)
-"""Printable to Unicode, invisible to people: fillers and variation selectors, which can carry whole messages."""
 
 _KEYWORD = (
     r"\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|complet(?:e[sd]?|ing))"
@@ -101,6 +98,5 @@ def _broken(text: str, harmful: _Breaks) -> str:
 
 
 def _visible(text: str) -> str:
-    """Without control, format and filler characters: no colours, no bidirectional tricks, nothing of zero width."""
-    kept = "".join(c if c == "\n" or c.isprintable() else " " if c.isspace() else "" for c in text)
-    return _UNSEEN.sub("", kept)
+    """Without tabs besides: one at the beginning of a line makes it code."""
+    return visible(text).replace("\t", " ")

@@ -11,6 +11,7 @@ from perdure.adapters.forges.pictures import Addresses, picture_addresses
 from perdure.adapters.forges.promises import experiment_page
 from perdure.models.report import CommandResult, Findings, Plan, Review, Screenshots, Severity, TestCase, TestReport
 from perdure.models.result import Receipt
+from perdure.text import visible
 
 _VERDICTS = {
     "passed": "passed",
@@ -141,7 +142,7 @@ def _named(case: TestCase) -> str:
 
 def fenced(text: str) -> str:
     """Output as it was, in a fence that it cannot end."""
-    kept = "".join(c for c in text.replace("\r\n", "\n").replace("\t", "    ") if c == "\n" or c.isprintable())
+    kept = visible(text).replace("\t", "    ")
     longest = max((len(run) for run in re.findall(r"`+", kept)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{kept.strip(chr(10))}\n{fence}"

@@ -7,6 +7,7 @@ from perdure.models.decisions import Asked, QuestionKind
 from perdure.models.notice import Links, Message, Notice, decisions
 from perdure.models.summary import local_repository
 from perdure.models.webui.details import dollars
+from perdure.text import visible
 
 
 def message_of(notice: Notice, web_ui: str = "") -> Message:
@@ -94,7 +95,7 @@ def _words(text: str, limit: int) -> str:
 
 def _code(command: str) -> str:
     """A command to be copied: as it is, but for what would end its span."""
-    return f"`{_escaped(''.join(c for c in command if c.isprintable() and c != '`'))}`"
+    return f"`{_escaped(visible(command).replace('`', ''))}`"
 
 
 def _link(url: str | None, words: str) -> str:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 from pathlib import Path
 
-CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS and the like: titles, links, clipboards
-    r"|\x1b[ -/]*[0-~]?"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
-)
+from perdure.text import without_control
 
 
 def excerpt(path: Path, head: int, tail: int) -> str:
@@ -44,7 +38,7 @@ def excerpt(path: Path, head: int, tail: int) -> str:
 def clean(text: str) -> str:
     """Without control sequences; of a line that was overwritten, as by a progress bar, the last state."""
     lines = text.replace("\r\n", "\n").split("\n")
-    return CONTROL.sub("", "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
+    return without_control("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 
 def _join(first: str, left_out: int, last: str) -> str:

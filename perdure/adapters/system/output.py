@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perdure.adapters.system.threads import in_thread
 from perdure.models.limits import FAILURE_TAIL_CHARS, FAILURE_TAIL_LINES, OUTPUT_FILE_BYTES
+from perdure.text import without_control
 
 _LINE_BYTES = 2_000  # of one line shown while a command runs
 _FLOOD_BYTES = 1_000_000
@@ -18,7 +19,6 @@ _POLL_S = 0.2
 
 # "bash: line 1: uv: command not found", "sh: 1: jest: not found", "exec: tox: not found"
 _MISSING = re.compile(r"(?:^|: )([^\s:]+): (?:command )?not found$", re.MULTILINE)
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def tail(path: Path, chars: int) -> str:
@@ -30,7 +30,7 @@ def tail(path: Path, chars: int) -> str:
             text = file.read().decode("utf-8", errors="replace")
     except FileNotFoundError:
         return ""
-    return _ANSI.sub("", text)[-chars:]
+    return without_control(text)[-chars:]
 
 
 def last_lines(text: str) -> str:
@@ -99,4 +99,4 @@ class _Lines:
 
 def _shown(line: bytes) -> str:
     """Progress bars overwrite a line with carriage returns: what stands last is what a person would see."""
-    return _ANSI.sub("", line.rstrip(b"\r").split(b"\r")[-1][:_LINE_BYTES].decode("utf-8", errors="replace"))
+    return without_control(line.rstrip(b"\r").split(b"\r")[-1][:_LINE_BYTES].decode("utf-8", errors="replace"))

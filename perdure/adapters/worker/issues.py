@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.adapters.agents.text import plain
 from perdure.adapters.forges.base import Forge, HostedForge
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue, IssueComment, IssueName
+from perdure.text import one_line
 
 ISSUE_BYTES = 64 * 1024
 """Of an issue's text and comments together, as much as a request may have: some 20,000 tokens in every step."""
@@ -64,17 +64,17 @@ def bounded(issue: Issue) -> Issue:
         words.append(IssueComment(author="", text=count))
     return issue.model_copy(
         update={
-            "title": plain(_whole(issue.title), ISSUE_TITLE_CHARS),
+            "title": one_line(_whole(issue.title), ISSUE_TITLE_CHARS),
             "text": text,
-            "author": plain(_whole(issue.author), _NAME_CHARS),
-            "labels": tuple(plain(_whole(label), _NAME_CHARS) for label in issue.labels[:_LABELS]),
+            "author": one_line(_whole(issue.author), _NAME_CHARS),
+            "labels": tuple(one_line(_whole(label), _NAME_CHARS) for label in issue.labels[:_LABELS]),
             "comments": (*words, *kept),
         }
     )
 
 
 def _short(comment: IssueComment) -> IssueComment:
-    author = plain(_whole(comment.author), _NAME_CHARS)
+    author = one_line(_whole(comment.author), _NAME_CHARS)
     return comment.model_copy(update={"author": author, "text": _cut(comment.text, ISSUE_COMMENT_BYTES)})
 
 

@@ -11,7 +11,7 @@ import typer
 
 from perdure.cli.ids import WAITING, WaitingId
 from perdure.cli.panels import DECIDE
-from perdure.cli.words import one_line
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 
 from perdure.cli.look.chapters import STOPS
-from perdure.cli.words import clean, one_line
 from perdure.models.decisions import Asked, Question, QuestionKind
 from perdure.models.result import DecisionMade
+from perdure.text import one_line, visible
 
 _INDENT = " " * 13
 
@@ -107,7 +107,7 @@ def diffstat(patch: str, most: int) -> list[str]:
             inside = True
         elif inside and name and line[:1] in ("+", "-"):
             counts[name][line[0] == "-"] += 1
-    lines = [f"  {f'+{added} −{gone}':<12} {one_line(clean(file))}" for file, (added, gone) in counts.items()]
+    lines = [f"  {f'+{added} −{gone}':<12} {one_line(visible(file))}" for file, (added, gone) in counts.items()]
     return lines[:most] + ([f"  … {len(lines) - most} more files"] if len(lines) > most else [])
 
 

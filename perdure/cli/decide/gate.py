@@ -131,9 +131,9 @@ def _asked_for(words: str) -> str:
 
 async def _diff(delivery: Delivery, screen: Screen) -> None:
     from perdure.cli.look.read import pages
-    from perdure.cli.words import clean
+    from perdure.text import visible
 
-    screen.diff(clean("".join([text async for text in pages(delivery, "diff")])))
+    screen.diff(visible("".join([text async for text in pages(delivery, "diff")])))
 
 
 async def _tests(delivery: Delivery, screen: Screen) -> None:

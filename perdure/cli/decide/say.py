@@ -72,8 +72,8 @@ async def _check_held(delivery: Delivery) -> None:
     import shlex
 
     from perdure.cli.decide.asking import commands, waiting_words
-    from perdure.cli.words import one_line
     from perdure.models.errors import BadInput, PerdureError
+    from perdure.text import one_line
 
     if not (await delivery.describe()).running:
         return  # refused in its own words

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.words import count, money, one_line, span, tokens
+from perdure.cli.words import count, money, span, tokens
 from perdure.models.phases import Step
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -54,13 +55,13 @@ def verdict_lines(progress: Progress) -> list[str]:
 
 def plan_lines(written: str) -> list[str]:
     """Title and tasks of a plan; one in somebody's own words as it is."""
-    from perdure.cli.words import clean
     from perdure.models.report import Plan
+    from perdure.text import visible
 
     try:
         plan = Plan.model_validate_json(written)
     except ValueError:
-        return [f"  {line}" for line in clean(written).splitlines()]
+        return [f"  {line}" for line in visible(written).splitlines()]
     tasks = [
         f"  {number}. {one_line(task.title)}{task.terms}"
         + (f"  ({', '.join(map(one_line, task.files))})" if task.files else "")
@@ -71,15 +72,15 @@ def plan_lines(written: str) -> list[str]:
 
 def red_lines(written: str) -> list[str]:
     """Each test command that failed, and how its output ended: nothing else tells whether that is new."""
-    from perdure.cli.words import clean
     from perdure.models.report import TestReport
+    from perdure.text import visible
 
     report, lines = TestReport.model_validate_json(written), [""]
     for command in report.commands:
         if command.verdict == "passed":
             continue
         lines.append(f"  {one_line(command.name)}: {one_line(command.command)} ended with {command.exit_code}")
-        lines += [f"  | {line}" for line in clean(command.tail).splitlines()[-_TAIL:]]
+        lines += [f"  | {line}" for line in visible(command.tail).splitlines()[-_TAIL:]]
     return [*lines, ""]
 
 
@@ -140,14 +141,14 @@ async def _promises(delivery: Delivery) -> list[str]:
 
 async def _change(delivery: Delivery) -> list[str]:
     from perdure.cli.decide.asking import diffstat
-    from perdure.cli.words import clean
     from perdure.models.limits import STAT_FILES, STAT_PAGES
+    from perdure.text import visible
 
     queue = (await delivery.progress()).queue
     patch, offset = "", 0
     for _ in range(STAT_PAGES):
         page = await delivery.read("diff", offset, queue)
-        patch += clean(page.text)
+        patch += visible(page.text)
         if page.next is None:
             return ["", *diffstat(patch, STAT_FILES), ""]
         offset = page.next

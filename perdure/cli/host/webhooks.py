@@ -16,9 +16,9 @@ def check_notify() -> list[Finding]:
     from perdure.adapters.notify.addresses import Listeners
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.system.home import Home
-    from perdure.cli.words import clean
     from perdure.local.access import tells_the_same
     from perdure.local.supervisor import read_supervisor
+    from perdure.text import visible
 
     listeners, found = Listeners.of(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:
@@ -35,7 +35,10 @@ def check_notify() -> list[Finding]:
     if running and not tells_the_same(running.notify_access, secrets.environment(), running.started_at.isoformat()):
         other = "the worker that runs was started with other addresses or another secret than yours"
         found.append(Finding("notify", NOTE, other, "perdure down, then perdure up --detach: it takes yours"))
-    return [*found, *(Finding("notify", NOTE, f"not told of {clean(words)}", _FIX) for words in asyncio.run(_untold()))]
+    return [
+        *found,
+        *(Finding("notify", NOTE, f"not told of {visible(words)}", _FIX) for words in asyncio.run(_untold())),
+    ]
 
 
 async def _untold() -> list[str]:
@@ -61,21 +64,21 @@ def try_notify() -> list[Finding]:
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.cli.words import clean
     from perdure.client.trial import Tried, try_notice
     from perdure.local.connect import connect
     from perdure.models.errors import PerdureError
+    from perdure.text import visible
 
     async def work() -> list[Tried]:
         client = await connect(Home.find(), start=False, say=lambda _: None)
         try:
             return await try_notice(client)
         except RPCError as error:
-            raise PerdureError(f"Temporal does not do that: {clean(error.message)}", fix="perdure doctor") from None
+            raise PerdureError(f"Temporal does not do that: {visible(error.message)}", fix="perdure doctor") from None
 
     if not (found := asyncio.run(work())):
         return [Finding("notify", MISSING, "no worker took it", "perdure up --detach starts one, then the same again")]
     return [
-        Finding("notify", OK if tried.told else MISSING, clean(tried.said), "" if tried.told else _FIX)
+        Finding("notify", OK if tried.told else MISSING, visible(tried.said), "" if tried.told else _FIX)
         for tried in found
     ]

@@ -6,9 +6,10 @@ import shlex
 
 from perdure.cli.decide.asking import decided
 from perdure.cli.look.chapters import LEFT, chapters, line_of
-from perdure.cli.words import count, money, one_line, short, span, tokens
+from perdure.cli.words import count, money, short, span, tokens
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult, ReviewStatus, Status, TestsStatus
+from perdure.text import one_line
 
 _HEADLINES = {
     Status.DELIVERED: "Delivered",

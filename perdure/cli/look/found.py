@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, STOPS
-from perdure.cli.words import clean, count, one_line, short
+from perdure.cli.words import count, short
 from perdure.models.bent import faults
 from perdure.models.promised import changed, notes
 from perdure.models.report import (
@@ -23,6 +23,7 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
+from perdure.text import one_line, visible
 
 _FAILED = ("failed", "errored")
 _SHOWN_CASES = 20
@@ -46,11 +47,11 @@ def plan_text(written: str) -> str:
     try:
         plan = Plan.model_validate_json(written)
     except ValueError:
-        return clean(written).rstrip("\n") + "\n"
+        return visible(written).rstrip("\n") + "\n"
     parts = [
         f"# {one_line(plan.title)}",
-        f"## Problem\n\n{clean(plan.problem).strip()}",
-        f"## Solution\n\n{clean(plan.solution).strip()}",
+        f"## Problem\n\n{visible(plan.problem).strip()}",
+        f"## Solution\n\n{visible(plan.solution).strip()}",
         _list("## Files", plan.relevant_files),
         "## Tasks" if plan.tasks else "",
         *(
@@ -58,7 +59,7 @@ def plan_text(written: str) -> str:
                 part
                 for part in (
                     f"### {number}. {one_line(task.title)}{task.terms}",
-                    clean(task.details).strip(),
+                    visible(task.details).strip(),
                     "\n".join(f"- `{one_line(path)}`" for path in task.files),
                 )
                 if part
@@ -103,7 +104,7 @@ def promise_lines(report: TestReport | None, review: Review | None) -> list[str]
         mark = LEFT if one.justified else STOPS if one.answer is None else BAD
         lines.append(f"{mark} changed promise: {one_line(one.name, 200)}")
         lines += [f"    {one_line(one.why, 400)}"] if one.answer is not None else []
-        lines += [f"    {clean(line)[:200].rstrip()}" for line in one.versions]
+        lines += [f"    {visible(line)[:200].rstrip()}" for line in one.versions]
     return lines
 
 
@@ -195,7 +196,7 @@ def _place(file: str, line: int | None) -> str:
 
 def _text(text: str, *, last: bool = False) -> list[str]:
     """A few lines of a text: the first, or the last."""
-    lines = [line.rstrip()[:400] for line in clean(text).strip("\n").splitlines()]
+    lines = [line.rstrip()[:400] for line in visible(text).strip("\n").splitlines()]
     if len(lines) <= _SHOWN_LINES:
         return lines
     left = f"… {len(lines) - _SHOWN_LINES} more lines"

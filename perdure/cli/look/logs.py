@@ -50,15 +50,15 @@ def logs(
 async def _once(delivery: Delivery, step: str) -> None:
     """Everything; page by page as it arrives where all of it is wanted."""
     from perdure.cli.look.read import pages
-    from perdure.cli.words import clean
+    from perdure.text import visible
 
     if not step:
         async for text in pages(delivery, "logs"):
-            print(clean(text), end="", flush=True)
+            print(visible(text), end="", flush=True)
         return
     told = list(of_step("".join([text async for text in pages(delivery, "logs")]).splitlines(), step))
     if told:
-        print(clean("\n".join(told)), flush=True)
+        print(visible("\n".join(told)), flush=True)
     else:
         print(f"{delivery.id} has taken no turn of {step} yet", file=sys.stderr)
 
@@ -70,8 +70,8 @@ async def _follow(delivery: Delivery, screen: Screen, step: str) -> None:
     from perdure.cli.look.read import pages
     from perdure.cli.look.story import REWOUND
     from perdure.cli.session import look_at
-    from perdure.cli.words import clean
     from perdure.models.errors import PerdureError
+    from perdure.text import visible
 
     told: list[str] = []
     seen: object = None
@@ -96,7 +96,7 @@ async def _follow(delivery: Delivery, screen: Screen, step: str) -> None:
                 print(REWOUND, file=sys.stderr)
                 told = []
             for line in lines[len(told) :]:
-                print(clean(line), flush=True)
+                print(visible(line), flush=True)
             told = lines
         if not described.running:
             return

@@ -56,7 +56,8 @@ def _all(screen: Screen, repo: str) -> None:
 def _one(screen: Screen, repo: str, number: int) -> None:
     from dataclasses import asdict
 
-    from perdure.cli.words import clean, one_line, short
+    from perdure.cli.words import short
+    from perdure.text import one_line, visible
 
     found = _forge(repo, f"pull/{number}").show(number)
     if screen.json:
@@ -67,9 +68,9 @@ def _one(screen: Screen, repo: str, number: int) -> None:
         [
             f"#{number}  {one_line(found.pull.title)}  ({found.state}{draft})",
             f"  {one_line(found.pull.head)} at {short(found.head_sha)} → {one_line(found.pull.base)}",
-            f"  take it  {clean(found.take)}",
+            f"  take it  {visible(found.take)}",
             "",
-            *clean(found.body).rstrip().splitlines(),
+            *visible(found.body).rstrip().splitlines(),
         ]
     )
 

@@ -55,8 +55,8 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
     from perdure.cli.look.story import Teller, again, no_worker, waiting
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
-    from perdure.cli.words import one_line
     from perdure.models.errors import PerdureError
+    from perdure.text import one_line
 
     screen = Screen(json=json)
 
@@ -136,13 +136,13 @@ def diff(id: DeliveryId = "@last") -> None:
     """Show what the delivery has changed so far, against its base."""
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
-    from perdure.cli.words import clean
+    from perdure.text import visible
 
     screen = Screen()
 
     async def work(delivery: Delivery) -> None:
         # Whole before it is shown: a page may end inside a line, which then would have no colour.
-        patch = clean("".join([text async for text in pages(delivery, "diff")]))
+        patch = visible("".join([text async for text in pages(delivery, "diff")]))
         if patch:
             screen.diff(patch)
         else:
@@ -163,7 +163,8 @@ async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
 
 def _facts(progress: Progress) -> list[str]:
     from perdure.cli.decide.asking import decided
-    from perdure.cli.words import count, money, one_line, short
+    from perdure.cli.words import count, money, short
+    from perdure.text import one_line
 
     base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from perdure.cli.decide.asking import decided, held, waits_for_you
 from perdure.cli.look.chapters import GOOD, RUNS, STOPS, TOLD, WIDTH, Chapter, Line, chapters, line_of, row
-from perdure.cli.words import money, one_line
+from perdure.cli.words import money
 from perdure.models.decisions import Gate
 from perdure.models.result import DecisionMade, StepRecord
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Pending

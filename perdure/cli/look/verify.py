@@ -63,7 +63,7 @@ async def _verify(screen: Screen, id: str, *, tests: bool) -> int:
 
 
 def _line(claim: Claim) -> str:
-    from perdure.cli.words import one_line
+    from perdure.text import one_line
 
     return f"{MARKS[claim.mark]} {claim.claim:<19} {one_line(claim.said, 400)}"
 

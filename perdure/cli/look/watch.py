@@ -19,10 +19,10 @@ from perdure.cli.look.chapters import row
 from perdure.cli.look.closing import closing
 from perdure.cli.look.story import Teller
 from perdure.cli.session import look_at
-from perdure.cli.words import clean
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
+from perdure.text import visible
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -181,7 +181,7 @@ class Watcher:
             if time.monotonic() - self._reached > WATCH_LOST_S:
                 raise TemporalUnreachable(
                     "Temporal went away and did not come back",
-                    where=clean(str(error))[:200],
+                    where=visible(str(error))[:200],
                     fix=f"perdure up --detach, then perdure watch {self._delivery.id}: the work is safe",
                 ) from None
             return None

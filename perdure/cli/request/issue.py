@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.cli.words import one_line
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
 from perdure.models.issue import IssueName, address, mentioned, same_repository
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import HostedForge

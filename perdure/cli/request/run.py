@@ -153,8 +153,8 @@ async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: boo
 
 async def _found(delivery: Delivery, result: DeliveryResult, screen: Screen) -> dict[str, str]:
     """Name what the phase wrote down: plan, report, review and findings. It is kept on the delivery's host."""
-    from perdure.cli.words import one_line
     from perdure.models.errors import PerdureError
+    from perdure.text import one_line
 
     links = {
         "plan": result.plan,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 
+from perdure.text import one_line, visible
+
 _MARKUP = re.compile(r"[\\`*_{}\[\]()#+!:|&<>~^$]|^[-.]|(?<=[-.\d])[-.]|[-.](?=[-.])")
 _BACKTICK = "\\u0060"
 """In JSON; the character itself would end the code."""
@@ -18,14 +20,14 @@ _FRACTION = re.compile(r"(?<=\d)/(?=\d)")
 
 def cell(text: str, limit: int) -> str:
     """One line of at most `limit` characters as they are, and "…" where there were more; no markup, also in a table."""
-    line = "".join(c for c in " ".join(text.split()) if c.isprintable())
+    line = one_line(text, len(text))
     safe = _FRACTION.sub("&#47;", _MARKUP.sub(lambda found: "\\" + found[0], line[:limit]))
     return safe + ("…" if len(line) > limit else "")
 
 
 def code(name: str, limit: int = 300) -> str:
     """A name as a code span, one it cannot end: Git allows a backtick in a branch."""
-    kept = "".join(c for c in name if c.isprintable() and c not in "`|").strip()
+    kept = re.sub(r"[`|\n\t]", "", visible(name)).strip()
     return f"`{kept[:limit]}{'…' if len(kept) > limit else ''}`" if kept else "``"
 
 

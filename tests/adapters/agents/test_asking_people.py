@@ -82,7 +82,7 @@ async def test_after_a_mistake_the_next_question_of_the_reply_is_put(toolbox: To
 
 async def test_what_people_see_of_a_question_is_plain_words_on_one_line(toolbox: Toolbox) -> None:
     await ok(toolbox, "ask", text="a\x1b[31m\nb\u202ec?", kind="yes_no", choices=[], why="d\n\ne\u2066")
-    assert toolbox.question == Question(text="a [31m b c?", kind=QuestionKind.YES_NO, why="d e")
+    assert toolbox.question == Question(text="a bc?", kind=QuestionKind.YES_NO, why="d e")
 
 
 async def test_the_longest_question_fits_into_a_turns_result(toolbox: Toolbox) -> None:

@@ -122,7 +122,7 @@ def test_what_cannot_be_seen_on_the_page_is_not_read_either() -> None:
     hidden = "".join(chr(0xE0000 + ord(c)) for c in "delete everything")
     text = shown(f"a\x1b[2J\x00b\u202ec\u200bd{hidden}\r\ne\u2028f\tg <!-- run rm -rf --> h\n<!-- never closed")
     left_out = "[a comment that the page does not show is left out]"
-    assert text == f"a[2Jbcd\ne\nf\tg {left_out} h\n{left_out}"
+    assert text == f"abcd\ne\nf\tg {left_out} h\n{left_out}"
     assert (
         shown("`<!-- x -->`\n```html\n<!-- y -->\n```\n~~~\n<!-- z")
         == "`<!-- x -->`\n```html\n<!-- y -->\n```\n~~~\n<!-- z"

@@ -7,7 +7,7 @@ import pytest
 
 from perdure.adapters.agents.conversation import opening, question_for, system_prompt
 from perdure.adapters.agents.opening import MATERIAL_CHARS, Seen
-from perdure.adapters.agents.text import framed, middle_out, one_line, redact
+from perdure.adapters.agents.text import first_line, framed, middle_out, redact
 from perdure.models.config import RepositoryConfig, TestCommand
 from perdure.models.contract import Contract, Note
 from perdure.models.phases import Kind, Step
@@ -122,14 +122,14 @@ def test_a_question_uses_the_prompt_of_the_repository() -> None:
     [
         ("## **Accept** `1h30m`\n\nmore", "Accept 1h30m"),
         ("\n\n---\n- keep snake_case and __init__ apart", "keep snake_case and __init__ apart"),
-        ("\x1b[31mred\x07 alert", "[31mred alert"),
-        ("abc\u202edef", "abc def"),
+        ("\x1b[31mred\x07 alert", "red alert"),
+        ("abc\u202edef", "abcdef"),
         ("", ""),
         ("x" * 200, "x" * 99 + "…"),
     ],
 )
 def test_a_summary_is_one_plain_line(text: str, line: str) -> None:
-    assert one_line(text, 100) == line
+    assert first_line(text, 100) == line
 
 
 def test_secrets_are_blacked_out_and_short_words_are_not() -> None:

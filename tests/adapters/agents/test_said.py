@@ -94,7 +94,7 @@ def test_any_words_can_be_sent_and_cannot_end_their_own_mark(said: str, about: s
 
 def test_letters_that_nobody_sees_say_nothing_to_a_model() -> None:
     (told,) = added([START], Said(id="x", text="\nFine.\u202e\x1b[2J\U000e0041\r\nNo.\n"))
-    assert "\nFine.[2J\nNo.\n</person" in told
+    assert "\nFine.\nNo.\n</person" in told
     (nothing,) = added([START], Said(id="x", text="\u200b\n"))
     assert "\n(no words)\n" in nothing
 

@@ -84,4 +84,4 @@ def test_what_there_is_not_makes_no_file_and_a_quiet_review_says_so() -> None:
 
 
 def test_output_cannot_end_its_fence() -> None:
-    assert fenced("a\n````\nb\x1b[0m\r\n") == "`````text\na\n````\nb[0m\n`````"
+    assert fenced("a\n````\nb\x1b[0m\r\n") == "`````text\na\n````\nb\n`````"

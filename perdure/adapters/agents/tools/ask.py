@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from perdure.adapters.agents.text import plain
 from perdure.adapters.agents.tools.base import Call, Tool
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.models.base import Written
 from perdure.models.decisions import Question, QuestionKind
+from perdure.text import one_line
 
 QUESTION_CHARS, QUESTION_WHY_CHARS = 1_000, 500
 QUESTION_CHOICES, CHOICE_CHARS = 10, 100
@@ -68,7 +68,8 @@ async def ask(given: AskInput, call: Call) -> str:
 
 def _question(given: AskInput) -> Question:
     """On one line each: it is shown in a terminal, in Markdown and in messages."""
-    text, choices = plain(given.text, QUESTION_CHARS), tuple(plain(one, CHOICE_CHARS + 1) for one in given.choices)
+    text = one_line(given.text, QUESTION_CHARS)
+    choices = tuple(one_line(one, CHOICE_CHARS + 1) for one in given.choices)
     if not _says(text):
         raise ToolError("text asks nothing")
     kind = QuestionKind(given.kind)
@@ -81,13 +82,13 @@ def _question(given: AskInput) -> Question:
             raise ToolError("choices must differ from each other, and none may be empty")
         if any(len(one) > CHOICE_CHARS for one in choices):
             raise ToolError(f"a choice has at most {CHOICE_CHARS} characters; explain it in the text")
-    return Question(text=text, kind=kind, choices=choices, why=plain(given.why, QUESTION_WHY_CHARS))
+    return Question(text=text, kind=kind, choices=choices, why=one_line(given.why, QUESTION_WHY_CHARS))
 
 
 async def assume(given: AssumeInput, call: Call) -> str:
     parts = (given.question, given.assumption, given.why)
     question, assumption, why = (
-        plain(text, most).rstrip(".") for text, most in zip(parts, ASSUMPTION_PART_CHARS, strict=True)
+        one_line(text, most).rstrip(".") for text, most in zip(parts, ASSUMPTION_PART_CHARS, strict=True)
     )
     if not (_says(question) and _says(assumption)):
         raise ToolError("say what you would have asked, and what you assume instead")

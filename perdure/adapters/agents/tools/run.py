@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.adapters.agents.text import one_line, plain, shortened
+from perdure.adapters.agents.text import first_line
 from perdure.adapters.agents.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.tools.base import Call, Tool, Toolbox
 from perdure.adapters.agents.tools.bash import BASH
@@ -16,6 +16,7 @@ from perdure.adapters.agents.tools.read import READ
 from perdure.adapters.agents.tools.write import WRITE
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
+from perdure.text import one_line, shortened
 
 ALL: tuple[Tool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)
 READING: tuple[Tool[Any], ...] = (BASH, GLOB, GREP, READ)
@@ -65,7 +66,7 @@ async def _run(block: dict[str, Any], call: Call) -> str:
     tools = {tool.name: tool for tool in tools_of(call.step, questions=call.box.questions)}
     tool = tools.get(block["name"])
     if tool is None:
-        raise ToolError(f"there is no tool {plain(block['name'], 50)!r} in this step; there are: {', '.join(tools)}")
+        raise ToolError(f"there is no tool {one_line(block['name'], 50)!r} in this step; there are: {', '.join(tools)}")
     return await tool.call(block["input"], call)
 
 
@@ -82,12 +83,12 @@ def describe(message: dict[str, Any]) -> str:
     if calls:
         return shortened(", ".join(calls), DESCRIPTION_CHARS)
     texts = [block["text"] for block in message["content"] if block.get("type") == "text"]
-    return one_line("\n".join(texts), DESCRIPTION_CHARS) or "no answer"
+    return first_line("\n".join(texts), DESCRIPTION_CHARS) or "no answer"
 
 
 def _call_words(block: dict[str, Any]) -> str:
     given = block["input"] if isinstance(block["input"], dict) else {}
     if block["name"] == BASH.name:
-        return plain(str(given.get("command", "")), DESCRIPTION_CHARS) or BASH.name
+        return one_line(str(given.get("command", "")), DESCRIPTION_CHARS) or BASH.name
     words = next((given[name] for name in ("path", "pattern", "text", "question") if given.get(name)), "")
-    return plain(f"{block['name']} {words}", DESCRIPTION_CHARS)
+    return one_line(f"{block['name']} {words}", DESCRIPTION_CHARS)

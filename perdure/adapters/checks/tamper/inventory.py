@@ -16,6 +16,7 @@ from perdure.adapters.checks.tamper.names import CHECKS, LANGUAGES, Test, exampl
 from perdure.models.config import TestCommand
 from perdure.models.limits import TAMPER_HITS_MOST
 from perdure.models.report import Hit, Tampering, TestReport
+from perdure.text import one_line
 
 TAMPER_EVIDENCE_CHARS = 600
 """Of one hit's evidence: some ten lines, enough to see what it was and what it is."""
@@ -192,8 +193,7 @@ def hit(rule: Tampering, title: str, file: str = "", line: int | None = None, *e
     Its title becomes part of messages, and has nothing in it that is not to be seen."""
     told = "\n".join(part.rstrip() for part in evidence if part.strip())
     cut = told if len(told) <= TAMPER_EVIDENCE_CHARS else told[: TAMPER_EVIDENCE_CHARS - 2].rstrip() + " …"
-    seen = "".join(character for character in " ".join(title.split()) if character.isprintable())
-    return Hit(rule=rule, title=seen[:200], file=file, line=line, evidence=cut)
+    return Hit(rule=rule, title=one_line(title), file=file, line=line, evidence=cut)
 
 
 def was(text: str) -> str:

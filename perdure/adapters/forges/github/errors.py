@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, PerdureError, StepError
+from perdure.text import one_line
 
 FORGE_RETRY_AFTER_CAP_S = 3600.0
 """A forge's budget of requests is new every hour: what asks for more is a mistake, and costs one request to see."""
@@ -95,7 +96,7 @@ def of_status(status: int, data: Any, headers: Mapping[str, Any], where: str, va
 def words(data: Any) -> str:
     """GitHub's own words, with those about single fields: `Validation Failed: head invalid`; one line."""
     if not isinstance(data, Mapping):
-        return _line(str(data or "no words"))
+        return one_line(str(data or "no words"), _WORDS)
     parts = [str(data.get("message") or "no words")]
     errors = data.get("errors")
     for error in errors if isinstance(errors, list) else []:
@@ -104,7 +105,7 @@ def words(data: Any) -> str:
             parts.append(str(said))
         else:
             parts.append(str(error))
-    return _line(": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0])
+    return one_line(": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0], _WORDS)
 
 
 def problems(data: Any) -> list[tuple[str, str, str]]:
@@ -209,14 +210,9 @@ def _reason(error: BaseException | None) -> str:
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, OSError) and error.strerror:
-            return _line(error.strerror)
+            return one_line(error.strerror, _WORDS)
         below = error.args[0] if error.args else None
         below = getattr(below, "reason", below)
         error = below if isinstance(below, BaseException) else (error.__cause__ or error.__context__)
         seen += 1
     return ""
-
-
-def _line(text: str) -> str:
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return text if len(text) <= _WORDS else text[: _WORDS - 1] + "…"

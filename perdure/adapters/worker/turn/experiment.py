@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from perdure.adapters.agents.text import plain
 from perdure.models.bent import faults
 from perdure.models.promised import changed, notes
 from perdure.models.report import TestReport
+from perdure.text import one_line
 
 _MESSAGE_LINES = 12
 
@@ -22,7 +22,7 @@ def experiment_text(report: TestReport) -> str:
         lines.append(f"Changed promises, tests of {base} that fail on the change. Each needs an answer in `promises`:")
     for one in promises:
         file = one.promise.file
-        lines.append(f"- {one.name}" + (f" ({plain(file, 200)})" if file and file not in one.name else ""))
+        lines.append(f"- {one.name}" + (f" ({one_line(file, 200)})" if file and file not in one.name else ""))
         lines += [f"    {line}" for line in one.promise.message.splitlines()[:_MESSAGE_LINES]]
         lines += [f"  {line}" for line in one.versions]
     return "\n".join(line for line in lines if line.strip())

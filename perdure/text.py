@@ -1,0 +1,50 @@
+"""Text of models, tools and strangers: what a person sees of it, so that nothing in it is hidden from who reads it."""
+
+from __future__ import annotations
+
+import re
+
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC, DCS and the like: titles, links, clipboards
+    r"|\x1b[ -/]*[0-~]?"  # one without its end takes no words with it
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ENDS = re.compile("\r\n?|[\u2028\u2029]")
+
+_UNSEEN = re.compile(
+    "[\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0000-\U000e0fff]"
+)
+"""Invisible to people, and most of it printable to Unicode: fillers, tags, variation selectors, which can carry whole
+messages."""
+
+
+def without_control(text: str) -> str:
+    """What a program wrote, without terminal control sequences: every other character is as it was."""
+    return _CONTROL.sub("", _SEQUENCE.sub("", text))
+
+
+def visible(text: str, *, besides: str = "") -> str:
+    """What a person sees of it: no control, format, filler or unknown character, nothing that reorders letters.
+
+    Ends of lines become newlines; those and tabs stay, any other space is a plain one. `besides`: characters that are
+    left as they are.
+    """
+    text = _ENDS.sub("\n", _SEQUENCE.sub("", text))
+    if not text.isprintable():
+        kept = f"\n\t{besides}"
+        text = "".join(c if c.isprintable() or c in kept else " " if c.isspace() else "" for c in text)
+    return _UNSEEN.sub("", text)
+
+
+def is_visible(character: str) -> bool:
+    return character.isprintable() and _UNSEEN.match(character) is None
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """All that is visible on one line, of at most `limit` characters."""
+    return shortened(" ".join(visible(text).split()), limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

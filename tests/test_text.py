@@ -1,0 +1,90 @@
+"""Text of models, tools and strangers, wherever it is shown: nothing in it is hidden from who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.adapters.agents import issue
+from perdure.adapters.agents.text import first_line
+from perdure.adapters.checks.findings import names
+from perdure.adapters.checks.tamper import inventory
+from perdure.adapters.forges import neutral, reports
+from perdure.adapters.notify import message
+from perdure.cli.look.report import harmless
+from perdure.models import promised
+from perdure.models.report import Tampering
+from perdure.models.webui import markdown
+from perdure.text import one_line, visible, without_control
+
+UNSEEN = {
+    "arabic letter mark": "\u061c",
+    "tag characters": "\U000e0001\U000e0041\U000e007f",
+    "variation selectors": "\ufe0f\U000e0100\U000e01ef",
+    "right to left": "\u202e\u2067\u200f",
+    "of zero width": "\u200b\u2060\ufeff\u00ad",
+    "fillers": "\u115f\u3164\uffa0\u2800\u034f",
+    "control": "\x00\x08\x7f\x9b",
+    "annotations": "\ufff9\ufffb",
+    "private and no characters": "\ue000\U000f0000\ud800",
+}
+SHOWN: dict[str, Callable[[str], str]] = {
+    "the terminal": visible,
+    "a line of the terminal": one_line,
+    "the report": harmless.shown,
+    "a line of the report": harmless.shown_line,
+    "an issue in a prompt": issue.shown,
+    "a turn's summary": lambda text: first_line(text, 100),
+    "a forge's title": neutral.plain,
+    "a forge's text": neutral.neutral,
+    "a forge's line": neutral.line,
+    "a forge's name": neutral.code,
+    "a forge's output": reports.fenced,
+    "the Web UI's cell": lambda text: markdown.cell(text, 100),
+    "the Web UI's name": markdown.code,
+    "a chat": message._code,
+    "a test's name": promised.label_of,
+    "a hit's title": lambda text: inventory.hit(Tampering.GONE, text).title,
+    "a file's name": names.shown,
+}
+
+
+@pytest.mark.parametrize("kind", UNSEEN)
+@pytest.mark.parametrize("where", SHOWN)
+def test_nothing_that_cannot_be_seen_is_shown_anywhere(where: str, kind: str) -> None:
+    if where == "a file's name" and "\ud800" in UNSEEN[kind]:
+        return  # the system gives none
+    shown = SHOWN[where](f"plain{UNSEEN[kind]} words")
+    assert "plain" in shown
+    assert "words" in shown
+    assert not set(UNSEEN[kind]) - {"\u200b"} & set(shown), ascii(shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("a\x1b[2Jb\x1b]0;title\x07c\x1bPdevice\x1b\\d\n\te\x08", "abcd\n\te"),
+        ("a\x1b]no end\nb\x1bPc", "ano end\nbc"),
+        ("a\r\nb\rc\u2028d\u2029e", "a\nb\nc\nd\ne"),
+        ("a\u00a0b\u3000c\x0bd", "a b c d"),
+        ("naïve 日本語 😀 e\u0301", "naïve 日本語 😀 e\u0301"),
+    ],
+)
+def test_what_is_seen_stays_and_words_stay_apart(text: str, seen: str) -> None:
+    assert visible(text) == seen
+
+
+def test_what_a_program_wrote_keeps_every_character_that_moves_no_cursor() -> None:
+    """A model that is to change a file has to know its exact characters."""
+    assert without_control("\x1b[31ma\x1b[0m\u00a0\u200db\ufe0f\x07\r\n") == "a\u00a0\u200db\ufe0f\r\n"
+
+
+@given(st.text())
+def test_visible_text_stays_as_it_is(text: str) -> None:
+    assert "\x1b" not in visible(text)
+    assert visible(visible(text)) == visible(text)
+    assert "\n" not in one_line(text)
+    assert len(one_line(text, 10)) <= 10
