@@ -33,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def deliver(
+    context: typer.Context,
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="What you want, in your own words.")] = None,
     request: Annotated[
         str | None, typer.Option("--request", metavar="TEXT|-", help="The same; - reads it from standard input.")
@@ -85,14 +86,7 @@ def deliver(
     from perdure.cli.request.validation import Asked
     from perdure.cli.screen import Screen
 
-    asked = Asked(
-        *(text, request, issue, repo, base, branch, phases, id, budget, model, config, allow_test_changes),
-        gate=gate,
-        labels=tuple(label or ()),
-        questions=not no_questions,
-        tokens=tokens,
-        new=new,
-    )
+    asked = Asked.typed(context.params)
     screen = Screen(json=json)
     submitted: list[Submitted] = []
     try:

@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 import typer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options that both have, as they were typed.
+
+    gate       before which of plan, pull_request a person decides
+    labels     of the pull request and of a shared budget
+    questions  False: the agent asks nobody
+    new        another one is started, although one of the same words runs
+    """
+
+    request: str | None = None
+    issue: str | None = None
+    repo: str | None = None
+    base: str | None = None
+    branch: str | None = None
+    id: str | None = None
+    budget: float | None = None
+    tokens: int | None = None
+    model: str | None = None
+    config: Path | None = None
+    allow_test_changes: bool = False
+    gate: list[str] | None = None
+    labels: tuple[str, ...] = ()
+    questions: bool = True
+    new: bool = False
+
+    @classmethod
+    def typed(cls, params: Mapping[str, Any]) -> Self:
+        """Return them by their names, as Typer has read them (`Context.params`)."""
+        said = {**params, "labels": tuple(params["label"] or ()), "questions": not params["no_questions"]}
+        return cls(**{field.name: said[field.name] for field in fields(cls) if field.name in said})
+
 
 Budget = Annotated[float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it costs.")]
 Tokens = Annotated[int | None, typer.Option("--tokens", metavar="N", min=1, help="The most tokens it uses.")]

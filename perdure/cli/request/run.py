@@ -24,7 +24,7 @@ from perdure.cli.request.options import (
 )
 
 if TYPE_CHECKING:
-    from perdure.cli.request.single_phase import Options
+    from perdure.cli.request.single_phase import PhaseOptions
     from perdure.cli.screen import Screen
     from perdure.client import Delivery, Submitted
     from perdure.models.phases import Phase
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    context: typer.Context,
     phase: Annotated[str, typer.Argument(metavar="PHASE", help="plan, build, test, review or ship.")],
     request: Annotated[
         str | None, typer.Option("--request", metavar="TEXT|-", help="What is wanted; - reads it from standard input.")
@@ -80,19 +81,12 @@ def run(
     import asyncio
 
     from perdure.cli.look.watch import detached
-    from perdure.cli.request.single_phase import Options, phase_named
+    from perdure.cli.request.single_phase import PhaseOptions, phase_named
     from perdure.cli.screen import Screen
     from perdure.models.phases import Phase
 
     wanted = phase_named(phase)
-    options = Options(
-        *(request, issue, plan, fix, repo, base, branch, id, budget, model, config, allow_test_changes),
-        gate=gate,
-        labels=tuple(label or ()),
-        questions=not no_questions,
-        tokens=tokens,
-        new=new,
-    )
+    options = PhaseOptions.typed(context.params)
     screen = Screen(json=json, aside=wanted is Phase.PLAN and not detach)
     submitted: list[Submitted] = []
     try:
@@ -104,7 +98,7 @@ def run(
 
 
 async def _run(
-    phase: Phase, options: Options, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
+    phase: Phase, options: PhaseOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
 ) -> int:
     import asyncio
 

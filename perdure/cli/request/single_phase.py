@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from perdure.cli.request.options import Options
 from perdure.cli.request.validation import Asked, nearest
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
@@ -18,27 +19,12 @@ _MENDS = (Phase.TEST, Phase.REVIEW)
 _TITLE_CHARS = 200
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `perdure run`, as they were typed."""
+@dataclass(frozen=True, kw_only=True)
+class PhaseOptions(Options):
+    """The options of `perdure run`."""
 
-    request: str | None = None
-    issue: str | None = None
     plan: Path | None = None
     fix: bool = False
-    repo: str | None = None
-    base: str | None = None
-    branch: str | None = None
-    id: str | None = None
-    budget: float | None = None
-    model: str | None = None
-    config: Path | None = None
-    allow_test_changes: bool = False
-    gate: list[str] | None = None
-    labels: tuple[str, ...] = ()
-    questions: bool = True
-    tokens: int | None = None
-    new: bool = False
 
 
 def phase_named(name: str) -> Phase:
@@ -49,7 +35,7 @@ def phase_named(name: str) -> Phase:
     return Phase(word)
 
 
-def asked_for(phase: Phase, options: Options) -> Asked:
+def asked_for(phase: Phase, options: PhaseOptions) -> Asked:
     """The same in the words of `deliver`. BadInput for what does not go together, and for what is missing.
 
     A review with `--fix` tests first: each of its fixes is tested again, and red has to mean what the fix did.
@@ -62,27 +48,14 @@ def asked_for(phase: Phase, options: Options) -> Asked:
     if phase is Phase.BUILD and plan is not None and not (words or options.issue):
         words = title_of(plan)
     phases = f"{Phase.TEST},{phase}" if phase is Phase.REVIEW and options.fix else str(phase)
+    shared = {field.name: getattr(options, field.name) for field in fields(Options)}
     return Asked(
-        request=words or None,
-        issue=options.issue,
-        repo=options.repo,
-        base=options.base,
-        branch=options.branch,
+        **shared | {"request": words or None},
         phases=phases,
-        id=options.id,
-        budget=options.budget,
-        model=options.model,
-        config=options.config,
-        allow_test_changes=options.allow_test_changes,
         plan=plan,
         fix=options.fix if phase in _MENDS else True,
         push=options.fix or phase is Phase.BUILD,
         wordless=True,
-        gate=options.gate,
-        labels=options.labels,
-        questions=options.questions,
-        tokens=options.tokens,
-        new=options.new,
     )
 
 
@@ -113,7 +86,7 @@ def title_of(plan: str) -> str:
         return next((line for line in lines if any(c.isalnum() for c in line)), "Carry out the plan")[:_TITLE_CHARS]
 
 
-def _check(phase: Phase, options: Options) -> None:
+def _check(phase: Phase, options: PhaseOptions) -> None:
     if options.fix and phase not in _MENDS:
         fix = f"perdure run test --fix or perdure run review --fix mends what they find; {phase} finds nothing"
         raise BadInput(f"--fix does not go with {phase}", where="--fix", fix=fix)
@@ -143,7 +116,7 @@ def _check_words(phase: Phase, *, given: bool) -> None:
     raise BadInput(what, where=where, fix=fix)
 
 
-def _words(options: Options) -> str:
+def _words(options: PhaseOptions) -> str:
     """Return the words of `--request`, `-` read from standard input; empty when nothing was said."""
     text = options.request or ""
     if text == "-":

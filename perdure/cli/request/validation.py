@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure.cli.request.options import Options
 from perdure.models.errors import BadInput
 from perdure.models.ids import issue_delivery_id
 from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
@@ -23,41 +24,22 @@ if TYPE_CHECKING:
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of `perdure deliver`, as they were typed, and what `perdure run` adds to them.
+@dataclass(frozen=True, kw_only=True)
+class Asked(Options):
+    """The options of `perdure deliver`, and what `perdure run` adds to them.
 
     plan      a plan in Markdown, used instead of making one
-    fix       whether red tests and blockers are mended, or only reported
+    fix       red tests and blockers are mended, not only reported
     push      new commits are pushed although no pull request is asked for
     wordless  nobody needs to say what is wanted: an existing branch is looked at, or a plan says it
-    gate      before which of plan, pull_request a person decides
-    labels    of the pull request and of a shared budget, each as it was typed
-    questions whether the agent may ask
-    new       another one is started, although one of the same words runs
     """
 
     text: str | None = None
-    request: str | None = None
-    issue: str | None = None
-    repo: str | None = None
-    base: str | None = None
-    branch: str | None = None
     phases: str | None = None
-    id: str | None = None
-    budget: float | None = None
-    model: str | None = None
-    config: Path | None = None
-    allow_test_changes: bool = False
     plan: str | None = None
     fix: bool = True
     push: bool = False
     wordless: bool = False
-    gate: list[str] | None = None
-    labels: tuple[str, ...] = ()
-    questions: bool = True
-    tokens: int | None = None
-    new: bool = False
 
 
 @dataclass(frozen=True)
