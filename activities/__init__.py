@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from activities.capture_pages import Pages
-from activities.check_access import Access
+from activities.check_access import AccessCheck
 from activities.check_plan import CheckingPlans
 from activities.close import Closing
 from activities.comment import Comments
@@ -38,7 +38,7 @@ def anywhere(host: Host) -> Activities:
 def publishing(host: Host) -> Activities:
     """Return what needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
     return [
-        Access(host).check_access,
+        AccessCheck(host).check_access,
         Comments(host).comment,
         Publications(host).publish_artifacts,
         PullRequests(host).open_pull_request,

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from temporalio import activity
 
-from perdure.adapters.browser.capture import Page, Shown, capture
+from perdure.adapters.browser.capture import Capture, CapturedPage, capture
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
@@ -26,26 +26,26 @@ class Pages:
     @activity.defn
     async def capture_pages(self, work: CaptureInput) -> Captured:
         """Whatever goes wrong with the application or the browser is a note. Raises Superseded, WorkspaceLost."""
-        async with self._host.desk(work.delivery, work.policy) as desk:
-            settings = desk.contract.config.app
+        async with self._host.session(work.delivery, work.policy) as session:
+            settings = session.contract.config.app
             if not settings.start:
                 return Captured(summary="no pictures: [app] start is not set")
             now_doing(doing="taking pictures of the app")
-            command = desk.command()
-            clean = await in_thread(desk.checkout, work.commit)
-            shown = await capture(desk.sandbox, replace(command, source=clean), settings, desk.logs / "app")
-            desk.lease.check()
-            artifact = await in_thread(_keep, desk.vault, work, shown)
+            command = session.command()
+            clean = await in_thread(session.checkout, work.commit)
+            shown = await capture(session.sandbox, replace(command, source=clean), settings, session.logs / "app")
+            session.lease.check()
+            artifact = await in_thread(_keep, session.vault, work, shown)
             return Captured(screenshots=artifact, taken=shown.taken, summary=shown.summary)
 
 
-def _keep(vault: Vault, work: CaptureInput, shown: Shown) -> str:
+def _keep(vault: Vault, work: CaptureInput, shown: Capture) -> str:
     pictures = tuple(_kept(vault, work.delivery, page) for page in shown.pages)
     told = Screenshots(commit=work.commit, pictures=pictures, note=shown.note)
     return vault.put_artifact(work.delivery, told.model_dump_json().encode())
 
 
-def _kept(vault: Vault, delivery: str, page: Page) -> Screenshot:
+def _kept(vault: Vault, delivery: str, page: CapturedPage) -> Screenshot:
     if page.picture is None:
         return Screenshot(page=page.page, note=page.note)
     return Screenshot(

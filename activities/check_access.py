@@ -18,7 +18,7 @@ from perdure.adapters.worker.host import Host
 from perdure.models.publishing import Checked, CheckInput
 
 
-class Access:
+class AccessCheck:
     def __init__(self, host: Host) -> None:
         self._host = host
 

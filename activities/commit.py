@@ -13,7 +13,7 @@ from perdure.adapters.git.branch import commit_tree, find_commit
 from perdure.adapters.git.door import IDENTITY
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.ids import branch_name
 from perdure.models.phases import Step
 from perdure.models.work import CommitInput, Committed
@@ -26,19 +26,19 @@ class Commits:
     @activity.defn(name=Step.COMMIT)
     async def commit(self, work: CommitInput) -> Committed:
         """An empty result when nothing differs from the parent. Raises Superseded, WorkspaceLost."""
-        async with self._host.desk(work.delivery, work.policy) as desk:
-            return await in_thread(_commit, desk, work)
+        async with self._host.session(work.delivery, work.policy) as session:
+            return await in_thread(_commit, session, work)
 
 
-def _commit(desk: Desk, work: CommitInput) -> Committed:
-    vault, ref = desk.vault, f"refs/heads/{branch_name(work.delivery)}"
+def _commit(session: WorkspaceSession, work: CommitInput) -> Committed:
+    vault, ref = session.vault, f"refs/heads/{branch_name(work.delivery)}"
     vault.remove_stale_locks(ref)
     trailers = {"Perdure-Delivery": work.delivery, "Perdure-Step": f"{work.step}/{work.attempt}"}
-    if desk.contract.config.git.sign_off:
+    if session.contract.config.git.sign_off:
         trailers["Signed-off-by"] = f"{IDENTITY['GIT_COMMITTER_NAME']} <{IDENTITY['GIT_COMMITTER_EMAIL']}>"
-    desk.lease.check()
+    session.lease.check()
     commit, tree = commit_tree(
-        desk.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_message(work, trailers)
+        session.workspace, checkpoint=work.checkpoint, parent=work.parent, message=_message(work, trailers)
     )
     if tree == vault.tree_of(work.parent):
         return Committed(summary="nothing changed")
@@ -48,10 +48,10 @@ def _commit(desk: Desk, work: CommitInput) -> Committed:
     made = find_commit(vault, ref, work.parent, trailers) if tip else None
     if made is not None and vault.tree_of(made) == tree:
         commit = made
-    desk.lease.check()
+    session.lease.check()
     if tip != commit:
         vault.move_ref(ref, commit, tip)
-    desk.workspace.advance(commit)
+    session.workspace.advance(commit)
     files, added, deleted = vault.diff_stat(work.parent, commit)
     summary = f"+{added} −{deleted} in {files} file" + ("s" if files != 1 else "")
     return Committed(commit=commit, tree=tree, files=files, added=added, deleted=deleted, summary=summary)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.checks.findings.look import Seen, look
+from perdure.adapters.checks.findings.look import EngineFindings, look
 from perdure.adapters.checks.findings.lost import lost
 from perdure.adapters.checks.findings.proof import unproven
 from perdure.adapters.git.vault import Vault
@@ -59,7 +59,7 @@ def _report(vault: Vault, work: InspectInput) -> TestReport | None:
     return report if report is not None and report.commit == work.commit else None
 
 
-def _summary(seen: Seen) -> str:
+def _summary(seen: EngineFindings) -> str:
     """Say how many were found, and the worst one."""
     if not seen.findings.findings:
         return "nothing found"

@@ -29,7 +29,7 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import SetUp, read_set_up
 from perdure.adapters.worker.turn.adopt import turn_of
 from perdure.models.amounts import seconds
@@ -74,13 +74,13 @@ class Preparation:
         plan = work.request.plan
         artifact = await in_thread(vault.put_artifact, work.delivery, plan.encode()) if plan else ""
         crash_point(CrashPoint.DURING_PREPARE)
-        async with self._host.desk(work.delivery, policy) as desk:
-            first = await in_thread(_first_checkpoint, desk)
+        async with self._host.session(work.delivery, policy) as session:
+            first = await in_thread(_first_checkpoint, session)
             now_doing(doing="testing the base")
-            base = await test_base(desk, CONFIG_FILE) if contract.config.test else Base()
-            await in_thread(desk.restore, first)
+            base = await test_base(session, CONFIG_FILE) if contract.config.test else Base()
+            await in_thread(session.restore, first)
             title = await in_thread(title_of, vault, contract)
-            done = await in_thread(read_set_up, desk.directory)
+            done = await in_thread(read_set_up, session.directory)
         prepared = self._prepared(work.request, contract, policy, artifact, first, base, title, done)
         told = " · ".join(part for part in (prepared.summary, looks_wrong) if part)
         return prepared.model_copy(update={"summary": told})
@@ -88,13 +88,13 @@ class Preparation:
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
         asked_for = work.checkpoint or previous.checkpoint
-        async with self._host.desk(work.delivery, previous.policy) as desk:
-            await in_thread(desk.workspace.begin_again)
-            checkpoint = await in_thread(_newest_whole, desk.vault, asked_for, previous.checkpoint)
-            await in_thread(desk.restore, checkpoint)
-            at = await in_thread(turn_of, desk.vault, checkpoint)
-            hosted, config = self._terms.hosted(desk.contract), desk.contract.config
-            shared = shared_by(self._host.config, desk.contract, work.request)
+        async with self._host.session(work.delivery, previous.policy) as session:
+            await in_thread(session.workspace.begin_again)
+            checkpoint = await in_thread(_newest_whole, session.vault, asked_for, previous.checkpoint)
+            await in_thread(session.restore, checkpoint)
+            at = await in_thread(turn_of, session.vault, checkpoint)
+            hosted, config = self._terms.hosted(session.contract), session.contract.config
+            shared = shared_by(self._host.config, session.contract, work.request)
         damaged = checkpoint != asked_for
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
         now = {
@@ -241,11 +241,11 @@ def _surveyed(vault: Vault, contract: Contract) -> str:
     return survey(vault, contract.head, config.test, config.tests.side, where)
 
 
-def _first_checkpoint(desk: Desk) -> str:
+def _first_checkpoint(session: WorkspaceSession) -> str:
     """The commit the delivery starts from, byte for byte, before anybody has said anything; and the worktree at it."""
-    told = {"format": 1, "delivery": desk.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
-    first = checkpoints.begin(desk.workspace, told)
-    desk.restore(first)
+    told = {"format": 1, "delivery": session.contract.delivery, "step": Step.PREPARE, "summary": "prepared"}
+    first = checkpoints.begin(session.workspace, told)
+    session.restore(first)
     return first
 
 

@@ -18,12 +18,12 @@ from perdure.adapters.checks.baseline import environment_key, recall, remember
 from perdure.adapters.checks.tamper import Files, judged, missing_tests
 from perdure.adapters.checks.verdict import not_started, verdict
 from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.repository.origin import whence
+from perdure.adapters.repository.origin import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.adapters.worker.turn.written import read_report
 from perdure.models.crash import CrashPoint
@@ -41,15 +41,15 @@ class Testing:
     @activity.defn(name=Step.RUN_TESTS)
     async def run_tests(self, work: TestInput) -> TestVerdict:
         """`none` where no test command exists. Raises SandboxUnavailable, Superseded, WorkspaceLost."""
-        async with self._host.desk(work.delivery, work.policy) as desk:
-            tree = await in_thread(desk.vault.tree_of, work.commit)
-            if not desk.contract.config.test:
+        async with self._host.session(work.delivery, work.policy) as session:
+            tree = await in_thread(session.vault.tree_of, work.commit)
+            if not session.contract.config.test:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
-            baseline = await in_thread(_baseline, desk, work.baseline)
-            report = await test_commit(desk, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False)
-            report = await try_change(desk, report, baseline.report if baseline is not None else None)
-            report = await in_thread(_missing, desk, work.commit, report, baseline)
-            artifact = await in_thread(desk.vault.put_artifact, work.delivery, report.model_dump_json().encode())
+            baseline = await in_thread(_baseline, session, work.baseline)
+            report = await test_commit(session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False)
+            report = await try_change(session, report, baseline.report if baseline is not None else None)
+            report = await in_thread(_missing, session, work.commit, report, baseline)
+            artifact = await in_thread(session.vault.put_artifact, work.delivery, report.model_dump_json().encode())
             return verdict(report).model_copy(update={"report": artifact})
 
 
@@ -71,7 +71,7 @@ class Base:
         return verdict(self.report) if self.report is not None else None
 
 
-async def test_base(desk: Desk, where: str) -> Base:
+async def test_base(session: WorkspaceSession, where: str) -> Base:
     """The test commands on the base commit, once for all deliveries that begin on it in the same environment.
 
     A delivery on a branch that exists already is compared with the base it wants to be merged into, too: what its
@@ -79,71 +79,71 @@ async def test_base(desk: Desk, where: str) -> Base:
     command cannot start, or only fails because it writes to the test side. An empty repository is no measure: all that
     fails on the change is new, and only a program that this host lacks is an error.
     """
-    contract = desk.contract
-    tree = await in_thread(desk.vault.tree_of, contract.base_sha)
-    key = await in_thread(_environment, desk, tree)
-    await in_thread(desk.note_base, key)
-    report = await in_thread(recall, desk.vault, key)
+    contract = session.contract
+    tree = await in_thread(session.vault.tree_of, contract.base_sha)
+    key = await in_thread(_environment, session, tree)
+    await in_thread(session.note_base, key)
+    report = await in_thread(recall, session.vault, key)
     known = report is not None
     if report is None:
-        report = await test_commit(desk, contract.base_sha, tree, "preflight", None, makes_seed=True)
-        await check_writes(desk, report, where)
-        await in_thread(remember, desk.vault, key, report)
+        report = await test_commit(session, contract.base_sha, tree, "preflight", None, makes_seed=True)
+        await check_writes(session, report, where)
+        await in_thread(remember, session.vault, key, report)
     missing = not_started(report)
     empty = contract.base_sha == FIRST_COMMIT
     if missing is not None and empty and missing.may_come:
         missing = None
     if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
-        head = await in_thread(desk.vault.tree_of, contract.head)
-        missing = not_started(await test_commit(desk, contract.head, head, "preflight-head", None, makes_seed=False))
+        head = await in_thread(session.vault.tree_of, contract.head)
+        missing = not_started(await test_commit(session, contract.head, head, "preflight-head", None, makes_seed=False))
     if missing is not None:
-        written = await in_thread(desk.vault.show, contract.base_sha, where)
+        written = await in_thread(session.vault.show, contract.base_sha, where)
         text = (written or b"").decode(errors="replace")
-        raise missing.error(contract.base, whence(missing.name, contract.origins, where, text))
+        raise missing.error(contract.base, command_origin(missing.name, contract.origins, where, text))
     if empty:
         return Base()
     data = report.model_dump_json().encode()
-    return Base(report, await in_thread(desk.vault.put_artifact, contract.delivery, data), known)
+    return Base(report, await in_thread(session.vault.put_artifact, contract.delivery, data), known)
 
 
-def _missing(desk: Desk, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
+def _missing(session: WorkspaceSession, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
     """The report with tests of the base that are gone or skipped where no run tells it, once all that runs is green."""
     if verdict(report).status is not TestsStatus.GREEN:
         return report
-    contract, tried = desk.contract, report.experiment
-    before, after = Files.pair(desk.vault, contract.base_sha, commit)
+    contract, tried = session.contract, report.experiment
+    before, after = Files.pair(session.vault, contract.base_sha, commit)
     base = baseline.report if baseline is not None else None
     found = missing_tests(before, after, contract.config.test or (), base, tried.touched if tried is not None else ())
     return judged(report, found, contract.allow_test_changes)
 
 
-def _environment(desk: Desk, tree: str) -> str:
+def _environment(session: WorkspaceSession, tree: str) -> str:
     """Ports differ between deliveries and do not count; files that setup copied from a checkout do."""
-    setup = desk.contract.config.setup
-    copied = [desk.workspace.path / name for name in setup.copy_files]
+    setup = session.contract.config.setup
+    copied = [session.workspace.path / name for name in setup.copy_files]
     contents = [hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in copied]
-    said = (setup.model_dump_json(), read_binds(desk.directory).model_dump_json(), str(desk.sandbox.grade))
-    return environment_key(tree, desk.contract.config.test or (), *said, *contents)
+    said = (setup.model_dump_json(), read_binds(session.directory).model_dump_json(), str(session.sandbox.grade))
+    return environment_key(tree, session.contract.config.test or (), *said, *contents)
 
 
-def _baseline(desk: Desk, artifact: str) -> tests.Baseline | None:
+def _baseline(session: WorkspaceSession, artifact: str) -> tests.Baseline | None:
     """None for a delivery that began under an older release, and when the report is lost: then all failures count."""
     try:
-        report = read_report(desk.vault, desk.contract.delivery, artifact)
+        report = read_report(session.vault, session.contract.delivery, artifact)
     except (WorkspaceLost, ValueError):
         return None
-    return tests.Baseline(report, desk.contract.base) if report is not None else None
+    return tests.Baseline(report, session.contract.base) if report is not None else None
 
 
 async def test_commit(
-    desk: Desk, commit: str, tree: str, label: str, baseline: tests.Baseline | None, *, makes_seed: bool
+    session: WorkspaceSession, commit: str, tree: str, label: str, baseline: tests.Baseline | None, *, makes_seed: bool
 ) -> TestReport:
     """All test commands on a clean checkout of a commit.
 
     makes_seed  what compilers make of it is kept for the runs of changes. Of the base alone: a change could leave there
                 what its own tests are then linked with
     """
-    place = desk.place(desk.logs / label, await in_thread(desk.checkout, commit))
+    place = session.place(session.logs / label, await in_thread(session.checkout, commit))
     if makes_seed and place.seed is not None:
         place = replace(place, seed=replace(place.seed, made=True))
 
@@ -152,18 +152,18 @@ async def test_commit(
         crash_point(CrashPoint.DURING_TESTS)
 
     def renew() -> None:
-        desk.lease.check()
-        desk.checkout(commit)
+        session.lease.check()
+        session.checkout(commit)
 
     return await tests.run_tests(
         place,
-        commands=desk.contract.config.test or (),
+        commands=session.contract.config.test or (),
         commit=commit,
         tree=tree,
         on_progress=progress,
         baseline=baseline,
         renew=renew,
-        held=(await in_thread(holding_of, desk, commit)).of_command,
+        held=(await in_thread(holding_of, session, commit)).of_command,
     )
 
 

@@ -11,7 +11,7 @@ from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.config import Effective, effective, load_repository_config
 from perdure.adapters.repository.places import comes_from_here, find_source, find_target
-from perdure.adapters.repository.terms import Ground, base_of, branches_of, check_branch
+from perdure.adapters.repository.terms import BranchBase, base_of, branches_of, check_branch
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.issues import read_issue
 from perdure.models.contract import Contract
@@ -51,7 +51,7 @@ class Terms:
             check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head, target.heads.default)
             branches = {"": request.branch}
         else:
-            ground = Ground(vault, target.heads, base, base_sha, delivery)
+            ground = BranchBase(vault, target.heads, base, base_sha, delivery)
             branches = branches_of(settings.config.git.branch, delivery, request, issue, CONFIG_FILE, ground)
         contract = Contract(
             delivery=delivery,

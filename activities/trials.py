@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 from perdure.adapters.checks.experiment.engine import experiment
-from perdure.adapters.checks.experiment.runs import Ground
+from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.bent import tried
 from perdure.models.contract import Contract
 from perdure.models.experiment import Experiment
@@ -27,27 +27,27 @@ _REMOVAL = re.compile(
 )
 
 
-async def try_change(desk: Desk, report: TestReport, before: TestReport | None) -> TestReport:
+async def try_change(session: WorkspaceSession, report: TestReport, before: TestReport | None) -> TestReport:
     """The report with what the experiments have shown, where the change's own tests are green; else as it is.
 
     before  what the commands said about the base; None: nobody knows
 
     A death does all of it again: nothing is kept of what was cut off. Raises as run_tests does.
     """
-    contract = desk.contract
-    room = desk.workspace.home.trials(contract.delivery)
+    contract = session.contract
+    room = session.workspace.home.trials(contract.delivery)
     await in_thread(discard, room)  # of an attempt that was killed in the middle
     if verdict(report).status is not TestsStatus.GREEN:
         return report
-    base = await in_thread(desk.vault.merge_base, contract.base_sha, report.commit)
+    base = await in_thread(session.vault.merge_base, contract.base_sha, report.commit)
     told = Experiment(base=base, change=report.commit, branch=contract.base, allowed=contract.allow_test_changes)
     if contract.base_sha == FIRST_COMMIT:
         return tried(report, told.model_copy(update={"skipped": "there was nothing before this change"}))
-    if await in_thread(desk.vault.tree_of, base) == report.tree:
+    if await in_thread(session.vault.tree_of, base) == report.tree:
         return tried(report, told.model_copy(update={"skipped": "nothing differs"}))
     try:
         found = await experiment(
-            _ground(desk, room),
+            _ground(session, room),
             base,
             report.commit,
             contract.config.test or (),
@@ -69,9 +69,9 @@ def asks_for_removal(contract: Contract) -> bool:
     return any(_REMOVAL.search(text) for text in said)
 
 
-def _ground(desk: Desk, room: Path) -> Ground:
+def _ground(session: WorkspaceSession, room: Path) -> Setting:
     def lay_out(tree: str, into: Path) -> None:
-        desk.lease.check()
-        export(desk.vault, tree, into, like=desk.workspace)
+        session.lease.check()
+        export(session.vault, tree, into, like=session.workspace)
 
-    return Ground(desk.place(room), desk.vault, lay_out, room)
+    return Setting(session.place(room), session.vault, lay_out, room)

@@ -21,7 +21,7 @@ from tests.adapters.turn.turn_bench import in_activity
 
 from activities.prepare import Preparation
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.environments import Entry
+from perdure.adapters.worker.environments import KeptEnvironment
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.setting_up import read_set_up
 from perdure.models.request import DeliveryRequest
@@ -75,7 +75,7 @@ async def main() -> int:
 
 def _as_before_a_restart(home: Home) -> None:
     for path in (home.root / "environments").glob("*/*/entry.json"):
-        entry = Entry.model_validate_json(path.read_bytes())
+        entry = KeptEnvironment.model_validate_json(path.read_bytes())
         path.write_text(entry.model_copy(update={"boot": "earlier"}).model_dump_json())
 
 

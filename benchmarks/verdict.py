@@ -32,10 +32,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from perdure.adapters.checks.experiment.engine import experiment
 from perdure.adapters.checks.experiment.holding import Holding
-from perdure.adapters.checks.experiment.runs import Ground
+from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import Tree, write
 from perdure.adapters.checks.seeds import Seed
-from perdure.adapters.checks.tests import Baseline, Place, run_tests
+from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.vault import Vault
@@ -194,7 +194,7 @@ class Bench:
         self.worktree = root / "worktree"
         self.worktree.mkdir()
         self.seed, self.forgetting, logs = Seed(home.seeds, "base"), case.forgetting, self.root / "logs"
-        self.place = Place(self.sandbox, self.worktree, logs, git_dir=self.vault.path, seed=self.seed)
+        self.place = CommandPlace(self.sandbox, self.worktree, logs, git_dir=self.vault.path, seed=self.seed)
 
     def changed(self, *over: Files) -> str:
         """A commit with these files laid over the first."""
@@ -228,7 +228,7 @@ class Bench:
     async def tried(self, commit: str, before: TestReport, now: TestReport) -> float:
         """Seconds for the experiments with a green change."""
         begun = time.perf_counter()
-        ground = Ground(self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
+        ground = Setting(self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
         found = await experiment(ground, self.commit, commit, self.tests, before=before, now=now)
         took = time.perf_counter() - begun
         _check(found)

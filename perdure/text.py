@@ -20,12 +20,12 @@ messages."""
 
 
 def without_control(text: str) -> str:
-    """What a program wrote, without terminal control sequences: every other character is as it was."""
+    """Return a program's output without terminal control sequences: every other character is as it was."""
     return _CONTROL.sub("", _SEQUENCE.sub("", text))
 
 
 def visible(text: str, *, besides: str = "") -> str:
-    """What a person sees of it: no control, format, filler or unknown character, nothing that reorders letters.
+    """Return what a person sees of it: no control, format, filler or unknown character, nothing that reorders letters.
 
     Ends of lines become newlines; those and tabs stay, any other space is a plain one. `besides`: characters that are
     left as they are.

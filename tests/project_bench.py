@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure.adapters.checks.seeds import Seed
-from perdure.adapters.checks.tests import Baseline, Place, run_tests
+from perdure.adapters.checks.tests import Baseline, CommandPlace, run_tests
 from perdure.adapters.repository.setup import dependencies
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
@@ -42,7 +42,7 @@ class Bench:
             c if isinstance(c, TestCommand) else TestCommand(name=f"t{n}", command=c) for n, c in enumerate(commands)
         ]
         return await run_tests(
-            Place(
+            CommandPlace(
                 self.sandbox,
                 worktree=tree,
                 log_dir=self.logs,

@@ -81,7 +81,7 @@ class Notification:
             raise ApplicationError(_said(error), type="NotTold", non_retryable=True) from None
 
 
-class Notices:
+class DeliveryNotices:
     """The notices of one delivery. Nothing is told where `prepare` found nobody who wants to hear.
 
     show    brings what is seen from outside up to date

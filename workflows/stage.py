@@ -33,7 +33,7 @@ from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
 from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time
-from workflows.notification import Notices
+from workflows.notification import DeliveryNotices
 from workflows.people import People
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Stage:
 
     def __init__(self, delivery: str, request: DeliveryRequest, state: DeliveryState) -> None:
         self.delivery, self.request, self.state = delivery, request, state
-        self.notices = Notices(delivery, request, state, self.show)
+        self.notices = DeliveryNotices(delivery, request, state, self.show)
         self.people = People(state, self.show, self.notices.tell)
         self.allowance = Allowance(delivery, state, self.people.waits, self.notices.tell)
 

@@ -16,7 +16,17 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend
 from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.granting import Granting
-from perdure.models.treasury import Add, Granted, LastTable, LastTableInput, Lease, Reserve, Rules, SpentInput, Table
+from perdure.models.treasury import (
+    Add,
+    BudgetLease,
+    Granted,
+    LastTable,
+    LastTableInput,
+    Reserve,
+    Rules,
+    SpentInput,
+    Table,
+)
 
 TREASURY_TICK = timedelta(minutes=30)
 """The Treasury's pause between looks for overdue reservations, while there are any: 5 events each time."""
@@ -157,7 +167,7 @@ class Treasury:
     def _held(self) -> bool:
         return any(lease.held for lease in self.table.leases.values())
 
-    async def _found(self, delivery: str, lease: Lease) -> None:
+    async def _found(self, delivery: str, lease: BudgetLease) -> None:
         """Find what a delivery that holds something and is silent has paid: its host's spend log knows, whatever became
         of the delivery. Where the host does not answer, what it held counts as spent."""
         paid, until = None, lease.until

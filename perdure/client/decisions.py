@@ -56,7 +56,7 @@ class Answered:
     read: bool = True
 
 
-class Steered(ABC):
+class Decisions(ABC):
     """The part of perdure.client.Delivery that changes its course.
 
     A decision is bound by `of` to what the person had before them: Asked.of, as in `progress` and on the screen. Left

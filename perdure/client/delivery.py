@@ -14,12 +14,12 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.client.decisions import Answered, Steered
+from perdure.client.decisions import Answered, Decisions
 from perdure.client.history import Past, read_past
 from perdure.client.listing import newest
-from perdure.client.notifications import untold
-from perdure.client.once import Words, check_same, request_of, running_of, stands
-from perdure.client.pending import unread
+from perdure.client.notifications import not_notified
+from perdure.client.once import SameWords, check_same, request_of, running_of, stands
+from perdure.client.pending import not_read
 from perdure.client.standalone import ask_host
 from perdure.client.submit import WORKFLOW, start, start_accepted
 from perdure.client.view import RESUME, Described, Listed, Pending, describe, polled
@@ -55,7 +55,7 @@ class Submitted:
     accepted: bool | None = None
 
 
-class Delivery(Steered):
+class Delivery(Decisions):
     """One delivery, by its id. What a person does to it is in perdure.client.decisions."""
 
     async def describe(self) -> Described:
@@ -72,13 +72,13 @@ class Delivery(Steered):
         """The request as it was sent, from the first event of history."""
         return await request_of(self._client, self.id)
 
-    async def untold(self) -> list[str]:
+    async def not_notified(self) -> list[str]:
         """Name who was not told what it waits for or how it ended, and why, one line each. Raises RPCError."""
-        return await untold(self._client, self.id)
+        return await not_notified(self._client, self.id)
 
-    async def unread(self) -> list[str]:
+    async def not_read(self) -> list[str]:
         """Return what was sent to it that no worker has read yet: `approve`, `say`… Raises RPCError."""
-        return await unread(self._handle, self._client.data_converter)
+        return await not_read(self._handle, self._client.data_converter)
 
     async def progress(self) -> Progress:
         """Return where it stands: asks the workflow; without a worker, what its memo says if it has ended.
@@ -232,12 +232,12 @@ class Perdure:
         sent = request if isinstance(request, DeliveryRequest) else parse_request(request)
         if id is None and sent.issue_number is not None and not (new or name):
             id = issue_delivery_id(sent.repository, sent.issue_number)
-        words = Words(sent, name or sent.caption, at)
+        words = SameWords(sent, name or sent.caption, at)
         if id is None and not new:
             return await self._submit_once(words, patience)
         return await self._submit(sent, id or words.by_chance(), patience)
 
-    async def _submit_once(self, words: Words, patience: timedelta | None) -> Submitted:
+    async def _submit_once(self, words: SameWords, patience: timedelta | None) -> Submitted:
         """Attach to what runs and was asked for the same, however long ago; else start it, once."""
         if (there := await running_of(self._client, words)) is not None:
             return Submitted(self.delivery(there), attached=True)

@@ -26,7 +26,7 @@ VISIBLE_WITHIN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
-class Words:
+class SameWords:
     """The request, and the ids that it can have.
 
     name  what the id is made from
@@ -61,7 +61,7 @@ class Words:
         return tuple(dict.fromkeys(f"{time:%Y-%m-%d}" for time in (now - VISIBLE_WITHIN, now)))
 
 
-async def running_of(client: Client, words: Words) -> str | None:
+async def running_of(client: Client, words: SameWords) -> str | None:
     """The delivery that runs and was asked for the same; one that was started in this minute may be missed."""
     query = (
         f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{words.beginning}'"
@@ -79,7 +79,7 @@ async def running_of(client: Client, words: Words) -> str | None:
     return None
 
 
-async def stands(client: Client, words: Words, id: str) -> bool | None:
+async def stands(client: Client, words: SameWords, id: str) -> bool | None:
     """True when the delivery of that id runs and was asked for the same. None: there is none."""
     try:
         if (await client.get_workflow_handle(id).describe()).status != WorkflowExecutionStatus.RUNNING:

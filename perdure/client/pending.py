@@ -9,7 +9,7 @@ from temporalio.client import WorkflowHandle
 from temporalio.converter import DataConverter
 
 
-async def unread(handle: WorkflowHandle[Any, Any], converter: DataConverter) -> list[str]:
+async def not_read(handle: WorkflowHandle[Any, Any], converter: DataConverter) -> list[str]:
     """`approve`, `say`, `hold`, `cancel`…, in the order in which they were sent. Raises RPCError."""
     sent: list[str] = []
     async for event in handle.fetch_history_events():

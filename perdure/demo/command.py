@@ -30,7 +30,7 @@ def demo(
         int,
         typer.Option("--kills", min=0, max=DEMO_KILLS_MOST, help="How often it kills its worker by itself."),
     ] = DEMO_KILLS,
-    no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: the knife is all yours.")] = False,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="The same as --kills 0: only you kill.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, wait for nobody.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and the story besides it.")] = False,
 ) -> None:

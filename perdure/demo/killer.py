@@ -24,7 +24,7 @@ from perdure.text import one_line
 if TYPE_CHECKING:
     from perdure.client import Described, Pending
 
-KNIFE_LOOK_S = 0.02
+KILLER_LOOK_S = 0.02
 """Seconds between the demo's looks for the moment to kill: a reply is to be cut in its middle, not at its end."""
 
 
@@ -84,7 +84,7 @@ def paced(screenplay: Screenplay, strikes: Sequence[Strike]) -> Screenplay:
     return replace(screenplay, script=screenplay.script.model_copy(update={"line": lines}))
 
 
-class Knife:
+class Killer:
     """Watches one home's worker, at first the process `worker`.
 
     `say` gets a line for each death and one for each takeover.
@@ -132,7 +132,7 @@ class Knife:
             if self._strikes and (strike := self._due()):
                 self._strikes.remove(strike)
                 self.strike()
-            await asyncio.sleep(KNIFE_LOOK_S)
+            await asyncio.sleep(KILLER_LOOK_S)
         log = Places(self._home).worker_log
         raise PerdureError(f"the worker does not start: {last_lines(log, lines=3)}", fix="perdure doctor")
 

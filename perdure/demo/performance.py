@@ -19,10 +19,10 @@ from perdure.cli.look.story import Teller
 from perdure.cli.look.watch import Watcher
 from perdure.cli.screen import Screen
 from perdure.client import Delivery, Described, Perdure
-from perdure.demo import text as playbill
-from perdure.demo.killer import STRIKES, Knife, paced
-from perdure.demo.scene import Scene, scenery
-from perdure.demo.stage import PACKAGE, Stage, best_grade, environment, stage, supervised
+from perdure.demo import text as words
+from perdure.demo.killer import STRIKES, Killer, paced
+from perdure.demo.scene import DemoScene, scene_for
+from perdure.demo.stage import PACKAGE, DemoDirectories, best_grade, environment, stage, supervised
 from perdure.local.application import examples
 from perdure.local.connect import connect
 from perdure.local.places import Places
@@ -40,15 +40,15 @@ DEMO_S = 900.0
 
 
 @dataclass(frozen=True)
-class Cast:
-    """Everything one performance needs. `keys` None: nobody is there to press any. `cutting`: the knife at work."""
+class Performance:
+    """Everything one performance needs. `keys` None: nobody is there to press any. `killing`: the killer at work."""
 
     screen: Screen
-    stage: Stage
-    scene: Scene
+    stage: DemoDirectories
+    scene: DemoScene
     delivery: Delivery
-    knife: Knife
-    cutting: asyncio.Task[None]
+    killer: Killer
+    killing: asyncio.Task[None]
     supervisor: Process
     keys: Keys | None
     page: str
@@ -90,9 +90,9 @@ async def _until_interrupted(wanted: Wanted) -> int:
     try:
         async with AsyncExitStack() as stack:
             keys = await stack.enter_async_context(Keys.of_terminal()) if person else None
-            cast = await stack.enter_async_context(_cast(screen, keys, wanted))
+            performance = await stack.enter_async_context(_opened(screen, keys, wanted))
             async with asyncio.timeout(None if person else DEMO_S):
-                return await _perform(cast)
+                return await _perform(performance)
     except TimeoutError:
         raise PerdureError(f"the demo did not end within {DEMO_S / 60:.0f} minutes", fix="perdure doctor") from None
     except asyncio.CancelledError:
@@ -103,14 +103,14 @@ async def _until_interrupted(wanted: Wanted) -> int:
 
 
 @asynccontextmanager
-async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIterator[Cast]:
+async def _opened(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIterator[Performance]:
     """Home, repository, forge, model, server and worker, all fresh, with the delivery under way."""
-    scene, strikes = scenery(github=wanted.github), STRIKES[: wanted.kills]
+    scene, strikes = scene_for(github=wanted.github), STRIKES[: wanted.kills]
     screenplay = Screenplay.load(examples() / f"{PACKAGE}.toml")
     async with AsyncExitStack() as stack:
         place = stack.enter_context(stage(wanted.keep))
         played = await stack.enter_async_context(scene(place))
-        screen.say(playbill.title(played))
+        screen.say(words.title(played))
         rehearsal = await stack.enter_async_context(
             Rehearsal(paced(screenplay, strikes) if wanted.fast else screenplay)
         )
@@ -122,36 +122,36 @@ async def _cast(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncItera
         supervisor, worker = await stack.enter_async_context(supervised(place.home))
         found = await Perdure(client, place.home.key()).submit(dict(played.submission), id=played.id)
         page = await web_page(place.home, played.id)
-        _say(screen, playbill.opening(place, played, page, grade, why))
-        _say(screen, ["", playbill.worker(worker, keys is not None), ""])
-        knife = Knife(place.home, worker, rehearsal, strikes, screen.say)
-        cutting = asyncio.create_task(knife.run())
+        _say(screen, words.opening(place, played, page, grade, why))
+        _say(screen, ["", words.worker(worker, keys is not None), ""])
+        killer = Killer(place.home, worker, rehearsal, strikes, screen.say)
+        killing = asyncio.create_task(killer.run())
         try:
-            yield Cast(screen, place, played, found.delivery, knife, cutting, supervisor, keys, page)
+            yield Performance(screen, place, played, found.delivery, killer, killing, supervisor, keys, page)
         finally:
-            cutting.cancel()
+            killing.cancel()
 
 
-async def _perform(cast: Cast) -> int:
+async def _perform(performance: Performance) -> int:
     """Watch to the end. Killing is what a visitor is asked to do: what a third death ends or asks, goes on."""
-    screen, teller, killed = cast.screen, Teller(width=cast.screen.width), 0
+    screen, teller, killed = performance.screen, Teller(width=performance.screen.width), 0
     while True:
-        watcher = Watcher(cast.delivery, screen, teller=teller, through=Going(cast).on)
-        result = await _watched(cast, watcher)
+        watcher = Watcher(performance.delivery, screen, teller=teller, through=Going(performance).on)
+        result = await _watched(performance, watcher)
         _say(screen, ["", *closing(result.model_copy(update={"next": ()}), watcher.elapsed_s), ""])
-        if result.reason != Reason.LIMITS or cast.knife.killed == killed:
+        if result.reason != Reason.LIMITS or performance.killer.killed == killed:
             break
-        killed = cast.knife.killed
-        await cast.delivery.retry()  # while it was prepared, before there is anything to be asked about
-        _say(screen, [playbill.RETRIED, ""])
-    outcome = await asyncio.to_thread(cast.scene.outcome)
-    cast.stage.over.touch()
-    _say(screen, [*outcome.lines, "", *playbill.ending(cast.stage, cast.scene)])
+        killed = performance.killer.killed
+        await performance.delivery.retry()  # while it was prepared, before there is anything to be asked about
+        _say(screen, [words.RETRIED, ""])
+    outcome = await asyncio.to_thread(performance.scene.outcome)
+    performance.stage.over.touch()
+    _say(screen, [*outcome.lines, "", *words.ending(performance.stage, performance.scene)])
     if screen.json:
         screen.data(result.model_dump_json(indent=2))
-    if cast.keys is not None:
-        _say(screen, ["", *playbill.until_enter(outcome, cast.page)])
-        await cast.keys.wait(*ENTER)
+    if performance.keys is not None:
+        _say(screen, ["", *words.until_enter(outcome, performance.page)])
+        await performance.keys.wait(*ENTER)
     return 0 if result.status == Status.DELIVERED and outcome.whole else 1
 
 
@@ -165,48 +165,48 @@ class Going:
     """Answers for the visitor what the kills make Perdure ask: whether a turn that has seen three workers die goes on,
     and for more money, because a reply that was cut off counts at its upper bound. The kills were asked for."""
 
-    def __init__(self, cast: Cast) -> None:
-        self._cast, self._told = cast, ""
+    def __init__(self, performance: Performance) -> None:
+        self._performance, self._told = performance, ""
         self._answer: asyncio.Task[None] | None = None
 
     def on(self, described: Described) -> Described:
         asked = described.asked
-        if asked is not None and asked.gate in playbill.ASKED_BY_KILLS:
+        if asked is not None and asked.gate in words.ASKED_BY_KILLS:
             described = replace(described, asked=None)  # nobody else is asked: K at a question would be no kill
             if self._answer is None or self._answer.done():
                 if asked.key != self._told:
-                    self._cast.screen.say(playbill.ASKED_BY_KILLS[asked.gate])
+                    self._performance.screen.say(words.ASKED_BY_KILLS[asked.gate])
                 self._told = asked.key
                 self._answer = asyncio.create_task(self._go_on(asked))
-        return self._cast.knife.saw(described)
+        return self._performance.killer.saw(described)
 
     async def _go_on(self, asked: Asked) -> None:
         with contextlib.suppress(PerdureError):  # counted meanwhile, or asked again at the next look
             if asked.gate is Gate.BUDGET:
-                await self._cast.delivery.add_budget(1, id=asked.key, by="demo")
+                await self._performance.delivery.add_budget(1, id=asked.key, by="demo")
             else:
-                await self._cast.delivery.approve(asked.of, note="the kills were asked for", by="demo")
+                await self._performance.delivery.approve(asked.of, note="the kills were asked for", by="demo")
 
 
-async def _watched(cast: Cast, watcher: Watcher) -> DeliveryResult:
+async def _watched(performance: Performance, watcher: Watcher) -> DeliveryResult:
     """The result; raises when there can be none, because no worker can start or their supervisor is gone."""
-    if cast.keys is not None:
-        cast.keys.on["k"] = lambda: cast.knife.strike("killed by you")
+    if performance.keys is not None:
+        performance.keys.on["k"] = lambda: performance.killer.strike("killed by you")
     watching = asyncio.create_task(watcher.watch())
-    gone = asyncio.create_task(cast.supervisor.wait())
+    gone = asyncio.create_task(performance.supervisor.wait())
     try:
-        await asyncio.wait({watching, gone, cast.cutting}, return_when=asyncio.FIRST_COMPLETED)
-        if cast.cutting.done():
-            cast.cutting.result()
+        await asyncio.wait({watching, gone, performance.killing}, return_when=asyncio.FIRST_COMPLETED)
+        if performance.killing.done():
+            performance.killing.result()
         if not watching.done():
-            said = last_lines(Places(cast.stage.home).worker_log, lines=3)
+            said = last_lines(Places(performance.stage.home).worker_log, lines=3)
             raise PerdureError(f"the worker's supervisor ended: {said}")
         result = watching.result()
         assert result is not None, "watched to the end"
         return result
     finally:
-        if cast.keys is not None:
-            cast.keys.on.clear()
+        if performance.keys is not None:
+            performance.keys.on.clear()
         for task in (watching, gone):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

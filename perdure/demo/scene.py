@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.door import Git
-from perdure.demo.stage import PACKAGE, Stage
+from perdure.demo.stage import PACKAGE, DemoDirectories
 from perdure.local.application import worker_script
 from perdure.models.errors import BadInput
 from perdure.text import one_line, visible
@@ -21,7 +21,7 @@ _BODY_LINES = 6
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """The outcome. `whole`: exactly what should be there, once. `pages`: name → address for a browser."""
 
     whole: bool
@@ -30,7 +30,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Scene:
+class DemoScene:
     """
     id           of the delivery
     wanted       request or issue
@@ -49,11 +49,11 @@ class Scene:
     facts: tuple[tuple[str, str], ...]
     twins: tuple[str, ...]
     typed: tuple[str, ...]
-    outcome: Callable[[], Outcome]
+    outcome: Callable[[], DemoOutcome]
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def scenery(*, github: bool) -> Callable[[Stage], AbstractAsyncContextManager[Scene]]:
+def scene_for(*, github: bool) -> Callable[[DemoDirectories], AbstractAsyncContextManager[DemoScene]]:
     """Return the maker of a stage's scene, which serves until its context ends. BadInput where there is no twin.
 
     GitHub's twin is a tool of the tests: a clone has it, an installation does not.
@@ -68,14 +68,16 @@ def scenery(*, github: bool) -> Callable[[Stage], AbstractAsyncContextManager[Sc
             fix="make demo ARGS=--github in a clone of Perdure",
         )
     sys.path.insert(0, str(clone))
-    made: Callable[[Stage], AbstractAsyncContextManager[Scene]] = import_module("tests.twins.demo").on_github
+    made: Callable[[DemoDirectories], AbstractAsyncContextManager[DemoScene]] = import_module(
+        "tests.twins.demo"
+    ).on_github
     return made
 
 
 @asynccontextmanager
-async def _local(stage: Stage) -> AsyncIterator[Scene]:
+async def _local(stage: DemoDirectories) -> AsyncIterator[DemoScene]:
     """The request in words, the pull request in the repository itself."""
-    yield Scene(
+    yield DemoScene(
         id=f"{PACKAGE}-1h30m",
         wanted="request",
         submission={"repository": str(stage.origin), "request": stage.request()},
@@ -90,7 +92,7 @@ async def _local(stage: Stage) -> AsyncIterator[Scene]:
     )
 
 
-def _in_directory(origin: Path) -> Outcome:
+def _in_directory(origin: Path) -> DemoOutcome:
     forge = LocalForge(str(origin))
     found = forge.list()
     lines = ["No pull request was opened"] if not found else []
@@ -101,7 +103,7 @@ def _in_directory(origin: Path) -> Outcome:
             f"  take it  {visible(details.take)}",
             *shown(origin, details.head_sha, details.body),
         ]
-    return Outcome(len(found) == 1, lines)
+    return DemoOutcome(len(found) == 1, lines)
 
 
 def shown(bare: Path, head: str, body: str) -> list[str]:

@@ -43,7 +43,7 @@ _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoDirectories:
     """The demo's directories. `checkout` is a clone of `origin`, a bare repository."""
 
     root: Path
@@ -70,7 +70,7 @@ class Stage:
 
 
 @contextmanager
-def stage(keep: Path | None) -> Iterator[Stage]:
+def stage(keep: Path | None) -> Iterator[DemoDirectories]:
     """A fresh repository below `keep`, or below a temporary directory.
 
     That one goes when the demo was not played to its end, else with the next demo.
@@ -78,7 +78,7 @@ def stage(keep: Path | None) -> Iterator[Stage]:
     if keep is None:
         _clear_away()
     root = _kept(keep) if keep is not None else Path(tempfile.mkdtemp(prefix=_PREFIX))
-    built = Stage(root.resolve())
+    built = DemoDirectories(root.resolve())
     playing = try_lock(root / _PLAYING) if keep is None else None  # until this process ends, however it ends
     try:
         _build(built)
@@ -95,10 +95,10 @@ def _clear_away() -> None:
     that was killed has left, its server first: nothing of that is kept for anybody."""
     for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            places, playing = Places(Stage(root).home), root / _PLAYING
+            places, playing = Places(DemoDirectories(root).home), root / _PLAYING
             if root.lstat().st_uid != os.getuid() or root.is_symlink() or held(places.supervisor_lock):
                 continue
-            over = Stage(root).over.exists()
+            over = DemoDirectories(root).over.exists()
             killed = not over and playing.exists() and not held(playing)
             if killed and (server := read_record(places)) is not None:
                 signal_holder(server.pid, places.server_lock, signal.SIGKILL)
@@ -106,7 +106,7 @@ def _clear_away() -> None:
                 _remove(root)
 
 
-def environment(stage: Stage, rehearsal: str, grade: SandboxGrade, env: Mapping[str, str]) -> dict[str, str]:
+def environment(stage: DemoDirectories, rehearsal: str, grade: SandboxGrade, env: Mapping[str, str]) -> dict[str, str]:
     """`env` with nothing in it that leads out of the demo: no Temporal, key, token, model, home or proxy of yours."""
     theirs = ("PERDURE_", "ANTHROPIC_")
     kept = {
@@ -193,7 +193,7 @@ def _kept(path: Path) -> Path:
     return path
 
 
-def _build(stage: Stage) -> None:
+def _build(stage: DemoDirectories) -> None:
     source = examples() / PACKAGE
     for file in sorted(source.rglob("*")):  # contents only: an installation may be read-only
         if file.is_file() and "__pycache__" not in file.parts:

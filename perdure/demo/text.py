@@ -7,8 +7,8 @@ from perdure.adapters.git.door import Git
 from perdure.cli.look.chapters import STOPS
 from perdure.cli.look.story import AGAIN, Header
 from perdure.cli.words import short, typed_here
-from perdure.demo.scene import Outcome, Scene
-from perdure.demo.stage import Stage
+from perdure.demo.scene import DemoOutcome, DemoScene
+from perdure.demo.stage import DemoDirectories
 from perdure.models.config import SandboxGrade
 from perdure.models.decisions import Gate
 from perdure.text import one_line
@@ -30,11 +30,11 @@ ASKED_BY_KILLS = {
 RETRIED = f"{AGAIN} it goes on from its last checkpoint"
 
 
-def title(scene: Scene) -> str:
+def title(scene: DemoScene) -> str:
     return f"perdure {__version__} · demo: one {scene.wanted}, one pull request, and workers that get killed"
 
 
-def opening(stage: Stage, scene: Scene, page: str, grade: SandboxGrade, why: str) -> list[str]:
+def opening(stage: DemoDirectories, scene: DemoScene, page: str, grade: SandboxGrade, why: str) -> list[str]:
     """The header of `deliver`, and what is special here. `why`: the reason for a sandbox weaker than full."""
     head = short(Git(git_dir=stage.origin).text("rev-parse", "main"))
     header = Header(
@@ -61,7 +61,7 @@ def worker(pid: int, person: bool) -> str:
     return f"Worker {pid}: it gets killed on the way"
 
 
-def ending(stage: Stage, scene: Scene) -> list[str]:
+def ending(stage: DemoDirectories, scene: DemoScene) -> list[str]:
     """Say what was real, and how to have the rest."""
     perdure = typed_here()
     look = [
@@ -74,7 +74,7 @@ def ending(stage: Stage, scene: Scene) -> list[str]:
     return [*scene.twins, *(f"  {line.replace('perdure ', f'{perdure} ', 1)}" for line in scene.typed), *look]
 
 
-def until_enter(outcome: Outcome, page: str) -> list[str]:
+def until_enter(outcome: DemoOutcome, page: str) -> list[str]:
     """Say what can still be opened, on a terminal, until a person has seen enough."""
     if not outcome.pages:
         return [f"The Web UI stays until you press Enter: {page}"]

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.checks.seeds import SEED_KEPT
 from perdure.adapters.checks.seeds import sweep as sweep_seeds
-from perdure.adapters.git.retention import Kept, forget, kept, prune, size, unmerged
+from perdure.adapters.git.retention import KeptDelivery, forget, kept, prune, size, unmerged
 from perdure.adapters.git.workspace import sweep
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
@@ -23,7 +23,7 @@ from perdure.models.errors import PerdureError
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetentionVerdict:
     """The verdict on one delivery. `why` it stays; empty: it goes."""
 
     delivery: str
@@ -32,7 +32,7 @@ class Verdict:
     refs: int
 
 
-async def judge(client: Client, one: Kept, older_than: timedelta, *, also_unmerged: bool) -> Verdict:
+async def judge(client: Client, one: KeptDelivery, older_than: timedelta, *, also_unmerged: bool) -> RetentionVerdict:
     """Raises RPCError when the server does not say whether it runs."""
     ended = await _ended(client, one)
     if ended is None:
@@ -41,17 +41,17 @@ async def judge(client: Client, one: Kept, older_than: timedelta, *, also_unmerg
         why = f"ended less than {older_than.days} days ago"
     else:
         why = "" if also_unmerged else _not_merged(one)
-    return Verdict(one.delivery, ended, why, len(one.refs))
+    return RetentionVerdict(one.delivery, ended, why, len(one.refs))
 
 
-def _not_merged(one: Kept) -> str:
+def _not_merged(one: KeptDelivery) -> str:
     try:
         return "is not merged" if unmerged(one) else ""
     except PerdureError as error:
         return f"may not be merged: {error.what}"
 
 
-async def _ended(client: Client, one: Kept) -> datetime | None:
+async def _ended(client: Client, one: KeptDelivery) -> datetime | None:
     """The time it ended: the newest of what its record and the server say; None while either says that it goes on."""
     try:
         described = await client.get_workflow_handle(one.delivery).describe()
@@ -64,7 +64,7 @@ async def _ended(client: Client, one: Kept) -> datetime | None:
 
 async def collect(
     client: Client, home: Home, older_than: timedelta, *, also_unmerged: bool = False, dry: bool = False
-) -> tuple[list[Verdict], list[str], int]:
+) -> tuple[list[RetentionVerdict], list[str], int]:
     """(each delivery of this host, what could not be removed, bytes freed). `dry`: nothing is removed."""
     before = 0 if dry else size(home.root)
     all_of_them = list(kept(home))
@@ -83,7 +83,7 @@ async def collect(
     return verdicts, problems, max(before - size(home.root), 0)
 
 
-async def forget_ended(client: Client, home: Home, one: Kept, ended: datetime | None) -> str:
+async def forget_ended(client: Client, home: Home, one: KeptDelivery, ended: datetime | None) -> str:
     """Remove one that ended then, unless somebody has begun it again since. Returns what went wrong, if so."""
     if await _ended(client, one) != ended:
         return f"{one.delivery} stays: it goes on again"
@@ -94,7 +94,7 @@ async def forget_ended(client: Client, home: Home, one: Kept, ended: datetime | 
     return ""
 
 
-def forget_caches(home: Home, remaining: Iterable[Kept], older_than: timedelta) -> list[str]:
+def forget_caches(home: Home, remaining: Iterable[KeptDelivery], older_than: timedelta) -> list[str]:
     """Remove packages that no setup has used for so long, unless a worktree that is there may need them offline.
 
     Returns what could not be removed.

@@ -13,7 +13,7 @@ _NAME_CHARS = 200
 
 
 @dataclass(frozen=True)
-class Fault:
+class Trick:
     """One way in which tests pass without the product being right.
 
     title  one line for people
@@ -30,7 +30,7 @@ class Fault:
         return self.names or (self.title,)
 
 
-def faults(report: TestReport) -> list[Fault]:
+def faults(report: TestReport) -> list[Trick]:
     """The names of canaries are in none of them: they are others each time, and two verdicts are compared."""
     found = report.experiment
     return _faults(found, report) if found is not None and found.tampered else []
@@ -43,7 +43,7 @@ def tried(report: TestReport, found: Experiment) -> TestReport:
     return report.model_copy(update={"note": " ".join([*undo, *([report.note] if report.note else [])])})
 
 
-def _faults(found: Experiment, report: TestReport) -> list[Fault]:
+def _faults(found: Experiment, report: TestReport) -> list[Trick]:
     base, commit = found.branch or "the base", found.base[:12]
     taken, written = found.taken, _each(one.written for one in found.commands)
     contradicted = _each(one.contradicted for one in found.commands)
@@ -55,14 +55,14 @@ def _faults(found: Experiment, report: TestReport) -> list[Fault]:
             f"Tests of {base} fail on the change, and are {how} in it: {_listed(taken)}. Put them back as they are "
             f"on {base} (`git show {commit}:FILE`) and make the product pass them."
         )
-        faults.append(Fault(title, taken, undo))
+        faults.append(Trick(title, taken, undo))
     if contradicted:
         title = f"{_tests(contradicted, base)} where nobody can write to the tests: {shown(contradicted)}"
         undo = (
             f"These tests of {base} fail on the change where tests and their settings are read-only, as they are in "
             f"every verdict: {_listed(contradicted)}. Make the product pass them as they are on {base}."
         )
-        faults.append(Fault(title, contradicted, undo))
+        faults.append(Trick(title, contradicted, undo))
     for one in found.commands:
         if one.missed:
             number = len(one.missed)
@@ -72,11 +72,11 @@ def _faults(found: Experiment, report: TestReport) -> list[Fault]:
                 "Something in the change hides failures: a patched assertion, hook or runner, a rewritten report, "
                 "an early exit. Find it and take it out."
             )
-            faults.append(Fault(title, (), undo))
+            faults.append(Trick(title, (), undo))
     if written:
         title = f"files of the test side are written while the tests run: {shown(written)}"
         undo = f"Nothing may write to tests and their data while they run, and the change does: {_listed(written)}."
-        faults.append(Fault(title, written, undo))
+        faults.append(Trick(title, written, undo))
     return faults
 
 

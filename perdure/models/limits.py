@@ -173,9 +173,6 @@ LAST_TABLE_TIME, LAST_TABLE_TRY = timedelta(minutes=10), timedelta(seconds=30)
 LAST_TABLE_RUNS = 5
 """Runs that were ended before they had read their table themselves: somebody is clearing up."""
 
-UNTOLD_ANSWER = timedelta(seconds=5)
-"""For each answer of a server that was just seen to answer."""
-
 # What a command in the sandbox may use.
 
 OUTPUT_FILE_BYTES = 50_000_000

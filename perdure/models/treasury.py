@@ -179,7 +179,7 @@ class Budget(BaseModel):
         return self.usd_per_day + self.added
 
 
-class Lease(BaseModel):
+class BudgetLease(BaseModel):
     """One delivery's reservation.
 
     booked    dollars it has paid, as far as known; all of them are in some day's `spent`
@@ -215,7 +215,7 @@ class Table(BaseModel):
     version: int = 1
     day: str = ""
     rules: dict[str, Budget] = {}
-    leases: dict[str, Lease] = {}
+    leases: dict[str, BudgetLease] = {}
     places: int = 0
     heard: tuple[str, ...] = ()
     previous: str = ""

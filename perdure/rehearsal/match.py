@@ -16,7 +16,7 @@ _NEAREST = 3
 
 
 @dataclass(frozen=True)
-class Scene:
+class Position:
     """The view of a line: the step, the turn, everything said and done, and the last user message."""
 
     step: str | None
@@ -25,10 +25,10 @@ class Scene:
     last: str
 
 
-def scene(request: Request) -> Scene:
+def scene(request: Request) -> Position:
     system = "\n".join(block.text for block in request.system)
     named = re.search(r"^Step: *(\S+) *$", system, re.MULTILINE)
-    return Scene(
+    return Position(
         step=named[1] if named else None,
         turn=sum(message.role == "assistant" for message in request.messages) + 1,
         said="\n".join(_texts(request.messages)),
@@ -36,7 +36,7 @@ def scene(request: Request) -> Scene:
     )
 
 
-def misses(line: Line, now: Scene) -> list[str]:
+def misses(line: Line, now: Position) -> list[str]:
     """The conditions of a line that do not hold, in words, the step first; empty when it matches."""
     found = []
     if line.step and line.step != now.step:
@@ -57,7 +57,7 @@ class Cues:
         self._screenplay = screenplay
         self._given = [0] * len(screenplay.lines)
 
-    def next(self, now: Scene) -> tuple[int, Fault | None]:
+    def next(self, now: Position) -> tuple[int, Fault | None]:
         """The index of the line, and the fault that hits instead of it or on it. Refused when no line matches."""
         for index, line in enumerate(self._screenplay.lines):
             if misses(line, now):
@@ -70,7 +70,7 @@ class Cues:
         raise invalid(no_line(self._screenplay, now))
 
 
-def no_line(screenplay: Screenplay, now: Scene) -> str:
+def no_line(screenplay: Screenplay, now: Position) -> str:
     """Says what was asked and how the nearest lines differ."""
 
     def distance(index: int) -> tuple[bool, int, int]:

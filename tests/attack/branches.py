@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.terms import Ground as Standing
+from perdure.adapters.repository.terms import BranchBase as Standing
 from perdure.adapters.repository.terms import branches_of, check_branch
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.agents.bounds import MODEL_EVENT_LINES
-from perdure.adapters.agents.model import Model, Question
+from perdure.adapters.agents.model import Model, ModelRequest
 from perdure.adapters.forges.github import bounded
 from perdure.models.errors import PerdureError
 from tests.attack.peer import Peer, peer, self_signed
 
 KEY = "sk-ant-attack-0123456789"
 WORDS = "the words of the conversation"
-QUESTION = Question(
+QUESTION = ModelRequest(
     model="claude-sonnet-5-5",
     max_tokens=1000,
     effort=None,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.cli.look.claims import claims
-from perdure.cli.look.evidence import Evidence, Told, Turn
+from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import DeliveryResult, PullRequest, Receipt, Status, StepRecord, TestsStatus, UsageResult
 from perdure.models.result import TestsResult as Verdict
@@ -49,10 +49,10 @@ PREPARED = Prepared(
     queue="q", base="main", base_sha=sha("b"), head=sha("b"), branch=BRANCH, checkpoint=sha("0"), policy="p", phases=()
 )
 
-TOLD = Told(
+TOLD = HistoryFacts(
     prepared=PREPARED,
     first=sha("0"),
-    turns=(Turn(sha("0"), sha("1"), "plan", 1, 1), Turn(sha("1"), sha("2"), "implement", 1, 1)),
+    turns=(TurnSpan(sha("0"), sha("1"), "plan", 1, 1), TurnSpan(sha("1"), sha("2"), "implement", 1, 1)),
     newest=2,
     commits={HEAD: (sha("2"), "implement/1")},
     head=HEAD,

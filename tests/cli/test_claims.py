@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.cli.look.claims import claims
-from perdure.cli.look.evidence import Evidence, Told, Turn, Unknown
+from perdure.cli.look.evidence import Evidence, HistoryFacts, TurnSpan, Unknown
 from perdure.cli.look.verifying import tried_again
 from perdure.models.ledger import Spend, Usage
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
@@ -100,12 +100,12 @@ def test_a_delivery_about_which_everybody_tells_the_same_is_verified_in_every_li
         (replace(GOOD, checkpoints=CHECKPOINTS[:2]), "checkpoints", "implement 1, turn 1 has no checkpoint"),
         (told(turns=TOLD.turns[1:], newest=1), "checkpoints", "1111111 (plan 1, turn 1) is not in history"),
         (
-            told(turns=(TOLD.turns[0], Turn(sha("0"), sha("2"), "implement", 1, 1))),
+            told(turns=(TOLD.turns[0], TurnSpan(sha("0"), sha("2"), "implement", 1, 1))),
             "checkpoints",
             "2222222 follows 1111111, in history 0000000",
         ),
         (
-            told(turns=(TOLD.turns[0], Turn(sha("1"), sha("2"), "implement", 1, 2))),
+            told(turns=(TOLD.turns[0], TurnSpan(sha("1"), sha("2"), "implement", 1, 2))),
             "checkpoints",
             "is implement 1, turn 1, in history implement 1, turn 2",
         ),
@@ -226,7 +226,7 @@ def test_histories_that_temporal_has_deleted_leave_the_comparison_open() -> None
 def test_a_delivery_that_ended_before_it_had_a_workspace_has_nothing_to_count() -> None:
     changes: dict[str, Any] = {"status": Status.NOT_DELIVERED, "pull_request": None, "branch": None, "head_sha": None}
     never = Unknown("it had none")
-    early = Evidence(result(**changes, tests=Verdict()).result, "failed", Told(), never, (), never, KEY)
+    early = Evidence(result(**changes, tests=Verdict()).result, "failed", HistoryFacts(), never, (), never, KEY)
     assert marked(early, Mark.VERIFIED) == set(judged(early)) == {"ended as it says", "no pull request"}
 
 

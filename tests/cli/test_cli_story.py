@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.cli.host.workers import NOBODY
-from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, Line, chapters, line_of, row, rows
+from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, StoryLine, chapters, line_of, row, rows
 from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker
 from perdure.client import Pending
 from perdure.models.phases import Step
@@ -96,7 +96,7 @@ def test_a_step_that_never_ended_is_shown_as_left() -> None:
 
 
 def test_a_narrow_screen_cuts_the_text_and_keeps_time_and_money() -> None:
-    line = row(Line(GOOD, "build", "x" * 200, duration_s=72, cost_usd=0.21, priced=True), 60)
+    line = row(StoryLine(GOOD, "build", "x" * 200, duration_s=72, cost_usd=0.21, priced=True), 60)
     assert len(line) <= 60
     assert "…" in line
     assert line.endswith("1m 12s   $0.21")
@@ -210,7 +210,7 @@ def test_the_present_shows_turn_command_and_money() -> None:
     teller = Teller()
     running = (*STORY[:3], step("implement", status="running", turns=2))
     doing = pending(details={"turn": 3, "doing": "pytest -q", "cost_usd": 0.12})
-    assert teller.now(progress(running), [doing], at=10.0) == Line(
+    assert teller.now(progress(running), [doing], at=10.0) == StoryLine(
         RUNS, "build", "turn 3 · pytest -q · $0.12", duration_s=0.0
     )
     later = teller.now(progress(running), [doing], at=22.0)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.forges.github.access import SECRET_VARIABLES
-from perdure.demo.stage import Stage, environment, stage
+from perdure.demo.stage import DemoDirectories, environment, stage
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
@@ -28,7 +28,9 @@ __all__ = ["show", "visitor"]
 
 def test_nothing_of_the_visitor_s_own_reaches_the_demo(tmp_path: Path) -> None:
     theirs = dict.fromkeys((*SECRET_VARIABLES, *ELSEWHERE, "PERDURE_GITHUB_URL", "https_proxy"), "theirs")
-    world = environment(Stage(tmp_path), "http://127.0.0.1:1", SandboxGrade.OFF, {**theirs, "PATH": "/usr/bin"})
+    world = environment(
+        DemoDirectories(tmp_path), "http://127.0.0.1:1", SandboxGrade.OFF, {**theirs, "PATH": "/usr/bin"}
+    )
     assert "theirs" not in world.values()
     assert world["PATH"].startswith("/usr/bin")
 
@@ -137,7 +139,7 @@ def test_a_demo_ends_the_server_of_one_that_was_killed_and_removes_it(
     )
     with ExitStack() as ended:
         demo = _started(ended, playing, TMPDIR=str(tmp_path))
-        killed = Stage(Path(_first_line(demo)))
+        killed = DemoDirectories(Path(_first_line(demo)))
         serving = "import fcntl, sys, time\nfcntl.flock(file := open(sys.argv[1], 'w'), 2)\nprint(flush=True)\n"
         server = _started(ended, serving + "time.sleep(600)", str(Places(killed.home).server_lock))
         _first_line(server)

@@ -10,13 +10,13 @@ import pytest
 from perdure.cli.decide.budget import budget
 from perdure.cli.decide.shared import as_data, budget_rows, holder_rows, nearest
 from perdure.models.errors import BadInput
-from perdure.models.treasury import Budget, Lease, Table
+from perdure.models.treasury import Budget, BudgetLease, Table
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
-def lease(until: datetime, **more: object) -> Lease:
-    return Lease(seq=1, rules=("label:a",), booked=1.0, ceiling=2.0, until=until).model_copy(update=more)
+def lease(until: datetime, **more: object) -> BudgetLease:
+    return BudgetLease(seq=1, rules=("label:a",), booked=1.0, ceiling=2.0, until=until).model_copy(update=more)
 
 
 TABLE = Table(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.client.notifications import untold
+from perdure.client.notifications import not_notified
 from perdure.models.crash import CrashPoint
 from tests.cli.conftest import Cli
 from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
@@ -67,7 +67,7 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
             submitted = await lab.submit(origin, **BUILT)
             result = await finished(submitted, lab)
             assert result.status == "delivered", "it does not fail by that"
-            assert await until(submitted.delivery.untold) == [f"{host} answered 404"]
+            assert await until(submitted.delivery.not_notified) == [f"{host} answered 404"]
             cli = Cli(lab.home.root, tmp_path, {})
             findings = [found for found in json.loads(cli("doctor", "--json").out) if found["name"] == "notify"]
             assert [found["text"] for found in findings] == [f"not told of calc-sub: {host} answered 404"]
@@ -80,4 +80,4 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
                 (0, f"✓ notify     {host} answered 204"),
             ]
             assert [told.path for told in receiver.of("test")] == ["/secret-part"] * 2
-            assert await untold(lab.client) == [f"calc-sub: {host} answered 404"], "a test is nobody's delivery"
+            assert await not_notified(lab.client) == [f"calc-sub: {host} answered 404"], "a test is nobody's delivery"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from perdure.cli.look.chapters import BAD
 from perdure.cli.words import count
-from perdure.demo.scene import Outcome, Scene, shown
-from perdure.demo.stage import PACKAGE, Stage
+from perdure.demo.scene import DemoOutcome, DemoScene, shown
+from perdure.demo.stage import PACKAGE, DemoDirectories
 from perdure.text import one_line, visible
 from tests.twins.github import GitHubTwin
 
@@ -18,7 +18,7 @@ _REPOSITORY = f"me/{PACKAGE}"
 
 
 @asynccontextmanager
-async def on_github(stage: Stage) -> AsyncIterator[Scene]:
+async def on_github(stage: DemoDirectories) -> AsyncIterator[DemoScene]:
     """The twin serves until the context ends."""
     token = f"ghp_{secrets.token_hex(18)}"
     async with GitHubTwin(stage.root / "github", token=token) as twin:
@@ -29,9 +29,9 @@ async def on_github(stage: Stage) -> AsyncIterator[Scene]:
         yield _scene(stage, twin, token, issue, title)
 
 
-def _scene(stage: Stage, twin: GitHubTwin, token: str, issue: int, title: str) -> Scene:
+def _scene(stage: DemoDirectories, twin: GitHubTwin, token: str, issue: int, title: str) -> DemoScene:
     url = f"{twin.url}/{_REPOSITORY}"
-    return Scene(
+    return DemoScene(
         id=f"{PACKAGE}-issue-{issue}",
         wanted="issue",
         submission={"repository": url, "issue": issue},
@@ -51,7 +51,7 @@ def _scene(stage: Stage, twin: GitHubTwin, token: str, issue: int, title: str) -
     )
 
 
-def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> Outcome:
+def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> DemoOutcome:
     pulls, comments = twin.pulls(_REPOSITORY), twin.comments(_REPOSITORY, issue)
     lines = ["No pull request was opened"] if not pulls else []
     for pull in pulls:
@@ -66,7 +66,7 @@ def _on_github(bare: Path, twin: GitHubTwin, url: str, issue: int) -> Outcome:
     lines += [f"  {count(len(comments), 'comment')}, {count(len(twin.calls), 'request')} to GitHub", *wrong]
     pages = {f"issue #{issue}": f"{url}/issues/{issue}"}
     pages |= {f"pull request #{pull['number']}": f"{url}/pull/{pull['number']}" for pull in pulls}
-    return Outcome((len(pulls), len(comments), len(wrong)) == (1, 1, 0), lines, pages)
+    return DemoOutcome((len(pulls), len(comments), len(wrong)) == (1, 1, 0), lines, pages)
 
 
 def _headline(comment: str) -> str:

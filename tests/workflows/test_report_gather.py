@@ -99,7 +99,7 @@ async def test_what_the_host_has_is_in_the_report_and_what_is_torn_is_named(
 
 
 async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure: Perdure) -> None:
-    from perdure.cli.look.report.from_host import Desk
+    from perdure.cli.look.report.from_host import HostReader
 
     vault = Vault()
 
@@ -117,16 +117,16 @@ async def test_pictures_that_are_none_or_too_many_are_left_out_and_named(perdure
     shots = Screenshots(
         commit="c", pictures=tuple(Screenshot(page=f"/{n}", artifact=name) for n, name in enumerate([*names, names[0]]))
     )
-    desk = Desk(Direct(), "host")  # type: ignore[arg-type]
-    assert set(await desk.pictures(shots)) == {names[0]}
-    assert desk.unread == [
+    reader = HostReader(Direct(), "host")  # type: ignore[arg-type]
+    assert set(await reader.pictures(shots)) == {names[0]}
+    assert reader.unread == [
         "the picture of /1: it is no PNG",
         "the picture of /2: left out, the page would be too large",
     ]
     other = vault.put(b'{"title": 5}')
-    assert await desk.document(other, "the review", Review) is None
-    assert await desk.document("", "the test report", TestReport) is None
-    assert desk.unread[-1] == "the review: written by a release that this one does not know"
+    assert await reader.document(other, "the review", Review) is None
+    assert await reader.document("", "the test report", TestReport) is None
+    assert reader.unread[-1] == "the review: written by a release that this one does not know"
 
 
 async def test_one_that_waits_says_for_what_and_one_that_is_cancelled_how_far_it_came(

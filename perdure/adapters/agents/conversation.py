@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.adapters.agents.answers import read_answer, schema_for, written_summary
+from perdure.adapters.agents.model_request import ModelRequest, Reply
 from perdure.adapters.agents.opening import opening, system_prompt, user_message
 from perdure.adapters.agents.places import Change
 from perdure.adapters.agents.promised import Promised
-from perdure.adapters.agents.question import Question, Reply
 from perdure.adapters.agents.text import redact
 from perdure.adapters.agents.tools.read import known_version
 from perdure.adapters.agents.tools.run import calls_in, result, tools_for
@@ -33,8 +33,21 @@ REASKS = 1
 
 
 __all__ = [
-    "Continue", "Finished", "Next", "RunTools", "after_reply", "identical_calls", "nudge", "opening", "question_for",
-    "redact", "results_message", "schema_for", "system_prompt", "toolbox_memory", "user_message",
+    "Continue",
+    "Next",
+    "RunTools",
+    "StepFinished",
+    "after_reply",
+    "identical_calls",
+    "nudge",
+    "opening",
+    "question_for",
+    "redact",
+    "results_message",
+    "schema_for",
+    "system_prompt",
+    "toolbox_memory",
+    "user_message",
 ]  # fmt: skip
 
 Message = dict[str, Any]
@@ -46,7 +59,7 @@ VERSIONED = ("read", "write", "edit")
 
 
 @dataclass(frozen=True)
-class Finished:
+class StepFinished:
     """The step is over. `document` is to be stored as an artifact, whose hash goes into `outcome.artifact`."""
 
     outcome: Outcome
@@ -65,15 +78,15 @@ class Continue:
     user_message: Message
 
 
-Next = Finished | RunTools | Continue
+Next = StepFinished | RunTools | Continue
 
 
 def question_for(
     step: Step, contract: Contract, transcript: Sequence[Message], promised: Promised | None = None
-) -> Question:
+) -> ModelRequest:
     """The next request of a step. `promised`: see after_reply."""
     settings = getattr(contract.config.steps, step)
-    return Question(
+    return ModelRequest(
         model=settings.model,
         max_tokens=settings.max_tokens,
         effort=settings.effort,
@@ -113,13 +126,13 @@ def after_reply(
             return _ended(Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row")
         return RunTools()
     if STEPS[step].answer is None:
-        return Finished(Outcome(summary=written_summary(_text(reply.message))))
+        return StepFinished(Outcome(summary=written_summary(_text(reply.message))))
     try:
         last = _asked(transcript) >= REASKS
         outcome, document = read_answer(step, _text(reply.message), change, promised, last=last)
     except ValueError as problem:
         return _reask(transcript, f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object.")
-    return Finished(outcome, document)
+    return StepFinished(outcome, document)
 
 
 def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
@@ -149,8 +162,8 @@ def _reask(transcript: Sequence[Message], problem: str) -> Next:
     return Continue(user_message(f"{REASK}: {problem}"))
 
 
-def _ended(ending: Ending, summary: str) -> Finished:
-    return Finished(Outcome(ending=ending, summary=summary))
+def _ended(ending: Ending, summary: str) -> StepFinished:
+    return StepFinished(Outcome(ending=ending, summary=summary))
 
 
 def _text(message: Message) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from perdure.adapters.agents.bounds import Unacceptable
-from perdure.adapters.agents.question import Question
+from perdure.adapters.agents.model_request import ModelRequest
 from perdure.adapters.agents.text import redact
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, StepError
 from perdure.text import one_line
@@ -57,7 +57,7 @@ def unavailable(what: str, endpoint: Endpoint, retry_after: float | None = None)
     return ModelUnavailable(redact(what, endpoint.secrets), where=endpoint.host, retry_after=retry_after)
 
 
-def translate(error: Exception, question: Question, endpoint: Endpoint) -> StepError | None:
+def translate(error: Exception, question: ModelRequest, endpoint: Endpoint) -> StepError | None:
     """The error as our own; None for one that is nobody's but a programmer's."""
     import anthropic
     import httpx2
@@ -104,7 +104,7 @@ def _of_peer(error: BaseException, endpoint: Endpoint) -> StepError | None:
     return None
 
 
-def _of_status(error: Any, question: Question, endpoint: Endpoint) -> StepError:
+def _of_status(error: Any, question: ModelRequest, endpoint: Endpoint) -> StepError:
     """`error` is an anthropic.APIStatusError; Any, so that importing this module does not import the library."""
     kind: str = error.type or ""
     said = redact(one_line(error.api_message or error.message or "", 500), endpoint.secrets)
@@ -121,7 +121,7 @@ def _passes(status: int) -> bool:
     return status in PASSING_STATUS or status >= 500 or status < 400
 
 
-def _refuses(status: int, said: str, question: Question, endpoint: Endpoint) -> ModelRefusesUs:
+def _refuses(status: int, said: str, question: ModelRequest, endpoint: Endpoint) -> ModelRefusesUs:
     """Every refusal says which setting it is about and what to do."""
     setting = f"model in [steps.{step_of(question)}]"
     key = f"{endpoint.variable} in the worker's environment"
@@ -162,7 +162,7 @@ def _refuses(status: int, said: str, question: Question, endpoint: Endpoint) -> 
     )
 
 
-def step_of(question: Question) -> str:
+def step_of(question: ModelRequest) -> str:
     """The step a question belongs to: the first line of every system prompt is `Step: <step>`."""
     return question.system.partition("\n")[0].removeprefix("Step:").strip() or "?"
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.agents.bounds import bounding
 from perdure.adapters.agents.errors import Endpoint, translate, unavailable
+from perdure.adapters.agents.model_request import ModelRequest, Reply, most_tokens, upper_bound
 from perdure.adapters.agents.prices import price
-from perdure.adapters.agents.question import Question, Reply, most_tokens, upper_bound
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import BadInput
 from perdure.models.ledger import Usage
@@ -29,7 +29,7 @@ MODEL_REPLY_S = 3600.0
 """For one whole reply, however alive its stream looks: 128,000 tokens at 50 a second take 43 minutes."""
 
 
-__all__ = ["Model", "Question", "Reply", "most_tokens", "upper_bound"]
+__all__ = ["Model", "ModelRequest", "Reply", "most_tokens", "upper_bound"]
 
 API = "https://api.anthropic.com"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -84,7 +84,7 @@ class Model:
         return cls(keys[variable], base_url, headers=headers, variable=variable, silence_s=silence_s)
 
     async def ask(
-        self, question: Question, *, on_first_event: Callable[[], None], on_text: Callable[[str], None]
+        self, question: ModelRequest, *, on_first_event: Callable[[], None], on_text: Callable[[str], None]
     ) -> Reply:
         """Ask once, without retries.
 

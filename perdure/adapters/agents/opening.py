@@ -30,7 +30,7 @@ WORDS = "words"
 
 
 @dataclass(frozen=True)
-class Seen:
+class ShownPage:
     """One page of the application: what is said about it, and its PNG; empty when there is none."""
 
     page: str
@@ -51,7 +51,9 @@ def system_prompt(step: Step, override: str | None = None) -> str:
     return f"{prompt.strip()}\n\n{_text('rules')}"
 
 
-def opening(step: Step, contract: Contract, materials: dict[str, str], pages: Sequence[Seen] = ()) -> dict[str, Any]:
+def opening(
+    step: Step, contract: Contract, materials: dict[str, str], pages: Sequence[ShownPage] = ()
+) -> dict[str, Any]:
     """The first user message: request, issue, notes, materials (texts by name, such as plan or diff), pictures of the
     application's pages, and facts.
 
@@ -83,7 +85,7 @@ def user_message(*texts: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
 
 
-def _seen(page: Seen) -> list[dict[str, Any]]:
+def _seen(page: ShownPage) -> list[dict[str, Any]]:
     """A caption and the picture: what is to be read in either was written by others."""
     [caption] = user_message(framed(f"screenshot {page.page}", page.words))["content"]
     if not page.png:
@@ -92,7 +94,7 @@ def _seen(page: Seen) -> list[dict[str, Any]]:
     return [caption, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]
 
 
-def _facts(step: Step, contract: Contract, pages: Sequence[Seen], kind: str) -> str:
+def _facts(step: Step, contract: Contract, pages: Sequence[ShownPage], kind: str) -> str:
     """Return the engine's own words, which stand outside any frame."""
     asked = contract.request.strip() or contract.issue is not None
     wanted = "the request above" if asked else "the change as it is: nobody said in words what was wanted"

@@ -27,7 +27,7 @@ _QUOTED_CHARS = 200
 
 
 @dataclass(frozen=True)
-class Words:
+class PromisedText:
     """One text that says what is wanted. `whole`: all of it may be quoted, though it is shorter than QUOTE_WORDS."""
 
     text: str
@@ -39,7 +39,7 @@ class Promised:
     """The changed promises a review has to answer by name, and the texts in which its quotes have to stand."""
 
     promises: Mapping[str, Promise]
-    words: tuple[Words, ...] = ()
+    words: tuple[PromisedText, ...] = ()
 
     def problem(self, quote: str) -> str:
         """The mistake in a quote; empty when it stands in the request. An empty one says that nothing asks for it."""

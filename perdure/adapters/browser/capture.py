@@ -92,7 +92,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Page:
+class CapturedPage:
     """`picture` None: there is none, and `note` says why."""
 
     page: str
@@ -101,11 +101,11 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Capture:
     """The pages in the order of `[app] pages`. `note`: what is to be said about all of them, its first line why there
     is no picture at all, further lines what the application wrote last."""
 
-    pages: tuple[Page, ...] = ()
+    pages: tuple[CapturedPage, ...] = ()
     note: str = ""
 
     @property
@@ -147,7 +147,7 @@ async def capture(
     *,
     browser: Browser | None = None,
     patience: Patience = Patience(),
-) -> Shown:
+) -> Capture:
     """Run `[app] start` and take `[app] pages` of what `command` shows (its `script` and `output` do not count).
 
     logs     takes the output and, for as long as this runs, the pictures
@@ -159,9 +159,9 @@ async def capture(
         ready, pages, refused = addresses(settings, command.env)
         tools: Browser = await in_thread(find_browser) if browser is None else browser
     except (NotAnAddress, NoBrowser) as no:
-        return Shown(note=str(no))
+        return Capture(note=str(no))
     if not pages:
-        return Shown(tuple(Page(page, note=why) for page, why in refused.items()))
+        return Capture(tuple(CapturedPage(page, note=why) for page, why in refused.items()))
     shown = dict(list(pages.items())[:APP_PAGES_MOST])
     results = await in_thread(_fresh, logs)
     try:
@@ -179,7 +179,7 @@ async def capture(
     finally:
         await in_thread(discard, results)
     if found.pages:
-        found = replace(found, pages=(*found.pages, *(Page(page, note=why) for page, why in refused.items())))
+        found = replace(found, pages=(*found.pages, *(CapturedPage(page, note=why) for page, why in refused.items())))
     if len(shown) < len(pages):
         more = f"only the first {len(shown)} of {len(pages)} pages were taken"
         found = replace(found, note="\n".join(part for part in (found.note, more) if part))
@@ -218,7 +218,7 @@ def _fresh(logs: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix="pages-", dir=logs))
 
 
-def _found(names: list[str], results: Path, finished: Finished, output: Path) -> Shown:
+def _found(names: list[str], results: Path, finished: Finished, output: Path) -> Capture:
     heard = _heard(results / "said.jsonl")
     note = heard.note or ("" if heard.done else _broken_off(finished, output))
     missing = note.partition("\n")[0] or "it was not taken"
@@ -226,10 +226,10 @@ def _found(names: list[str], results: Path, finished: Finished, output: Path) ->
     for number, name in enumerate(names, start=1):
         picture, why = _picture(results / f"page-{number}.png")
         said = "; ".join(part for part in (heard.pages.get(number, ""), why) if part)
-        pages.append(Page(name, picture, said or ("" if picture else missing)))
+        pages.append(CapturedPage(name, picture, said or ("" if picture else missing)))
     if not any(page.picture or page.note != missing for page in pages):
-        return Shown(note=note)
-    return Shown(tuple(pages), note)
+        return Capture(note=note)
+    return Capture(tuple(pages), note)
 
 
 def _broken_off(finished: Finished, output: Path) -> str:

@@ -66,7 +66,7 @@ class App:
         self._reading.cancel()
 
 
-class Said:
+class DriverLines:
     """The lines the engine reads."""
 
     def __init__(self, path: str) -> None:
@@ -128,7 +128,7 @@ def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
 
 
-class Browser:
+class Chromium:
     """The system's Chromium behind Playwright, started anew when it has gone."""
 
     def __init__(self, playwright: Any, spec: dict[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Browser:
         return await context.new_page()
 
 
-async def take(browser: Browser, spec: dict[str, Any], number: int, address: str) -> str:
+async def take(browser: Chromium, spec: dict[str, Any], number: int, address: str) -> str:
     """One page as `page-<number>.png`; what is to be said about it, or empty."""
     limits = spec["limits"]
     notes: list[str] = []
@@ -245,7 +245,7 @@ def _first_line(error: Exception) -> str:
 
 async def main(spec: dict[str, Any]) -> None:
     _die_first()
-    said = Said(os.path.join(spec["results"], "said.jsonl"))
+    said = DriverLines(os.path.join(spec["results"], "said.jsonl"))
     limits = spec["limits"]
     app = await App.start(spec["start"], dict(os.environ), limits["tail"])
     try:
@@ -256,7 +256,7 @@ async def main(spec: dict[str, Any]) -> None:
         from playwright.async_api import async_playwright
 
         async with async_playwright() as playwright:
-            browser = Browser(playwright, spec)
+            browser = Chromium(playwright, spec)
             for number, address in enumerate(spec["pages"], start=1):
                 said.line(page=number, note=await _bounded(browser, spec, number, address))
         code = app.process.returncode
@@ -273,7 +273,7 @@ def _die_first() -> None:
         file.write("1000")
 
 
-async def _bounded(browser: Browser, spec: dict[str, Any], number: int, address: str) -> str:
+async def _bounded(browser: Chromium, spec: dict[str, Any], number: int, address: str) -> str:
     """A page may hang anywhere, also where Playwright knows no timeout."""
     limits = spec["limits"]
     whole = limits["launch_s"] + 3 * limits["page_s"] + limits["settle_s"]

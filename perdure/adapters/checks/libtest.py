@@ -107,7 +107,7 @@ def _cases(lines: list[str], file: str, command: Callable[[str], str]) -> tuple[
 
 
 def _messages(lines: list[str]) -> dict[str, str]:
-    """What failing tests printed, by their names."""
+    """Return what failing tests printed, by their names."""
     found, name = dict[str, list[str]](), ""
     for line in lines:
         if (begun := _FAILURE.match(line)) is not None:

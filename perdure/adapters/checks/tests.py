@@ -42,7 +42,7 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Place:
+class CommandPlace:
     """The place commands run in; what is not named here is as in sandbox Command.
 
     log_dir  outside the tree: takes `test-<n>.log` and the report files, those of an earlier run removed
@@ -70,7 +70,7 @@ class Place:
 
 
 async def run_tests(
-    shown: Place,
+    shown: CommandPlace,
     *,
     commands: Sequence[TestCommand],
     commit: str,
@@ -115,7 +115,7 @@ class _Again:
 
     def __init__(
         self,
-        place: Place,
+        place: CommandPlace,
         test: TestCommand,
         number: int,
         on_progress: Callable[[str], None],
@@ -142,7 +142,7 @@ class _Again:
 
 
 async def _plain(
-    place: Place, test: TestCommand, label: str, case: TestCase | None = None
+    place: CommandPlace, test: TestCommand, label: str, case: TestCase | None = None
 ) -> tuple[Path, Invocation | None]:
     """Its invocation, as a whole or for one test alone; None where that one cannot be selected."""
     reports = await in_thread(_fresh, place.log_dir, f"reports-{label}-")
@@ -156,21 +156,21 @@ async def _plain(
     return reports, one if one is not None and len(one.script.encode()) <= TEST_SCRIPT_BYTES else None
 
 
-async def run_once(place: Place, test: TestCommand, label: str) -> CommandResult:
+async def run_once(place: CommandPlace, test: TestCommand, label: str) -> CommandResult:
     """One command, once; `label` names its log and its report. Raises as run_tests does."""
     reports, call = await _plain(place, test, label)
     assert call is not None
     return await _run(place, test, label, reports, call, seconds(test.timeout))
 
 
-async def run_alone(place: Place, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
+async def run_alone(place: CommandPlace, test: TestCommand, label: str, case: TestCase) -> CommandResult | None:
     """Likewise, one test of it alone; None where its runner cannot select that one."""
     reports, call = await _plain(place, test, label, case)
     return await _run(place, test, label, reports, call, seconds(test.timeout)) if call is not None else None
 
 
 async def _run(
-    place: Place, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
+    place: CommandPlace, test: TestCommand, label: str, reports: Path, call: Invocation, timeout_s: float
 ) -> CommandResult:
     wanted = Command(
         script=call.script,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perdure.adapters.checks.baseline import FAILING
 from perdure.adapters.system.output import last_lines, missing_command
-from perdure.models.bent import Fault, faults, shown
+from perdure.models.bent import Trick, faults, shown
 from perdure.models.errors import SetupFailed
 from perdure.models.ids import digest
 from perdure.models.promised import labels
@@ -175,7 +175,7 @@ def _whole(result: CommandResult, base: str) -> str:
     return f"{result.name}: {result.reason}"
 
 
-def _fingerprint(found: _Found, tampered: Sequence[Hit], bent: Sequence[Fault]) -> str:
+def _fingerprint(found: _Found, tampered: Sequence[Hit], bent: Sequence[Trick]) -> str:
     """Of what failed, not of how it is worded this time: numbers, addresses and our own directories left out."""
     tests = sorted(f"{case.file}\0{case.name}" for case in found.new)
     commands = [f"{r.name}\0{r.verdict}\0{r.exit_code}\0{_VARYING.sub('', r.tail)}" for r in found.unexplained]

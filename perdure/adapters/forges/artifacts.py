@@ -15,7 +15,7 @@ from urllib.parse import quote
 from perdure.adapters.forges.reports import artifact_files
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.door import redact
-from perdure.adapters.git.objects import TREE, Entry
+from perdure.adapters.git.objects import TREE, TreeEntry
 from perdure.adapters.git.vault import Vault
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 
@@ -55,15 +55,15 @@ def publish(vault: Vault, url: str, branch: str, delivery: str, files: Mapping[s
     if odd := [name for name in (delivery, *files) if not _NAME.fullmatch(name)]:
         raise ValueError(f"{odd[0]!r} is no name for a file or directory here")
     store = vault.objects
-    content = store.tree(Entry(name, store.blob(_bounded(data))) for name, data in files.items())
+    content = store.tree(TreeEntry(name, store.blob(_bounded(data))) for name, data in files.items())
     for attempt in range(ARTIFACT_ATTEMPTS):
         if attempt:
             time.sleep(random.uniform(0, ARTIFACT_PAUSE_S))  # noqa: S311  # who is next, not a secret
         tip = vault.fetch_branch(branch)
         entries = _entries(vault, url, branch, tip)
-        if tip is not None and entries.get(delivery) == Entry(delivery, content, TREE):
+        if tip is not None and entries.get(delivery) == TreeEntry(delivery, content, TREE):
             return tip
-        entries[delivery] = Entry(delivery, content, TREE)
+        entries[delivery] = TreeEntry(delivery, content, TREE)
         message = f"Artifacts of {delivery}\n\n{_TRAILER}\nPerdure-Delivery: {delivery}"
         commit = store.commit(store.tree(entries.values()), [tip] if tip else [], message)
         try:
@@ -87,10 +87,10 @@ def _check(vault: Vault, url: str, branch: str) -> None:
         raise ForgeRefused(what, where=redact(url), fix=fix)
 
 
-def _entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, Entry]:
+def _entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, TreeEntry]:
     """Return what the branch holds now, by name. ForgeRefused when somebody else has begun it."""
     if tip is None:
-        return {"README.md": Entry("README.md", vault.objects.blob(_README.encode()))}
+        return {"README.md": TreeEntry("README.md", vault.objects.blob(_README.encode()))}
     begun = vault.git.text("log", "--max-parents=0", "--format=%(trailers:key=Perdure-Artifacts)%x00", tip)
     if any(root.strip() != _TRAILER for root in begun.split("\0")[:-1]):
         raise ForgeRefused(
@@ -102,7 +102,7 @@ def _entries(vault: Vault, url: str, branch: str, tip: str | None) -> dict[str, 
     for line in vault.git.run("ls-tree", "-z", tip).names:
         facts, _, name = line.partition("\t")
         mode, _, sha = facts.split(" ")
-        found[name] = Entry(name, sha, mode.lstrip("0"))
+        found[name] = TreeEntry(name, sha, mode.lstrip("0"))
     return found
 
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.locks import LockBusy, locked
-from perdure.adapters.git.objects import Entry, ObjectStore
+from perdure.adapters.git.objects import ObjectStore, TreeEntry
 from perdure.adapters.git.refusals import told
 from perdure.adapters.git.repository import ABSENT, Repository
 from perdure.adapters.git.visit import find
@@ -165,7 +165,7 @@ class LocalForge:
         objects = ObjectStore(repository.path / "objects")
         files = {"pull.json": pull.model_dump_json(indent=1) + "\n", "body.md": proposal.body}
         contents = {**proposal.beside, **{name: text.encode(errors="replace") for name, text in files.items()}}
-        tree = objects.tree(Entry(name, objects.blob(data)) for name, data in contents.items())
+        tree = objects.tree(TreeEntry(name, objects.blob(data)) for name, data in contents.items())
         before, head_before = repository.read_ref(_record(pull.number)), repository.read_ref(_head(pull.number))
         record = objects.commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
         moves = [

@@ -17,7 +17,7 @@ from typing import Any
 from perdure.adapters.git import shadow
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import links
-from perdure.adapters.git.objects import TREE, Entry
+from perdure.adapters.git.objects import TREE, TreeEntry
 from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, pathspecs
 from perdure.adapters.git.surface import Sidecar, clear_special, opened, settle
 from perdure.adapters.git.vault import Vault
@@ -202,11 +202,11 @@ def _write(
 ) -> str:
     """The commit of a checkpoint; `transcript`: the blobs of its messages."""
     objects = vault.objects
-    entries = [Entry("tree", tree, TREE), Entry("sidecar.json", sidecar)]
-    entries.append(Entry("turn.json", objects.blob(_json(turn))))
+    entries = [TreeEntry("tree", tree, TREE), TreeEntry("sidecar.json", sidecar)]
+    entries.append(TreeEntry("turn.json", objects.blob(_json(turn))))
     if transcript:
-        numbered = [Entry(f"{number:04d}.json", sha) for number, sha in enumerate(transcript, start=1)]
-        entries.append(Entry("transcript", objects.tree(numbered), TREE))
+        numbered = [TreeEntry(f"{number:04d}.json", sha) for number, sha in enumerate(transcript, start=1)]
+        entries.append(TreeEntry("transcript", objects.tree(numbered), TREE))
     return objects.commit(objects.tree(entries), [parent] if parent else [], _message(turn))
 
 

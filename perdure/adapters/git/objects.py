@@ -18,7 +18,7 @@ FILE, TREE = "100644", "40000"
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """One line of a tree object."""
 
     name: str
@@ -36,7 +36,7 @@ class ObjectStore:
         """`known`: blobs that are in the repository for certain, packed ones too, and need no writing."""
         return self._write("blob", data, known)
 
-    def tree(self, entries: Iterable[Entry]) -> str:
+    def tree(self, entries: Iterable[TreeEntry]) -> str:
         """Names need no order here: git's own (a directory sorts as if it ended in `/`) is applied."""
         ordered = sorted(entries, key=lambda e: os.fsencode(e.name + ("/" if e.mode == TREE else "")))
         lines = (f"{e.mode} ".encode() + os.fsencode(e.name) + b"\0" + bytes.fromhex(e.sha) for e in ordered)

@@ -25,7 +25,7 @@ _ESCAPED = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChangedPath:
     """One path of a change, as it is in the file system (bytes that are not UTF-8 survive).
 
     mode, sha      after the change, zeros when it is gone; `was_mode`, `was_sha` before it
@@ -46,7 +46,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
+class PatchLine:
     """One line of the new side: its number from 1, whether the change added it, its bytes without the line end."""
 
     number: int
@@ -66,25 +66,25 @@ class Hunk:
     last: int
     body: bytes = field(default=b"", repr=False)
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[PatchLine]:
         """The new side."""
         number, at = self.first, 0
         while at < len(self.body):
             end = self.body.index(b"\n", at)
             sign = self.body[at : at + 1]
             if sign in (b" ", b"+"):
-                yield Line(number, sign == b"+", self.body[at + 1 : end])
+                yield PatchLine(number, sign == b"+", self.body[at + 1 : end])
                 number += 1
             at = end + 1
 
 
-def entries(repository: Repository, a: str, b: str) -> list[Entry]:
+def entries(repository: Repository, a: str, b: str) -> list[ChangedPath]:
     """Every path that differs between two commits or trees; a rename is a path that goes and one that comes."""
     listed = repository.git.run(*_RAW, "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
     found = []
     for facts, name in zip(listed[::2], listed[1::2], strict=True):
         was_mode, mode, was_sha, sha, _ = facts.decode().removeprefix(":").split(" ")
-        found.append(Entry(os.fsdecode(name), was_mode, mode, was_sha, sha))
+        found.append(ChangedPath(os.fsdecode(name), was_mode, mode, was_sha, sha))
     blobs = [sha for one in found for mode, sha in ((one.was_mode, one.was_sha), (one.mode, one.sha)) if _blob(mode)]
     size = _sizes(repository, dict.fromkeys(blobs))
     return [replace(one, size=size.get(one.sha, 0), was_size=size.get(one.was_sha, 0)) for one in found]
@@ -120,7 +120,7 @@ def binaries(repository: Repository, a: str, b: str) -> set[str]:
     return {os.fsdecode(line[4:]) for line in listed if line.startswith(b"-\t-\t")}
 
 
-def blobs(repository: Repository, changed: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
+def blobs(repository: Repository, changed: Sequence[ChangedPath]) -> Iterator[tuple[ChangedPath, bytes]]:
     """Yield what these paths hold after the change, a bounded number of bytes at a time; without what is too large."""
     for batch in _batches([one for one in changed if _blob(one.mode) and one.size <= PATCH_FILE_BYTES]):
         asked = "".join(f"{one.sha}\n" for one in batch).encode()
@@ -131,7 +131,9 @@ def blobs(repository: Repository, changed: Sequence[Entry]) -> Iterator[tuple[En
             at = begin + one.size + 1
 
 
-def hunks(repository: Repository, a: str, b: str, changed: Sequence[Entry]) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
+def hunks(
+    repository: Repository, a: str, b: str, changed: Sequence[ChangedPath]
+) -> Iterator[tuple[str, tuple[Hunk, ...]]]:
     """Yield the changed lines of the text files among `changed`, by path, a bounded number of bytes at a time.
 
     Without: binary files, files over PATCH_FILE_BYTES, files that are gone or only changed their mode.
@@ -152,8 +154,8 @@ def bounded(repository: Repository) -> Git:
     return replace(repository.git, settings=(f"core.bigFileThreshold={PATCH_FILE_BYTES}", "core.quotePath=false"))
 
 
-def _batches(changed: Sequence[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
+def _batches(changed: Sequence[ChangedPath]) -> Iterator[list[ChangedPath]]:
+    batch: list[ChangedPath] = []
     size = 0
     for one in changed:
         weight = one.size + one.was_size if max(one.size, one.was_size) <= PATCH_FILE_BYTES else 0

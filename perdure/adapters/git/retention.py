@@ -28,7 +28,7 @@ _BRANCHES = "branches.json"
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptDelivery:
     """One delivery of this host: what its workspace's record says, and its checkpoint and artifact refs.
 
     branches  of the origin that are its own: what stands there is published, and not merged
@@ -49,7 +49,7 @@ class Kept:
         return f"refs/heads/{ids.branch_name(self.delivery)}"
 
 
-def kept(home: Home) -> Iterator[Kept]:
+def kept(home: Home) -> Iterator[KeptDelivery]:
     """Every delivery this host has a record of, by name; one whose record or vault cannot be read is left out."""
     for path in sorted((home.root / "workspaces").glob("*/record.json")):
         try:
@@ -59,7 +59,7 @@ def kept(home: Home) -> Iterator[Kept]:
             continue
         own = (f"refs/perdure/{record.delivery}/", f"refs/artifacts/{record.delivery}/")
         refs = tuple(ref for prefix in own for ref in workspace.vault.refs(prefix))
-        yield Kept(record, workspace.vault, refs, _branches(home, record.delivery))
+        yield KeptDelivery(record, workspace.vault, refs, _branches(home, record.delivery))
 
 
 def note_branches(home: Home, delivery: str, branches: Iterable[str]) -> None:
@@ -74,7 +74,7 @@ def _branches(home: Home, delivery: str) -> tuple[str, ...]:
         return (ids.branch_name(delivery),)
 
 
-def unmerged(one: Kept) -> bool:
+def unmerged(one: KeptDelivery) -> bool:
     """True while the origin's branches but its own, as they are now, lack something that the delivery committed.
 
     Merged, squashed or picked, all it changed is there already: merging it would change nothing. Raises what fetching
@@ -93,7 +93,7 @@ def _adds_nothing(vault: Vault, tip: str, head: str) -> bool:
     return merged.returncode == 0 and merged.text == vault.tree_of(tip)
 
 
-def forget(home: Home, one: Kept) -> None:
+def forget(home: Home, one: KeptDelivery) -> None:
     """Remove a delivery's worktree, its refs in the vault, and what is written down about it. Safe to repeat.
 
     Its objects stay until `prune`. Raises PerdureError with what could not be removed.
@@ -110,7 +110,7 @@ def forget(home: Home, one: Kept) -> None:
     remove(directory)
 
 
-def prune(vault: Vault, remaining: Iterable[Kept]) -> str:
+def prune(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
     """Pack the vault and drop what nothing refers to and nobody has touched for PRUNE_AFTER; why not, if not.
 
     A delivery that has worked for longer may go back to a commit that only its history names: then nothing is dropped.

@@ -54,7 +54,7 @@ _RECEIVING = " ".join(
 
 
 @dataclass(frozen=True)
-class Place:
+class LocalRepository:
     """A repository on this machine. `git_dir`: what all its worktrees share; `root`: the working tree, None when bare;
     `git`: for commands there that start nothing of its own."""
 
@@ -84,7 +84,7 @@ def visiting(path: Path, git_dir: Path | None = None) -> Git:
     return replace(sealed, variables=(*_SEALED, *numbered, ("GIT_CONFIG_COUNT", str(len(blanked)))))
 
 
-def find(path: Path) -> Place:
+def find(path: Path) -> LocalRepository:
     """The repository whose working tree a directory is in, or the bare one that it is.
 
     Raises GitError when there is none, BadInput for one that lies inside another repository, or that would have us work
@@ -94,7 +94,7 @@ def find(path: Path) -> Place:
         git = visiting(path, path)
         if git.run("config", "--type=bool", "--get", "core.bare", ok=(0, 1)).text == "true":
             _check_alone(path)
-            return Place(path.resolve(), None, git)
+            return LocalRepository(path.resolve(), None, git)
     git = visiting(path)
     told = git.text("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir")
     root, common = map(Path, told.split("\n", 1))
@@ -102,7 +102,7 @@ def find(path: Path) -> Place:
         raise BadInput(
             "the repository's core.worktree leads elsewhere", where=str(path), fix="git config --unset core.worktree"
         )
-    return Place(common, root, git)
+    return LocalRepository(common, root, git)
 
 
 def receiving(url: str, *, unborn: bool = False) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from perdure.adapters.repository.keys import place
 from perdure.adapters.system.bounded import parse_toml
 
 
-def whence(name: str, origins: Mapping[str, str], file: str, text: str) -> str:
+def command_origin(name: str, origins: Mapping[str, str], file: str, text: str) -> str:
     """`perdure.toml:14 [[test]] "unit"`, `--config [[test]] "unit"`, or that it was detected.
 
     name     the command's, unique among them

@@ -48,7 +48,7 @@ def branch_of(
 
 
 def branches_of(
-    template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str, ground: Ground
+    template: str, delivery: str, request: DeliveryRequest, issue: Issue | None, where: str, ground: BranchBase
 ) -> dict[str, str]:
     """The branch for each kind that this delivery may turn out to be, and under "" for none; one alone where its name
     does not say the kind. Each can be pushed: where words of others make a name that is taken, the delivery's digest
@@ -84,7 +84,7 @@ def likely_branches(template: str, repository: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Ground:
+class BranchBase:
     """The ground of a delivery's branch: the remote's branches, and the commit it begins on."""
 
     vault: Vault

@@ -58,19 +58,19 @@ def delegated(process: Path = Path("/proc/self")) -> Path | None:
     return path if all(os.access(one, os.W_OK) for one in writable) else None
 
 
-def group_for(name: str, caps: Caps) -> Group | None:
+def group_for(name: str, caps: Caps) -> ControlGroup | None:
     """A group for one sandbox; None: the watcher alone holds its limits. Blocks."""
     root = delegated()
     if root is None:
         return None
     try:
-        return Group(root, name, caps)
+        return ControlGroup(root, name, caps)
     except OSError as error:
         log.warning("no control group in %s: %s; the limits of a command are watched alone", root, error)
         return None
 
 
-class Group:
+class ControlGroup:
     """Holds what one sandbox uses of memory and processes. Locked while its worker lives: a dead one's is removed.
 
     peak  in bytes, where it came to its limit of memory; 0: it did not

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from perdure.adapters.sandbox.reach import LOCAL, Reach, Refused
+from perdure.adapters.sandbox.reach import LOCAL, Reach, ReachRefused
 
 SETUP_CONNECT_S = 30.0
 """For a host outside to take a connection, and for a program in setup to say where it wants to go."""
@@ -65,9 +65,9 @@ async def way_out(reach: Reach, owner: Mapping[str, str], tell: Callable[[str], 
         open_now.add(task)
         try:
             if len(open_now) > SETUP_CONNECTIONS:
-                raise Refused(f"setup's proxy carries {SETUP_CONNECTIONS} connections at once, and no more")
+                raise ReachRefused(f"setup's proxy carries {SETUP_CONNECTIONS} connections at once, and no more")
             await _carry(reader, writer, reach, owner)
-        except Refused as refused:
+        except ReachRefused as refused:
             if (line := str(refused)) not in told:
                 told.add(line)
                 tell(line)
@@ -109,7 +109,7 @@ async def _carry(
         lines = [b"%b %b HTTP/1.1" % (found[1], found[4] or b"/"), *kept, b"Connection: close", b"", b""]
         outward[1].write(b"\r\n".join(lines))
     else:
-        raise Refused("setup's proxy carries https and http, and nothing else")
+        raise ReachRefused("setup's proxy carries https and http, and nothing else")
     inward, sending = outward
     forth = asyncio.create_task(_copy(reader, sending))
     try:
@@ -124,10 +124,10 @@ async def _connected(host: str, port: int, reach: Reach, through: str) -> Stream
     """A connection to a host that may be reached, directly or through the owner's proxy."""
     try:
         if not 0 < port < 1 << 16:
-            raise Refused("it has no such port")
+            raise ReachRefused("it has no such port")
         addresses = await reach.addresses(host, port, needed=not through)
-    except Refused as refused:
-        raise Refused(f"setup cannot reach {host}:{port}: {refused}") from None
+    except ReachRefused as refused:
+        raise ReachRefused(f"setup cannot reach {host}:{port}: {refused}") from None
     if through:
         return await _through(through, host, port)
     failed: OSError | TimeoutError = OSError("no address")
@@ -137,13 +137,13 @@ async def _connected(host: str, port: int, reach: Reach, through: str) -> Stream
                 return await asyncio.open_connection(address, port)
         except (OSError, TimeoutError) as error:
             failed = error
-    raise Refused(f"{host}:{port} does not answer: {failed or 'it took too long'}")
+    raise ReachRefused(f"{host}:{port} does not answer: {failed or 'it took too long'}")
 
 
 async def _through(proxy: str, host: str, port: int) -> Streams:
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme != "http" or not parts.hostname:
-        raise Refused("the proxy in this machine's environment is not an http:// one")
+        raise ReachRefused("the proxy in this machine's environment is not an http:// one")
     async with asyncio.timeout(SETUP_CONNECT_S):
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
         login = b""
@@ -155,7 +155,7 @@ async def _through(proxy: str, host: str, port: int) -> Streams:
         answer = await reader.readuntil(b"\r\n\r\n")
     if not re.match(rb"HTTP/1\.[01] 2\d\d", answer):
         writer.close()
-        raise Refused(f"the proxy in this machine's environment refuses {host}:{port}")
+        raise ReachRefused(f"the proxy in this machine's environment refuses {host}:{port}")
     return reader, writer
 
 

@@ -46,7 +46,7 @@ CONTAINER_FIX = (
 
 
 @dataclass(frozen=True)
-class Seen:
+class ProbeFacts:
     """The findings of a probe: the facts that `classify` decides on.
 
     platform   sys.platform
@@ -94,19 +94,19 @@ def probe_landlock() -> SandboxUnavailable | None:
     return SandboxUnavailable(f"the reduced sandbox cannot start: {cause}", where="grade reduced", fix=OR_WEAKER)
 
 
-def look() -> Seen:
+def look() -> ProbeFacts:
     """Gather the facts; runs bwrap."""
     program = find() if sys.platform == "linux" else Program()
     sysctls = {name: text for name in (APPARMOR, CLONE, MAXIMUM) if (text := _read(Path("/proc/sys") / name))}
     container = any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv"))
     if not program.path:
-        return Seen(sys.platform, program, sysctls=sysctls, container=container, machine=platform.machine())
+        return ProbeFacts(sys.platform, program, sysctls=sysctls, container=container, machine=platform.machine())
     mounts = [*bubblewrap.system(), *bubblewrap.tmpfs(), "--remount-ro", "/"]
     code, stderr = _run([program.path, *bubblewrap.isolation(), *mounts, "--", "/bin/bash", "-c", "true"])
-    return Seen(sys.platform, program, code, stderr, sysctls, container, platform.machine())
+    return ProbeFacts(sys.platform, program, code, stderr, sysctls, container, platform.machine())
 
 
-def classify(seen: Seen) -> SandboxUnavailable | None:
+def classify(seen: ProbeFacts) -> SandboxUnavailable | None:
     """One message with the cause and the commands to paste; None when it works. Pure."""
     if seen.platform == "darwin":
         return _error(
@@ -128,7 +128,7 @@ def classify(seen: Seen) -> SandboxUnavailable | None:
     return _error(*_cause(seen))
 
 
-def _cause(seen: Seen) -> tuple[str, str, str]:
+def _cause(seen: ProbeFacts) -> tuple[str, str, str]:
     said = seen.stderr.strip().splitlines()[-1] if seen.stderr.strip() else f"exit code {seen.exit_code}"
     denied = re.search(
         r"No permissions? to create|Creating new namespace failed|uid map|loopback|Operation not perm", said

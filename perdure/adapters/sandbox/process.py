@@ -15,9 +15,9 @@ from typing import Any
 
 from perdure.adapters.sandbox import keyring
 from perdure.adapters.sandbox.base import Command, Finished
-from perdure.adapters.sandbox.groups import Group, group_for
-from perdure.adapters.sandbox.status import Holder, Status, StatusFile, forget
-from perdure.adapters.sandbox.usage import Caps, Watcher, killed
+from perdure.adapters.sandbox.groups import ControlGroup, group_for
+from perdure.adapters.sandbox.status import Holder, SandboxStatus, StatusFile, forget
+from perdure.adapters.sandbox.usage import Caps, UsageWatcher, killed
 from perdure.models.config import CommandLimits
 from perdure.models.limits import OUTPUT_FILE_BYTES, SANDBOX_END_S
 
@@ -61,7 +61,7 @@ async def supervise(
     # In a task of its own: a cancellation that arrives while we wait for the dead must not end the waiting.
     # What setup opens is noted (opened.py): a walk through its worktree would be taken for it.
     worktree = None if command.network else command.source or command.worktree
-    watcher = Watcher(caps or Caps.of(CommandLimits()), worktree)
+    watcher = UsageWatcher(caps or Caps.of(CommandLimits()), worktree)
     life = asyncio.ensure_future(_live(launch, command, status, limit, stop, watcher))
     cancelled: asyncio.CancelledError | None = None
     while not life.done():
@@ -79,7 +79,7 @@ async def supervise(
 
 
 async def _live(
-    launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event, watcher: Watcher
+    launch: Launch, command: Command, status: StatusFile, limit: int, stop: asyncio.Event, watcher: UsageWatcher
 ) -> Finished:
     group = await asyncio.to_thread(group_for, command.worktree.name, watcher.caps)
     try:
@@ -97,8 +97,8 @@ async def _lived(
     status: StatusFile,
     limit: int,
     stop: asyncio.Event,
-    watcher: Watcher,
-    group: Group | None,
+    watcher: UsageWatcher,
+    group: ControlGroup | None,
 ) -> Finished:
     started = time.monotonic()
     keyring.leave_ours()
@@ -151,7 +151,7 @@ async def _lived(
     return _verdict(said, process.returncode, command.output, duration, watcher.peak)
 
 
-async def _look(watcher: Watcher, status: StatusFile, group: Group | None) -> str:
+async def _look(watcher: UsageWatcher, status: StatusFile, group: ControlGroup | None) -> str:
     """Look at the sandbox until it is over a limit; say which."""
 
     async def over(look: Callable[[int], str]) -> str:
@@ -239,7 +239,7 @@ async def _gone(holder: Holder) -> bool:
         os.close(pidfd)
 
 
-def _verdict(status: Status, code: int | None, output: Path, duration: float, peak: int) -> Finished:
+def _verdict(status: SandboxStatus, code: int | None, output: Path, duration: float, peak: int) -> Finished:
     """The supervisor's own exit code says nothing: bwrap's failures are 1, like a failing command's."""
     if status.exit_code is not None:
         return Finished(status.exit_code, duration)

@@ -24,7 +24,7 @@ _NOT_OUTSIDE = tuple(map(ipaddress.ip_network, (
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-class Refused(Exception):
+class ReachRefused(Exception):
     """The reason, in words that end the sentence "setup cannot reach NAME: …"."""
 
 
@@ -47,17 +47,17 @@ class Reach:
         name = host.strip("[]").lower().rstrip(".")
         trusted = _matches(self.trusted, name, port)
         if not trusted and self.hosts and not _matches(self.hosts, name, port):
-            raise Refused("it is not in [setup] hosts")
+            raise ReachRefused("it is not in [setup] hosts")
         try:
             found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             if not needed:
                 return []
-            raise Refused("there is no such host") from None
+            raise ReachRefused("there is no such host") from None
         known = list(dict.fromkeys(str(one[4][0]) for one in found))
         allowed = known if trusted else [address for address in known if outside(address)]
         if not allowed:
-            raise Refused("it is this machine, or on its private network")
+            raise ReachRefused("it is this machine, or on its private network")
         return allowed
 
 

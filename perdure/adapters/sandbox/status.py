@@ -68,7 +68,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Status:
+class SandboxStatus:
     """The supervisor's words: who it started, how the command ended, why it could not start."""
 
     holder: Holder | None = None
@@ -114,7 +114,7 @@ class StatusFile:
             os.close(self.fd)
             self.fd = -1
 
-    def read(self) -> Status:
+    def read(self) -> SandboxStatus:
         return parse(os.pread(self._reader, REGION, self._offset))
 
     def __enter__(self) -> StatusFile:
@@ -156,7 +156,7 @@ def forget(lock: Path) -> None:
         file.truncate(0)
 
 
-def parse(data: bytes) -> Status:
+def parse(data: bytes) -> SandboxStatus:
     """Lines of JSON between padding; a line cut short by a death counts as not written."""
     holder, code, failure = None, None, ""
     for line in data.replace(b"\0", b"\n").splitlines():
@@ -168,7 +168,7 @@ def parse(data: bytes) -> Status:
             holder = Holder(entry["child-pid"], entry.get("pid-namespace"), entry.get("started"))
         code = entry.get("exit-code", code)
         failure = entry.get("failure", failure)
-    return Status(holder, code, failure)
+    return SandboxStatus(holder, code, failure)
 
 
 def end_sandboxes(lock: Path, timeout_s: float) -> bool:

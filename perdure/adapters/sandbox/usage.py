@@ -54,7 +54,7 @@ class Caps:
 
 
 @dataclass(frozen=True)
-class Usage:
+class ResourceUsage:
     """Of one look. `memory` counts what cannot be taken back: anonymous pages and files in memory, no caches."""
 
     memory: int = 0
@@ -90,7 +90,7 @@ def killed(number: int, peak: int) -> str:
     return "killed, perhaps for memory" + (f": peak {said}" if peak else "")
 
 
-class Watcher:
+class UsageWatcher:
     """Looks at one sandbox again and again. `peak`: the most memory that was seen; `worktree` None: it is not.
 
     looks  each tells the limit that the processes below a root are over, in words; '' for none. They block, and are for
@@ -230,7 +230,7 @@ def _unnamed(root: int, worktree: Path) -> int:
     return sum(found.values())
 
 
-def usage(root: int, most: int, *, exact: bool = False) -> Usage:
+def usage(root: int, most: int, *, exact: bool = False) -> ResourceUsage:
     """Of `root` and its descendants, of which no more are looked at than `most` allows."""
     memory, threads, ticks = 0, 0, 0
     for pid in tree(root):
@@ -243,7 +243,7 @@ def usage(root: int, most: int, *, exact: bool = False) -> Usage:
         ticks += sum(int(field) for field in fields[11:15])  # its own and those of children it has waited for
         if threads > most:
             break
-    return Usage(memory + _in_memory_files(root), threads, ticks / TICKS)
+    return ResourceUsage(memory + _in_memory_files(root), threads, ticks / TICKS)
 
 
 def tree(root: int) -> Iterator[int]:

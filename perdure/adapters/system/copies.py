@@ -17,7 +17,7 @@ _NO_LINK = {errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP, errno.ENOT
 _NO_CLONE = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOTTY, errno.EPERM, errno.EBADF}
 
 
-class Kept(NamedTuple):
+class Copied(NamedTuple):
     """One entry of a directory; `digest` is a file's BLAKE2b and a link's target, `mtime` in ns (0: does not count)."""
 
     path: str
@@ -32,7 +32,7 @@ class NotPlain(Exception):
     """There is something that is neither a directory, a file nor a symbolic link."""
 
 
-def listing(root: Path, names: Iterable[str], without: frozenset[str], *, digests: bool = True) -> Iterator[Kept]:
+def listing(root: Path, names: Iterable[str], without: frozenset[str], *, digests: bool = True) -> Iterator[Copied]:
     """Yield what lies at these relative paths and below, parents before children; those in `without` left out.
 
     Without `digests` no file is read.
@@ -46,17 +46,17 @@ def listing(root: Path, names: Iterable[str], without: frozenset[str], *, digest
         status = os.lstat(full)
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISDIR(status.st_mode):
-            yield Kept(path, "d", mode, 0, 0, "")
+            yield Copied(path, "d", mode, 0, 0, "")
             waiting += sorted((f"{path}/{name}" for name in os.listdir(full)), reverse=True)
         elif stat.S_ISLNK(status.st_mode):
-            yield Kept(path, "l", 0, 0, 0, os.readlink(full))
+            yield Copied(path, "l", 0, 0, 0, os.readlink(full))
         elif stat.S_ISREG(status.st_mode):
-            yield Kept(path, "f", mode, status.st_size, status.st_mtime_ns, _digest(full) if digests else "")
+            yield Copied(path, "f", mode, status.st_size, status.st_mtime_ns, _digest(full) if digests else "")
         else:
             raise NotPlain(path)
 
 
-def differs(root: Path, kept: Iterable[Kept], *, bytes_too: bool) -> str:
+def differs(root: Path, kept: Iterable[Copied], *, bytes_too: bool) -> str:
     """The first path that is not what it was, '' when all are. Without `bytes_too` size, mode and time tell."""
     for one in kept:
         full = f"{root}/{one.path}"
@@ -77,7 +77,7 @@ def differs(root: Path, kept: Iterable[Kept], *, bytes_too: bool) -> str:
     return ""
 
 
-def put(source: Path, target: Path, kept: Iterable[Kept], linked: Container[str]) -> None:
+def put(source: Path, target: Path, kept: Iterable[Copied], linked: Container[str]) -> None:
     """Make the same entries in `target`, whose directories above them are there.
 
     A file below one of the `linked` top-level names is the same file under a second name: nobody may ever write to it.
@@ -113,7 +113,7 @@ def _linked(old: str, new: str) -> bool:
     return True
 
 
-def _copied(old: str, new: str, one: Kept) -> None:
+def _copied(old: str, new: str, one: Copied) -> None:
     with open(old, "rb") as source, open(new, "xb") as target:
         try:
             fcntl.ioctl(target, _CLONE, source.fileno())

@@ -71,7 +71,7 @@ class Home:
 
     @property
     def seeds(self) -> Path:
-        """What compilers have made of base branches (perdure.adapters.checks.seeds)."""
+        """Output of compilers on base branches (perdure.adapters.checks.seeds)."""
         return self.root / "seeds"
 
     @property

@@ -25,7 +25,7 @@ _READ_BYTES = 1 << 18
 
 
 @dataclass
-class Opened:
+class OpenedFiles:
     """Relative paths: files that were opened or moved away, directories that were listed.
 
     all_seen  False when the kernel could not watch everything or lost events: then anything may have been opened
@@ -37,12 +37,12 @@ class Opened:
 
 
 @asynccontextmanager
-async def watched(tree: Path, directories: Iterable[str]) -> AsyncIterator[Opened]:
+async def watched(tree: Path, directories: Iterable[str]) -> AsyncIterator[OpenedFiles]:
     """Watch these directories of a tree (`""` is its top), not what is below them, while the block runs.
 
     Events are read on the running event loop; what happened before the end of the block is in the answer.
     """
-    opened, loop = Opened(), asyncio.get_running_loop()
+    opened, loop = OpenedFiles(), asyncio.get_running_loop()
     descriptor = _inotify()  # not in a thread: cancelled then, nobody would know the descriptor
     if descriptor < 0:
         opened.all_seen = False
@@ -85,7 +85,7 @@ def _watch(descriptor: int, tree: Path, directories: Iterable[str]) -> dict[int,
     return names
 
 
-def _read(descriptor: int, names: dict[int, str], opened: Opened) -> bool:
+def _read(descriptor: int, names: dict[int, str], opened: OpenedFiles) -> bool:
     """Take what is there; False when there is nothing (more)."""
     try:
         data = os.read(descriptor, _READ_BYTES)
@@ -95,7 +95,7 @@ def _read(descriptor: int, names: dict[int, str], opened: Opened) -> bool:
     return bool(data)
 
 
-def _take(data: bytes, names: dict[int, str], opened: Opened) -> None:
+def _take(data: bytes, names: dict[int, str], opened: OpenedFiles) -> None:
     at = 0
     while at < len(data):
         watch, mask, _, length = _EVENT.unpack_from(data, at)

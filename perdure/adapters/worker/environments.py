@@ -25,10 +25,10 @@ from pydantic import Field, ValidationError
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.system.boot import boot
-from perdure.adapters.system.copies import Kept, NotPlain, differs, listing, put
+from perdure.adapters.system.copies import Copied, NotPlain, differs, listing, put
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.opened import Opened
+from perdure.adapters.system.opened import OpenedFiles
 from perdure.adapters.system.removal import discard, remove
 from perdure.models.base import Recorded
 
@@ -58,7 +58,7 @@ class Inputs(Recorded):
     links: str = ""
 
 
-class Entry(Recorded):
+class KeptEnvironment(Recorded):
     """One kept environment.
 
     names      relative paths at which setup made something
@@ -104,7 +104,7 @@ class Commit:
                 path, mark = above, "directory"
         return cls(commit, vault.tree_of(commit), files, {path: tuple(sorted(found)) for path, found in names.items()})
 
-    def inputs(self, opened: Opened | None) -> Inputs:
+    def inputs(self, opened: OpenedFiles | None) -> Inputs:
         """The parts of this commit that were opened; all of it where that is None, or was not seen completely."""
         commit = self.sha if opened and ".git" in opened.files else ""
         if opened is None or not opened.all_seen:
@@ -182,7 +182,7 @@ class Environments:
             put(tree, fresh / "files", kept, names)
             data = json.dumps(kept, separators=(",", ":")).encode()
             write_whole(fresh / "files.json", data)
-            entry = Entry(
+            entry = KeptEnvironment(
                 inputs=inputs,
                 names=names,
                 binds=Binds(),
@@ -208,7 +208,7 @@ class Environments:
 
     def sweep(self) -> None:
         """Remove what is too old, what a death has left, and beyond the limit what was not used for longest."""
-        found: list[tuple[float, Path, Entry]] = []
+        found: list[tuple[float, Path, KeptEnvironment]] = []
         for path in (self._root / "locks").glob("*"):
             with contextlib.suppress(FileNotFoundError):  # at worst two make the same at once
                 if time.time() - path.stat().st_mtime > ENVIRONMENT_KEPT.total_seconds():
@@ -275,24 +275,24 @@ def _drop(path: Path) -> None:
         discard(gone)
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> KeptEnvironment | None:
     try:
-        return Entry.model_validate_json((path / "entry.json").read_bytes())
+        return KeptEnvironment.model_validate_json((path / "entry.json").read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def _write(path: Path, entry: Entry) -> None:
+def _write(path: Path, entry: KeptEnvironment) -> None:
     write_whole(path / "entry.json", entry.model_dump_json().encode())
 
 
-def _files(path: Path, entry: Entry) -> list[Kept] | None:
+def _files(path: Path, entry: KeptEnvironment) -> list[Copied] | None:
     try:
         data = (path / "files.json").read_bytes()
-        return [Kept(*one) for one in json.loads(data)] if hashlib.sha256(data).hexdigest() == entry.files else None
+        return [Copied(*one) for one in json.loads(data)] if hashlib.sha256(data).hexdigest() == entry.files else None
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _too_old(entry: Entry) -> bool:
+def _too_old(entry: KeptEnvironment) -> bool:
     return time.time() - entry.made_at > ENVIRONMENT_KEPT.total_seconds()

@@ -34,7 +34,7 @@ from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal
 from perdure.adapters.worker.lease import Lease, Leases
-from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds, set_up
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.config import HostConfig, SandboxGrade
@@ -145,13 +145,13 @@ class Host:
             yield workspace, lease
 
     @asynccontextmanager
-    async def desk(self, delivery: str, policy: str) -> AsyncIterator[Desk]:
+    async def session(self, delivery: str, policy: str) -> AsyncIterator[WorkspaceSession]:
         """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it."""
         async with self.lease(delivery) as (workspace, lease):
             contract = await in_thread(self.contract, workspace.vault, delivery, policy)
             workspace = await self.make_valid(workspace, lease, contract)
             ports = await in_thread(self._ports, workspace, contract)
-            yield Desk(
+            yield WorkspaceSession(
                 workspace=workspace,
                 lease=lease,
                 contract=contract,

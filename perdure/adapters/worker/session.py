@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.adapters.agents.tools import Toolbox
 from perdure.adapters.checks.seeds import Seed
-from perdure.adapters.checks.tests import Place
+from perdure.adapters.checks.tests import CommandPlace
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.vault import Vault
@@ -28,7 +28,7 @@ from perdure.models.ids import checkout_name
 
 
 @dataclass(frozen=True)
-class Desk:
+class WorkspaceSession:
     """Held for as long as the lease: nobody else writes to this workspace.
 
     git        what commands see of the vault
@@ -92,13 +92,13 @@ class Desk:
             fence=self.lease.check,
         )
 
-    def place(self, log_dir: Path, source: Path | None = None) -> Place:
-        """Where test commands run: `source`, shown where the worktree is otherwise (DESIGN §7), with what setup made.
+    def place(self, log_dir: Path, source: Path | None = None) -> CommandPlace:
+        """Return where tests run: `source`, shown where the worktree is otherwise (DESIGN §7), with what setup made.
 
         Virtual environments hold absolute paths: tested elsewhere, the agent's files were imported instead.
         """
         common = self.command()
-        return Place(
+        return CommandPlace(
             self.sandbox,
             worktree=self.workspace.path,
             log_dir=log_dir,
@@ -146,7 +146,7 @@ class Desk:
         write_whole(self.directory / "base", key.encode())
 
     def seed(self) -> Seed | None:
-        """What compilers have made of the base; None where an older release prepared this."""
+        """The output of compilers on the base; None where an older release prepared this."""
         try:
             return Seed(self.workspace.home.seeds, (self.directory / "base").read_text())
         except FileNotFoundError:

@@ -32,7 +32,7 @@ from perdure.adapters.sandbox.usage import Caps
 from perdure.adapters.system.copies import NotPlain
 from perdure.adapters.system.files import sync_all, try_lock, write_whole
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.opened import Opened, watched
+from perdure.adapters.system.opened import OpenedFiles, watched
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.environments import Commit, Environments, digest
@@ -176,12 +176,12 @@ async def _reused(setting: _Setting, environments: Environments) -> tuple[Binds,
         return binds, False
 
 
-async def _made(setting: _Setting, commit: Commit | None = None) -> Opened:
+async def _made(setting: _Setting, commit: Commit | None = None) -> OpenedFiles:
     """Run the commands, and tell what of the commit they opened (None: nobody asks)."""
     workspace, settings = setting.workspace, setting.contract.config.setup
     await in_thread(copy_files, Path(setting.contract.source), workspace.path, setting.copies)
     if not setting.commands:
-        return Opened()
+        return OpenedFiles()
     sandbox = sandbox_for(setting.grade, setting.home, await in_thread(setting.binds), setting.caps)
     directories = {*commit.names, *(name.rpartition("/")[0] for name in setting.copied)} if commit else ()
     async with watched(workspace.path, directories) as opened:
@@ -204,7 +204,7 @@ async def _made(setting: _Setting, commit: Commit | None = None) -> Opened:
 
 
 def _keep(
-    setting: _Setting, environments: Environments, question: str, commit: Commit, opened: Opened, binds: Binds
+    setting: _Setting, environments: Environments, question: str, commit: Commit, opened: OpenedFiles, binds: Binds
 ) -> None:
     """Keep what setup made, unless it may have come from anything but the commit and the network."""
     tree, copied = setting.workspace.path, setting.copied

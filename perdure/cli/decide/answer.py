@@ -26,7 +26,7 @@ Of = Annotated[
 ]
 
 
-def unread() -> str:
+def not_read_yet() -> str:
     """The words for a decision that is recorded, and that no worker has counted yet."""
     from perdure.cli.host.workers import NOBODY, absent
 
@@ -191,7 +191,7 @@ def tell(
         after = "resume" if held else after
         screen.lines([*lines, *([f"  {'next':<8} perdure {after} {shlex.quote(id)}"] if after else [])])
     else:
-        screen.line(f"{STOPS} {unread()}")
+        screen.line(f"{STOPS} {not_read_yet()}")
 
 
 def _later(screen: Screen) -> int:

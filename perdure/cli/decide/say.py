@@ -81,7 +81,7 @@ async def _check_held(delivery: Delivery) -> None:
         progress = await delivery.progress()
     except PerdureError:
         return
-    if progress.held or await delivery.unread():  # a hold may be among what no worker has read yet
+    if progress.held or await delivery.not_read():  # a hold may be among what no worker has read yet
         return
     doing = progress.steps[-1].step.replace("_", " ") if progress.steps else "prepare"
     what, fix = f"it is at {doing}", f"perdure watch {shlex.quote(delivery.id)}"

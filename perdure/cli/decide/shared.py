@@ -51,13 +51,13 @@ def check_amount(name: str, usd: float) -> None:
 
 async def add(screen: Screen, name: str, usd: float) -> None:
     """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
-    from perdure.cli.decide.answer import unread
+    from perdure.cli.decide.answer import not_read_yet
 
     table = await _added(await connected(screen), name, usd)
     if screen.json:
         screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
     elif table is None:
-        screen.line(f"! {unread()}")
+        screen.line(f"! {not_read_yet()}")
     else:
         screen.lines([f"✓ added ${usd:,.2f} to {name} for today", *budget_rows(table, screen.room)])
 

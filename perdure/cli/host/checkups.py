@@ -17,7 +17,7 @@ OK, NOTE, MISSING = "✓", "!", "✗"
 
 
 @dataclass(frozen=True)
-class Finding:
+class Checkup:
     """One line. `mark`: ✓ fine, ! worth knowing, ✗ deliveries will not work. `fix` may have several lines."""
 
     name: str
@@ -30,7 +30,7 @@ _FIRST_PERSON, _NOBODY = 1000, 65534
 """Numbers of accounts, as Linux distributions give them (login.defs)."""
 
 
-def check_git() -> list[Finding]:
+def check_git() -> list[Checkup]:
     import os
     import re
     import subprocess
@@ -41,14 +41,14 @@ def check_git() -> list[Finding]:
     try:
         said = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return [Finding("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
+        return [Checkup("git", MISSING, "git is not installed", "sudo apt-get install -y git")]
     found = re.search(r"(\d+)\.(\d+)(?:\.\d+)*", said)
     if found is None or (int(found[1]), int(found[2])) < GIT_NEEDED:
-        return [Finding("git", MISSING, f"{said.strip()} is too old, 2.30 is needed", "install a newer git")]
-    return [Finding("git", OK, found[0])]
+        return [Checkup("git", MISSING, f"{said.strip()} is too old, 2.30 is needed", "install a newer git")]
+    return [Checkup("git", OK, found[0])]
 
 
-def check_home() -> list[Finding]:
+def check_home() -> list[Checkup]:
     import contextlib
     import shutil
 
@@ -63,10 +63,10 @@ def check_home() -> list[Finding]:
     for path in fresh:
         with contextlib.suppress(OSError):  # somebody has put something into it meanwhile
             path.rmdir()
-    return [Finding("home", OK, f"{tilde(root)}, {free} GiB free"), *_neighbours()]
+    return [Checkup("home", OK, f"{tilde(root)}, {free} GiB free"), *_neighbours()]
 
 
-def _neighbours() -> list[Finding]:
+def _neighbours() -> list[Checkup]:
     """The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries."""
     import os
     import pwd
@@ -83,10 +83,10 @@ def _neighbours() -> list[Finding]:
         return []
     text = f"other people have accounts here ({', '.join(names[:3])}{', …' if len(names) > 3 else ''})"
     fix = "the embedded Temporal answers all of them: they can read deliveries, decide and start some (SECURITY.md);\n"
-    return [Finding("home", NOTE, text, fix + "use a host of your own, or TEMPORAL_ADDRESS with a server that asks")]
+    return [Checkup("home", NOTE, text, fix + "use a host of your own, or TEMPORAL_ADDRESS with a server that asks")]
 
 
-def check_sandbox() -> list[Finding]:
+def check_sandbox() -> list[Checkup]:
     import os
 
     from perdure.adapters.repository.host import load_host_config
@@ -102,16 +102,16 @@ def check_sandbox() -> list[Finding]:
     held = f"; a command is ended beyond {gigabytes(caps.memory)}, {caps.processes} processes ({how})"
     if grade is SandboxGrade.OFF:
         text = "grade off: what the agent runs can read and change everything you can"
-        return [Finding("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
+        return [Checkup("sandbox", NOTE, text, "unset PERDURE_SANDBOX, or remove sandbox from the user file")]
     if grade is SandboxGrade.REDUCED:
         error = probe_landlock()
         weaker = "weaker than bubblewrap, and setup has the network"
-        found = Finding("sandbox", NOTE, f"grade reduced (Landlock): {weaker}{held}")
+        found = Checkup("sandbox", NOTE, f"grade reduced (Landlock): {weaker}{held}")
         return [found if error is None else failed("sandbox", error)]
     seen = probe()
     if seen.error is not None:
         return [failed("sandbox", seen.error)]
-    return [Finding("sandbox", OK, f"grade full, {seen.program}{held}")]
+    return [Checkup("sandbox", OK, f"grade full, {seen.program}{held}")]
 
 
 def _worker() -> Path:
@@ -128,7 +128,7 @@ def _worker() -> Path:
     return Path("/proc", str(running.worker_pid or "self") if running else "self")
 
 
-def check_key() -> list[Finding]:
+def check_key() -> list[Checkup]:
     from perdure.cli.request.validation import KEYS
     from perdure.secrets import environment
 
@@ -136,15 +136,15 @@ def check_key() -> list[Finding]:
     if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
         held = [name for name in KEYS if env.get(name, "").strip()]
         fix = "unset it here: what is not there cannot be taken" if held else ""
-        return [Finding("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
+        return [Checkup("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
     names = [name for name in (*KEYS, "ANTHROPIC_BASE_URL") if env.get(name, "").strip()]
     if names:
-        return [Finding("key", OK, f"{', '.join(names)} set")]
+        return [Checkup("key", OK, f"{', '.join(names)} set")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"
-    return [Finding("key", MISSING, "there is no key for the model", fix)]
+    return [Checkup("key", MISSING, "there is no key for the model", fix)]
 
 
-def check_temporal() -> list[Finding]:
+def check_temporal() -> list[Checkup]:
     import asyncio
 
     from perdure.adapters.system.home import Home
@@ -155,15 +155,15 @@ def check_temporal() -> list[Finding]:
     home, config = Home.find(), configured()
     if config is not None:
         client = asyncio.run(connect(home, start=False, say=lambda line: None))
-        return [Finding("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
+        return [Checkup("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
     version = temporal_version(temporal_binary())
     info = asyncio.run(find_server(home)) if home.root.is_dir() else None
     if info is None:
-        return [Finding("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
-    return [Finding("Temporal", OK, f"embedded {version} at {info.address} (pid {info.pid}), Web UI {info.ui_url}")]
+        return [Checkup("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
+    return [Checkup("Temporal", OK, f"embedded {version} at {info.address} (pid {info.pid}), Web UI {info.ui_url}")]
 
 
-def check_worker() -> list[Finding]:
+def check_worker() -> list[Checkup]:
     from perdure.adapters.system.home import Home
     from perdure.cli.words import count
     from perdure.local.application import worker_script
@@ -173,12 +173,12 @@ def check_worker() -> list[Finding]:
     home = Home.find()
     running = read_supervisor(home) if home.root.is_dir() else None
     if running is None:
-        return [Finding("worker", OK, "not running: the next deliver starts one")]
+        return [Checkup("worker", OK, "not running: the next deliver starts one")]
     again = f", started again {count(running.restarts, 'time')}" if running.restarts else ""
-    return [Finding("worker", OK, f"runs{running.pid_told}{again}")]
+    return [Checkup("worker", OK, f"runs{running.pid_told}{again}")]
 
 
-def check_deliveries() -> list[Finding]:
+def check_deliveries() -> list[Checkup]:
     """Workflows that stand still for a reason nobody would see, where a server runs; its own line comes first."""
     import asyncio
 
@@ -194,25 +194,25 @@ def check_deliveries() -> list[Finding]:
         return [one async for one in stuck(client)]
 
     try:
-        return [Finding("deliveries", NOTE, f"{one.id} {one.why}", one.fix) for one in asyncio.run(look())]
+        return [Checkup("deliveries", NOTE, f"{one.id} {one.why}", one.fix) for one in asyncio.run(look())]
     except RPCError as error:
-        return [Finding("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
+        return [Checkup("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
     except PerdureError:
         return []
 
 
-def check_variables() -> list[Finding]:
+def check_variables() -> list[Checkup]:
     import os
 
     from perdure.adapters.repository.host import unknown_variables
 
     return [
-        Finding("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
+        Checkup("settings", NOTE, f"{name} means nothing", "correct it, or unset it")
         for name in unknown_variables(os.environ)
     ]
 
 
-def check_browser() -> list[Finding]:
+def check_browser() -> list[Checkup]:
     """Look for the browser where the repository's settings here ask for screenshots."""
     from pathlib import Path
 
@@ -232,13 +232,13 @@ def check_browser() -> list[Finding]:
     if not asked:
         return []
     try:
-        return [Finding("browser", OK, f"{tilde(Path(find_browser().chromium))}, for [app]")]
+        return [Checkup("browser", OK, f"{tilde(Path(find_browser().chromium))}, for [app]")]
     except NoBrowser as no:
         what, _, fix = str(no).partition(": ")
-        return [Finding("browser", NOTE, f"{what}; without it there are no screenshots", fix)]
+        return [Checkup("browser", NOTE, f"{what}; without it there are no screenshots", fix)]
 
 
-def failed(name: str, error: PerdureError, mark: str = MISSING) -> Finding:
+def failed(name: str, error: PerdureError, mark: str = MISSING) -> Checkup:
     """Return an error as a finding."""
     text = f"{error.what} ({error.where})" if error.where else error.what
-    return Finding(name, mark, text, error.fix)
+    return Checkup(name, mark, text, error.fix)

@@ -10,7 +10,7 @@ import typer
 from perdure.cli.panels import HOST
 
 if TYPE_CHECKING:
-    from perdure.cli.host.checkups import Finding
+    from perdure.cli.host.checkups import Checkup
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def doctor(
     if notify:
         from perdure.cli.host.webhooks import try_notify
 
-        checks: tuple[Callable[[], list[Finding]], ...] = (try_notify,)
+        checks: tuple[Callable[[], list[Checkup]], ...] = (try_notify,)
     else:
         checks = (checkups.check_sandbox,) if sandbox else _all()
     findings = [finding for check in checks for finding in _findings(check)]
@@ -48,7 +48,7 @@ def doctor(
     raise typer.Exit(1 if any(finding.mark == checkups.MISSING for finding in findings) else 0)
 
 
-def _all() -> tuple[Callable[[], list[Finding]], ...]:
+def _all() -> tuple[Callable[[], list[Checkup]], ...]:
     from perdure.cli.host import checkups
     from perdure.cli.host.origin import check_repository
     from perdure.cli.host.webhooks import check_notify
@@ -68,7 +68,7 @@ def _all() -> tuple[Callable[[], list[Finding]], ...]:
     )
 
 
-def _findings(check: Callable[[], list[Finding]]) -> list[Finding]:
+def _findings(check: Callable[[], list[Checkup]]) -> list[Checkup]:
     from perdure.cli.host.checkups import failed
     from perdure.models.errors import PerdureError
 

@@ -29,11 +29,11 @@ def gc(
     from perdure.cli.screen import Screen
     from perdure.cli.words import count
     from perdure.local.connect import connect
-    from perdure.local.retention import Verdict, collect
+    from perdure.local.retention import RetentionVerdict, collect
 
     screen, home = Screen(json=json), Home.find()
 
-    async def run() -> tuple[list[Verdict], list[str], int]:
+    async def run() -> tuple[list[RetentionVerdict], list[str], int]:
         client = await connect(home, start=False, say=screen.say)
         return await collect(client, home, timedelta(days=days), also_unmerged=unmerged, dry=dry_run)
 

@@ -75,7 +75,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
     import asyncio
     import os
 
-    from perdure.adapters.checks.tests import Place, run_tests
+    from perdure.adapters.checks.tests import CommandPlace, run_tests
     from perdure.adapters.checks.verdict import not_started, verdict
     from perdure.adapters.git.door import Git
     from perdure.adapters.repository.host import load_host_config
@@ -114,7 +114,7 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
             screen.line("! test       no test command was found: pull requests will be drafts that say so")
             return None
         report = await run_tests(
-            Place(
+            CommandPlace(
                 await asyncio.to_thread(sandbox),  # again: setup may have made a virtual environment
                 worktree=tree,
                 log_dir=logs,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure import secrets
-from perdure.cli.host.checkups import MISSING, NOTE, OK, Finding, failed
+from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup, failed
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _GITHUB = "GitHub"
 _QUEUE, _ROLE, _APP = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE", "PERDURE_GITHUB_APP_ID"
 
 
-def check_repository() -> list[Finding]:
+def check_repository() -> list[Checkup]:
     """Blocks on git and the network, for a minute at most."""
     from perdure.adapters.forges.github.forge import GitHub
     from perdure.adapters.forges.select import Forges
@@ -39,10 +39,10 @@ def check_repository() -> list[Finding]:
     try:
         target = resolve(".", Path.cwd(), forges)
     except BadInput as error:
-        finding = Finding("repository", NOTE, f"here: {error.what}", error.fix)
+        finding = Checkup("repository", NOTE, f"here: {error.what}", error.fix)
         url, base, empty = origin_of(Path.cwd()) or "", _known_default(Path.cwd()), False
     else:
-        finding = Finding("repository", OK, redact(target.url))
+        finding = Checkup("repository", OK, redact(target.url))
         url, base, empty = target.url, target.heads.default or "main", target.empty
     forge = forges.forge(url) if url else None
     if isinstance(forge, GitHub):
@@ -56,7 +56,7 @@ def check_repository() -> list[Finding]:
         said = "pull requests are kept in it"
         if forge is None:
             said = "its forge is not spoken yet, the branch is pushed without a pull request"
-        finding = Finding("repository", OK if forge is not None else NOTE, f"{redact(url)}, {said}")
+        finding = Checkup("repository", OK if forge is not None else NOTE, f"{redact(url)}, {said}")
     return [finding]
 
 
@@ -75,7 +75,7 @@ def _branches(url: str, target: Target | None) -> tuple[str, ...]:
 
 def _hosted(
     forge: GitHub, forges: Forges, url: str, base: str, ask: Callable[[], Access], env: Mapping[str, str]
-) -> list[Finding]:
+) -> list[Checkup]:
     """Check that this environment's keys would do to publish there, and that it should hold them at all."""
     from perdure.cli.request.issue import token
     from perdure.local.connect import configured
@@ -85,34 +85,34 @@ def _hosted(
     if (spared or configured() is not None) and not token(forges, url, elsewhere=True):
         whose = f"the publisher of {_QUEUE}={queue} needs" if spared else "the workers of that Temporal server need"
         fix = f"where it runs: {_ROLE}=publisher perdure doctor" if spared else "where they run: perdure doctor"
-        return [Finding(_GITHUB, OK, f"{forge.web}: no token here, {whose} one", fix)]
+        return [Checkup(_GITHUB, OK, f"{forge.web}: no token here, {whose} one", fix)]
     found = _asked(forge, base, ask, env)
     if spared and not any(finding.mark == MISSING for finding in found):
         return [*found, _too_much()]
     if spared:  # it cannot write, and need not
-        return [Finding(_GITHUB, OK, f"{forge.web}: what this environment holds cannot publish, the publisher's does")]
+        return [Checkup(_GITHUB, OK, f"{forge.web}: what this environment holds cannot publish, the publisher's does")]
     if not any(finding.mark == MISSING for finding in found):
         return [*found, *_stale_worker(env)]
     return found
 
 
-def _asked(forge: GitHub, base: str, ask: Callable[[], Access], env: Mapping[str, str]) -> list[Finding]:
+def _asked(forge: GitHub, base: str, ask: Callable[[], Access], env: Mapping[str, str]) -> list[Checkup]:
     app = f"App {env[_APP].strip()}" if env.get(_APP, "").strip() else ""
     try:
         access = _within(DOCTOR_FORGE_S, ask)
     except ForgeUnavailable as error:
-        return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
+        return [Checkup(_GITHUB, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
     except TimeoutError:
-        return [Finding(_GITHUB, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
+        return [Checkup(_GITHUB, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
     except PerdureError as error:
         what = f"{app}: {error.what}" if app else error.what
         return [failed(_GITHUB, PerdureError(what, where=error.where, fix=error.fix))]
     fine = f"{app or 'the token'} may push to {access.repository} and open pull requests into {base}"
-    return [Finding(_GITHUB, OK, fine), *(Finding(_GITHUB, NOTE, note) for note in access.notes)]
+    return [Checkup(_GITHUB, OK, fine), *(Checkup(_GITHUB, NOTE, note) for note in access.notes)]
 
 
-def _too_much() -> Finding:
-    return Finding(
+def _too_much() -> Checkup:
+    return Checkup(
         _GITHUB,
         NOTE,
         f"this environment can publish, though {_QUEUE} leaves that to the publisher",
@@ -120,7 +120,7 @@ def _too_much() -> Finding:
     )
 
 
-def _stale_worker(env: Mapping[str, str]) -> list[Finding]:
+def _stale_worker(env: Mapping[str, str]) -> list[Checkup]:
     """The running worker has the environment of its own start: a token that was exported later is not in it."""
     from perdure.adapters.forges.github.access import SECRET_VARIABLES
     from perdure.adapters.system.home import Home
@@ -135,7 +135,7 @@ def _stale_worker(env: Mapping[str, str]) -> list[Finding]:
     if running.forge_access != without or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
         return []
     what = f"the running worker{running.pid_told} was started without the token"
-    return [Finding(_GITHUB, MISSING, what, "perdure down; the next deliver starts one that has it")]
+    return [Checkup(_GITHUB, MISSING, what, "perdure down; the next deliver starts one that has it")]
 
 
 def _known_default(cwd: Path) -> str:

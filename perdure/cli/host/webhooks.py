@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from perdure import secrets
-from perdure.cli.host.checkups import MISSING, NOTE, OK, Finding
+from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup
 
 _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL of the worker, or what answers there"
 
 
-def check_notify() -> list[Finding]:
+def check_notify() -> list[Checkup]:
     """Say who is told when a delivery waits or ends, and who was not."""
     import asyncio
     import os
@@ -30,14 +30,14 @@ def check_notify() -> list[Finding]:
             words.append(
                 f"not encrypted on its way to {', '.join(readable)}: write https, unless that network is yours"
             )
-        found = [Finding("notify", OK, told, "\n".join(words))]
+        found = [Checkup("notify", OK, told, "\n".join(words))]
     running = read_supervisor(home) if (home := Home.find()).root.is_dir() else None
     if running and not tells_the_same(running.notify_access, secrets.environment(), running.started_at.isoformat()):
         other = "the worker that runs was started with other addresses or another secret than yours"
-        found.append(Finding("notify", NOTE, other, "perdure down, then perdure up --detach: it takes yours"))
+        found.append(Checkup("notify", NOTE, other, "perdure down, then perdure up --detach: it takes yours"))
     return [
         *found,
-        *(Finding("notify", NOTE, f"not told of {visible(words)}", _FIX) for words in asyncio.run(_untold())),
+        *(Checkup("notify", NOTE, f"not told of {visible(words)}", _FIX) for words in asyncio.run(_untold())),
     ]
 
 
@@ -46,30 +46,30 @@ async def _untold() -> list[str]:
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.notifications import untold
+    from perdure.client.notifications import not_notified
     from perdure.local.connect import connect
     from perdure.models.errors import PerdureError
 
     home = Home.find()
     try:
-        return await untold(await connect(home, start=False, say=lambda _: None)) if home.root.is_dir() else []
+        return await not_notified(await connect(home, start=False, say=lambda _: None)) if home.root.is_dir() else []
     except (PerdureError, RPCError):
         return []
 
 
-def try_notify() -> list[Finding]:
+def try_notify() -> list[Checkup]:
     """One line an address. The worker tells, with its own addresses and secret: that is what deliveries do."""
     import asyncio
 
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.trial import Tried, try_notice
+    from perdure.client.notifications import NoticeTried, try_notice
     from perdure.local.connect import connect
     from perdure.models.errors import PerdureError
     from perdure.text import visible
 
-    async def work() -> list[Tried]:
+    async def work() -> list[NoticeTried]:
         client = await connect(Home.find(), start=False, say=lambda _: None)
         try:
             return await try_notice(client)
@@ -77,8 +77,8 @@ def try_notify() -> list[Finding]:
             raise PerdureError(f"Temporal does not do that: {visible(error.message)}", fix="perdure doctor") from None
 
     if not (found := asyncio.run(work())):
-        return [Finding("notify", MISSING, "no worker took it", "perdure up --detach starts one, then the same again")]
+        return [Checkup("notify", MISSING, "no worker took it", "perdure up --detach starts one, then the same again")]
     return [
-        Finding("notify", OK if tried.told else MISSING, visible(tried.said), "" if tried.told else _FIX)
+        Checkup("notify", OK if tried.told else MISSING, visible(tried.said), "" if tried.told else _FIX)
         for tried in found
     ]

@@ -62,7 +62,7 @@ class Chapter:
 
 
 @dataclass(frozen=True)
-class Line:
+class StoryLine:
     """One line of the story. `cost_usd` None: unknown; `priced` False: no model was asked, nothing to show."""
 
     mark: str
@@ -84,7 +84,7 @@ def chapters(steps: Iterable[StepRecord]) -> list[Chapter]:
     return told
 
 
-def line_of(chapter: Chapter, limits: tuple[int | None, int | None] = (None, None), ended: bool = True) -> Line:
+def line_of(chapter: Chapter, limits: tuple[int | None, int | None] = (None, None), ended: bool = True) -> StoryLine:
     """Write a chapter's line. `limits`: how many fixes of tests and of review there may be.
 
     `ended`: nothing will be added; a step that still runs then was left where it was.
@@ -92,7 +92,7 @@ def line_of(chapter: Chapter, limits: tuple[int | None, int | None] = (None, Non
     costs = [record.cost_usd for record in chapter.steps]
     durations = [record.duration_s for record in chapter.steps if record.duration_s is not None]
     mark = _mark(chapter)
-    return Line(
+    return StoryLine(
         mark=LEFT if ended and mark == RUNS else mark,
         name=_name(chapter, limits),
         text=_text(chapter),
@@ -102,7 +102,7 @@ def line_of(chapter: Chapter, limits: tuple[int | None, int | None] = (None, Non
     )
 
 
-def row(line: Line, width: int = WIDTH) -> str:
+def row(line: StoryLine, width: int = WIDTH) -> str:
     """A line in columns: mark, name, text, time, money. On a narrow screen the text gives way."""
     right = ""
     if line.duration_s is not None:

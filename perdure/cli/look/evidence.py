@@ -26,7 +26,7 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnSpan:
     """A turn as history has it: from which checkpoint to which."""
 
     before: str
@@ -37,7 +37,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Told:
+class HistoryFacts:
     """The tale of history, over all runs, oldest first.
 
     prepared   of the newest run; first: prepare's checkpoint in the first run, empty when that is lost
@@ -52,7 +52,7 @@ class Told:
 
     prepared: Prepared | None = None
     first: str = ""
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[TurnSpan, ...] = ()
     newest: int = 0
     commits: dict[str, tuple[str, str]] = field(default_factory=dict)
     head: str = ""
@@ -76,14 +76,14 @@ class Evidence:
 
     result: DeliveryResult
     ended: str
-    told: Told
+    told: HistoryFacts
     host: Facts | Unknown
     checkpoints: tuple[CheckpointFact, ...]
     outside: PublishedFacts | Unknown
     delivery: str
 
 
-def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Told:
+def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> HistoryFacts:
     """Fold the activities of a delivery. ValueError when they are not what this version knows."""
     state = DeliveryState()
     done = [act for act in acts if act.result is not None]
@@ -106,7 +106,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> To
             shipped, accepted = state.pull_request.number, str(act.given.get("accepted", ""))
         elif act.activity == "close":
             receipt = state.receipt
-    return Told(
+    return HistoryFacts(
         prepared=state.prepared,
         first=first[0] if first and complete else "",
         turns=tuple(turns),
@@ -122,5 +122,5 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> To
     )
 
 
-def _turn(act: Act, checkpoint: str) -> Turn:
-    return Turn(str(act.given.get("checkpoint", "")), checkpoint, act.activity, act.attempt, act.turn)
+def _turn(act: Act, checkpoint: str) -> TurnSpan:
+    return TurnSpan(str(act.given.get("checkpoint", "")), checkpoint, act.activity, act.attempt, act.turn)

@@ -73,7 +73,9 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
                 line = Teller().now(None, described.pending, at=0.0)
                 asks = waits_for_you(described.asked, delivery.id) if described.asked is not None else []
                 doing = [row(line, screen.width)] if line else []
-                sent = [f"! recorded, not yet read: {', '.join(unread)}"] if (unread := await delivery.unread()) else []
+                sent = (
+                    [f"! recorded, not yet read: {', '.join(unread)}"] if (unread := await delivery.not_read()) else []
+                )
                 screen.lines(
                     [f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, *sent, no_worker(absent())]
                 )

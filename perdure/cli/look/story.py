@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perdure.cli.decide.asking import decided, held, waits_for_you
-from perdure.cli.look.chapters import GOOD, RUNS, STOPS, TOLD, WIDTH, Chapter, Line, chapters, line_of, row
+from perdure.cli.look.chapters import GOOD, RUNS, STOPS, TOLD, WIDTH, Chapter, StoryLine, chapters, line_of, row
 from perdure.cli.words import money
 from perdure.models.decisions import Gate
 from perdure.models.result import DecisionMade, StepRecord
@@ -100,7 +100,7 @@ class Teller:
         self._said.add(key)
         return decided(made)
 
-    def now(self, progress: Progress | None, pending: Sequence[Pending], at: float) -> Line | None:
+    def now(self, progress: Progress | None, pending: Sequence[Pending], at: float) -> StoryLine | None:
         """Return what goes on at this moment; `at` is any clock in seconds."""
         steps = list(progress.steps) if progress else []
         doing = next((p for p in pending if p.activity in TOLD), None)
@@ -118,7 +118,7 @@ class Teller:
             self._since = (key, at)
         past = [text for text in (line_of(Chapter(chapter.steps[:-1])).text if chapter.steps[1:] else "",) if text]
         text = " · ".join([*past, *_doing(doing)]) or line.text
-        return Line(line.mark, line.name, text, duration_s=at - self._since[1])
+        return StoryLine(line.mark, line.name, text, duration_s=at - self._since[1])
 
     def _settled(self, progress: Progress) -> list[Chapter]:
         """Chapters to which nothing will be added: while a whole plan or change waits for a person, all of them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from perdure.cli.look.claims import claims
-from perdure.cli.look.evidence import Evidence, Told, Unknown, told_by
+from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, told_by
 from perdure.cli.look.judging import no, unknown, yes
 from perdure.cli.words import count, short
 from perdure.models.errors import BadInput, PerdureError
@@ -68,7 +68,7 @@ async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say)
 
 
 async def _evidence(
-    client: Client, delivery: Delivery, result: DeliveryResult, told: Told, histories: Histories, ended: str
+    client: Client, delivery: Delivery, result: DeliveryResult, told: HistoryFacts, histories: Histories, ended: str
 ) -> Evidence:
     from perdure.models.ids import delivery_key
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 from math import isfinite
 
-from perdure.models.treasury import Add, Budget, Granted, Lease, Reserve, Table
+from perdure.models.treasury import Add, Budget, BudgetLease, Granted, Reserve, Table
 
 BLOCK_USD = 1.0
 """A delivery's reservation of a fleet's budget: about twenty turns, so that it seldom asks (holes.md H28)."""
@@ -110,7 +110,7 @@ class Granting:
         if (lease := self.table.leases.get(delivery)) is not None:
             lease.ceiling, lease.waits, lease.until = _usd(lease.ceiling - granted), 0, now
 
-    def overdue(self, now: datetime) -> dict[str, Lease]:
+    def overdue(self, now: datetime) -> dict[str, BudgetLease]:
         """Deliveries that hold something and have not been heard of for long: ended by force, or waiting for people."""
         return {id: lease for id, lease in self.table.leases.items() if lease.held > 0 and lease.until <= now}
 
@@ -132,10 +132,10 @@ class Granting:
         for id in {*old, *(id for _, id in sorted(idle)[: max(0, len(idle) - LEASE_RECORDS)])}:
             del self.table.leases[id]
 
-    def _lease(self, said: Reserve, now: datetime) -> Lease:
+    def _lease(self, said: Reserve, now: datetime) -> BudgetLease:
         known = self.table.leases.get(said.delivery)
         if known is None:
-            known = Lease(
+            known = BudgetLease(
                 seq=said.seq,
                 rules=tuple(said.rules),
                 booked=said.booked,
@@ -145,7 +145,7 @@ class Granting:
             self.table.leases[said.delivery] = known
         return known
 
-    def _book(self, lease: Lease, paid: float) -> None:
+    def _book(self, lease: BudgetLease, paid: float) -> None:
         """Never less than before: a rewind makes a delivery forget what it has paid, for one turn."""
         more = paid - lease.booked
         if more <= 0:
@@ -154,21 +154,21 @@ class Granting:
         for rule in lease.rules:
             self.table.rules[rule].spent = _usd(self.table.rules[rule].spent + more)
 
-    def _block(self, lease: Lease) -> float:
+    def _block(self, lease: BudgetLease) -> float:
         """A dollar; more where the budgets are large, so that a day has a bounded number of blocks; less where the
         delivery's own is small, so that several can work at once."""
         total = sum(budget.limit for budget in self.table.rules.values())
         own = min(self.table.rules[rule].limit for rule in lease.rules)
         return min(max(BLOCK_USD, total / BLOCKS_A_DAY), max(own / 10, min(own, BLOCK_LEAST_USD)))
 
-    def _room(self, lease: Lease) -> float:
+    def _room(self, lease: BudgetLease) -> float:
         return min(self.table.room(rule) for rule in lease.rules)
 
-    def _answer(self, lease: Lease, granted: float) -> Granted:
+    def _answer(self, lease: BudgetLease, granted: float) -> Granted:
         left = max(0.0, self._room(lease))
         return Granted(seq=lease.seq, ceiling=lease.ceiling, until=lease.until, granted=_usd(granted), left=_usd(left))
 
-    def _why(self, lease: Lease) -> str:
+    def _why(self, lease: BudgetLease) -> str:
         rule = min(lease.rules, key=self.table.room)
         budget, held = self.table.rules[rule], self.table.reserved(rule)
         name = rule.replace(":", " ", 1)

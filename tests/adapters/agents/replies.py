@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from perdure.adapters.agents.conversation import Finished, after_reply
+from perdure.adapters.agents.conversation import StepFinished, after_reply
 from perdure.adapters.agents.model import Reply
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
@@ -44,7 +44,7 @@ def reply(*blocks: dict[str, Any], stop: str = "end_turn", detail: str = "") -> 
     return Reply(message, stop, "claude-sonnet-5-5", Usage(), detail=detail)
 
 
-def finished(step: Step, said: Reply) -> Finished:
+def finished(step: Step, said: Reply) -> StepFinished:
     found = after_reply(step, said, [OPENING])
-    assert isinstance(found, Finished)
+    assert isinstance(found, StepFinished)
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.agents.conversation import (
     Continue,
-    Finished,
+    StepFinished,
     after_reply,
     opening,
     question_for,
@@ -39,7 +39,7 @@ CONTRACT = Contract(
 )
 
 
-async def turns(model: Model, box: Toolbox, step: Step, most: int = 60, **materials: str) -> tuple[Finished, int]:
+async def turns(model: Model, box: Toolbox, step: Step, most: int = 60, **materials: str) -> tuple[StepFinished, int]:
     """Take turns as the engine does, with everything stored and read again between them."""
     transcript: list[dict[str, Any]] = [opening(step, CONTRACT, materials)]
     for turn in range(1, most + 1):
@@ -48,7 +48,7 @@ async def turns(model: Model, box: Toolbox, step: Step, most: int = 60, **materi
         reply = await model.ask(question, on_first_event=lambda: None, on_text=lambda text: None)
         reply = Reply.from_json(reply.to_json())
         found = after_reply(step, reply, transcript)
-        if isinstance(found, Finished):
+        if isinstance(found, StepFinished):
             return found, turn
         transcript.append(reply.message)
         if isinstance(found, Continue):

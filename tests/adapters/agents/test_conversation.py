@@ -9,8 +9,8 @@ from replies import OPENING, PLAN, finished, issue, reply, review, text, use
 
 from perdure.adapters.agents.conversation import (
     Continue,
-    Finished,
     RunTools,
+    StepFinished,
     after_reply,
     identical_calls,
     nudge,
@@ -112,7 +112,7 @@ def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_inv
     assert "not accepted" in first.user_message["content"][0]["text"]
     transcript = [OPENING, reply(text(said)).message, first.user_message]
     second = after_reply(step, reply(text(said)), transcript)
-    assert isinstance(second, Finished)
+    assert isinstance(second, StepFinished)
     assert second.outcome.ending is Ending.INVALID
     assert second.document is None
 
@@ -123,7 +123,7 @@ def test_an_answer_cut_off_twice_is_invalid(step: Step) -> None:
     asked = after_reply(step, cut, [OPENING])
     assert isinstance(asked, Continue)
     done = after_reply(step, cut, [OPENING, cut.message, asked.user_message])
-    assert isinstance(done, Finished)
+    assert isinstance(done, StepFinished)
     assert (done.outcome.ending, done.outcome.data, done.document) == (Ending.INVALID, {}, None)
 
 
@@ -138,7 +138,7 @@ def test_an_answer_mended_after_a_re_ask_counts() -> None:
     assert isinstance(asked, Continue)
     transcript = [OPENING, reply(text("hm")).message, asked.user_message]
     done = after_reply(Step.CLASSIFY, reply(text('{"kind": "bug", "reason": "r"}')), transcript)
-    assert isinstance(done, Finished)
+    assert isinstance(done, StepFinished)
     assert done.outcome.data == {"kind": "bug"}
 
 
@@ -213,7 +213,7 @@ def test_a_model_that_repeats_itself_is_told_so_and_then_stopped() -> None:
     assert "3 times in a row" in told["content"][1]["text"]
     assert nudge(2) is None
     ends = after_reply(Step.IMPLEMENT, reply(use(number=8, command="ls", timeout=1), stop="tool_use"), same(4))
-    assert isinstance(ends, Finished)
+    assert isinstance(ends, StepFinished)
     assert ends.outcome.ending is Ending.LOOPING
     goes_on = after_reply(Step.IMPLEMENT, reply(use(number=8, command="ls", timeout=1), stop="tool_use"), same(3))
     assert isinstance(goes_on, RunTools)

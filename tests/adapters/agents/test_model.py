@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.model import Model, Question, Reply
+from perdure.adapters.agents.model import Model, ModelRequest, Reply
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
 
 PlayedModel = Callable[..., Awaitable[tuple[Any, Model]]]
 
-QUESTION = Question(
+QUESTION = ModelRequest(
     model="claude-sonnet-5-5",
     max_tokens=1000,
     effort="low",
@@ -31,7 +31,7 @@ QUESTION = Question(
 )
 
 
-async def ask(model: Model, question: Question = QUESTION) -> tuple[Reply, list[str]]:
+async def ask(model: Model, question: ModelRequest = QUESTION) -> tuple[Reply, list[str]]:
     heard: list[str] = []
     reply = await model.ask(question, on_first_event=lambda: heard.append("begun"), on_text=heard.append)
     return reply, heard
@@ -67,7 +67,7 @@ say = "done"
     use = reply.message["content"][-1]
     results = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use["id"], "content": "ok"}]}
     messages = (*QUESTION.messages, reply.message, results)
-    again, _ = await ask(model, Question(**{**vars(QUESTION), "messages": messages}))
+    again, _ = await ask(model, ModelRequest(**{**vars(QUESTION), "messages": messages}))
     assert again.message["content"][-1]["text"] == "done"
     assert again.usage.cache_read_tokens > 0
     assert twin.prefix_breaks == 0

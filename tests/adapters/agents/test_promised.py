@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replies import OPENING, issue, reply, text
 
-from perdure.adapters.agents.conversation import Continue, Finished, after_reply
+from perdure.adapters.agents.conversation import Continue, StepFinished, after_reply
 from perdure.adapters.agents.places import Change
-from perdure.adapters.agents.promised import Promised, Words, judged
+from perdure.adapters.agents.promised import Promised, PromisedText, judged
 from perdure.adapters.agents.said import heard, spoken
 from perdure.adapters.agents.text import framed, framed_words
 from perdure.models.decisions import Said
@@ -30,7 +30,12 @@ COMMENT = "+1 please"
 
 def promised(*names: str, request: str = REQUEST) -> Promised:
     shown = labels(Promise(name=name, file="tests/test_calc.py") for name in names or (ADD,))
-    words = (Words(request), Words("Round to even"), Words("Sums are negative\nsince 2.0"), Words(COMMENT, whole=False))
+    words = (
+        PromisedText(request),
+        PromisedText("Round to even"),
+        PromisedText("Sums are negative\nsince 2.0"),
+        PromisedText(COMMENT, whole=False),
+    )
     return Promised(shown, words)
 
 
@@ -42,16 +47,16 @@ def said(*answers: dict[str, Any], issues: Sequence[dict[str, Any]] = ()) -> str
     return json.dumps({"summary": "fine", "issues": list(issues), "promises": list(answers)})
 
 
-def end(*answers: dict[str, Any], about: Promised | None = None) -> tuple[str, Finished]:
+def end(*answers: dict[str, Any], about: Promised | None = None) -> tuple[str, StepFinished]:
     """Return the words a review is told about its answer, empty when it is taken at once, and its end."""
     about = about or promised()
     first = after_reply(Step.REVIEW, reply(text(said(*answers))), [OPENING], None, about)
-    if isinstance(first, Finished):
+    if isinstance(first, StepFinished):
         return "", first
     assert isinstance(first, Continue)
     transcript = [OPENING, reply(text("…")).message, first.user_message]
     done = after_reply(Step.REVIEW, reply(text(said(*answers))), transcript, None, about)
-    assert isinstance(done, Finished)
+    assert isinstance(done, StepFinished)
     return first.user_message["content"][0]["text"], done
 
 
@@ -134,7 +139,7 @@ def test_wrong_places_and_wrong_quotes_are_told_back_together_and_the_blocker_ke
     assert "does not stand in the request" in first.user_message["content"][0]["text"]
     transcript = [OPENING, reply(text("…")).message, first.user_message]
     done = after_reply(Step.REVIEW, reply(text(wrong)), transcript, Change({"a.py": ()}), promised())
-    assert isinstance(done, Finished)
+    assert isinstance(done, StepFinished)
     assert done.document is not None
     assert [one.file for one in Review.model_validate_json(done.document).issues] == ["", "tests/test_calc.py"]
 
@@ -161,7 +166,7 @@ ANY = st.text(st.sampled_from("ab c>*\n"), max_size=12)
 def test_no_answer_makes_a_promise_pass_without_words_of_the_request(
     answers: list[tuple[str, str]], request: str
 ) -> None:
-    about = Promised(labels([Promise(name=ADD), Promise(name=SUB)]), (Words(request),))
+    about = Promised(labels([Promise(name=ADD), Promise(name=SUB)]), (PromisedText(request),))
     given_ = [Justification(test=test, quote=quote, reason="") for test, quote in answers]
     found = judged(Review(summary="", issues=[], promises=given_), about)
     assert [one.test for one in found.promises] == [ADD, SUB]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.model import Question, Reply, most_tokens, upper_bound
+from perdure.adapters.agents.model import ModelRequest, Reply, most_tokens, upper_bound
 from perdure.models.ledger import Usage
 
-QUESTION = Question(
+QUESTION = ModelRequest(
     model="claude-sonnet-5-5",
     max_tokens=1000,
     effort=None,
@@ -155,7 +155,7 @@ def picture(width: int, height: int, size: int) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
 
 
-def with_content(*blocks: dict[str, Any]) -> Question:
+def with_content(*blocks: dict[str, Any]) -> ModelRequest:
     return dataclasses.replace(QUESTION, messages=({"role": "user", "content": list(blocks)},))
 
 

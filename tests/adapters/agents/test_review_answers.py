@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 from replies import OPENING, finished, issue, reply, review, text
 
-from perdure.adapters.agents.conversation import Continue, Finished, after_reply
+from perdure.adapters.agents.conversation import Continue, StepFinished, after_reply
 from perdure.adapters.agents.places import Change
 from perdure.models.phases import Step
 from perdure.models.report import Review
 from perdure.models.turn import Ending
 
 
-def again(said: str, change: Change | None = None, first: str | None = None) -> tuple[str, Finished]:
+def again(said: str, change: Change | None = None, first: str | None = None) -> tuple[str, StepFinished]:
     """What a review is told about its first answer, and what becomes of its second one."""
     asked = after_reply(Step.REVIEW, reply(text(said if first is None else first)), [OPENING], change)
     assert isinstance(asked, Continue)
     transcript = [OPENING, reply(text(said)).message, asked.user_message]
     done = after_reply(Step.REVIEW, reply(text(said)), transcript, change)
-    assert isinstance(done, Finished)
+    assert isinstance(done, StepFinished)
     return asked.user_message["content"][0]["text"], done
 
 
-def issues(done: Finished) -> list[Any]:
+def issues(done: StepFinished) -> list[Any]:
     assert done.document is not None
     return Review.model_validate_json(done.document).issues
 
@@ -54,7 +54,7 @@ CHANGE = Change({"a.py": ((1, 10), (30, 40)), "gone.py": (), "huge.txt": None})
 )
 def test_a_place_in_the_diff_is_taken(file: str, line: int | None) -> None:
     done = after_reply(Step.REVIEW, reply(text(review(issue("blocker", file=file, line=line)))), [OPENING], CHANGE)
-    assert isinstance(done, Finished)
+    assert isinstance(done, StepFinished)
     [kept] = issues(done)
     assert kept.description == "d"
     assert kept.file in ("", "a.py", "gone.py", "huge.txt")

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.browser.capture import Page, Patience, Shown, capture
+from perdure.adapters.browser.capture import Capture, CapturedPage, Patience, capture
 from perdure.adapters.sandbox.base import Command, Sandbox
 from perdure.models.config import AppSettings
 
@@ -55,18 +55,18 @@ class Bench:
         ready: str = "",
         env: dict[str, str] | None = None,
         **more: Any,
-    ) -> Shown:
+    ) -> Capture:
         command = Command("", self.tree, self.root / "output", 0.0, env={"FRONTEND_PORT": PORT, **(env or {})})
         settings = AppSettings(start=start, ready=ready, pages=pages)
         return await capture(self.sandbox, command, settings, self.logs, **more)
 
-    async def of_python(self, page: str, *pages: str, **more: Any) -> Shown:
+    async def of_python(self, page: str, *pages: str, **more: Any) -> Capture:
         """Take pages of an application whose `page(path)` this is."""
         (self.tree / "app.py").write_text(SERVER % page)
         return await self.take(*pages, **more)
 
 
-def by_name(shown: Shown) -> dict[str, Page]:
+def by_name(shown: Capture) -> dict[str, CapturedPage]:
     return {page.page: page for page in shown.pages}
 
 

@@ -16,7 +16,7 @@ from git_repositories import git, make_origin
 
 import perdure
 from perdure.adapters.git.locks import LockBusy, locked
-from perdure.adapters.git.objects import Entry
+from perdure.adapters.git.objects import TreeEntry
 from perdure.adapters.git.vault import RefLocked, RefMoved, Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, InvalidRequest, WorkspaceLost
@@ -218,7 +218,7 @@ def test_the_child_on_the_first_parent_path_is_found_however_far_the_ref_is_ahea
 def test_a_broken_tip_is_noticed_and_the_newest_whole_ancestor_found(vault: Vault) -> None:
     good = commits(vault, 2)
     missing = vault.objects.blob(b"lost in a power cut")
-    tip = vault.objects.commit(vault.objects.tree([Entry("f", missing)]), good[-1:], "turn 3")
+    tip = vault.objects.commit(vault.objects.tree([TreeEntry("f", missing)]), good[-1:], "turn 3")
     assert vault.broken(tip) == ""
     (vault.path / "objects" / missing[:2] / missing[2:]).unlink()
     assert missing in vault.broken(tip)

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.terms import Ground, branches_of, check_branch, title_of
+from perdure.adapters.repository.terms import BranchBase, branches_of, check_branch, title_of
 from perdure.adapters.system.home import Home
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
@@ -92,7 +92,7 @@ def test_words_and_issues_give_the_title_themselves(vault: Vault) -> None:
 
 def settled(vault: Vault, template: str, title: str = "Add sub", delivery: str = "calc-issue-1") -> dict[str, str]:
     base, base_sha = vault.fetch()
-    ground = Ground(vault, remote_heads(vault.url), base, base_sha, delivery)
+    ground = BranchBase(vault, remote_heads(vault.url), base, base_sha, delivery)
     issue = Issue(number=1, title=title, body="", author="eve", url="")
     request = DeliveryRequest(repository=vault.url, issue=1)
     return branches_of(template, delivery, request, issue, "perdure.toml", ground)
@@ -123,7 +123,7 @@ def test_a_branch_that_could_not_be_pushed_is_refused_before_anything_is_paid_fo
 
 def test_the_default_branch_is_refused_where_another_one_is_the_base(vault: Vault) -> None:
     _, base_sha = vault.fetch("topic")
-    ground = Ground(vault, remote_heads(vault.url), "topic", base_sha, "d")
+    ground = BranchBase(vault, remote_heads(vault.url), "topic", base_sha, "d")
     assert ground.taken("main") == "main is the default branch: nobody delivers onto it"
     request = DeliveryRequest(repository=vault.url, request="x", base="topic", branch="main")
     head = str(vault.fetch_branch("main"))

@@ -15,7 +15,7 @@ import pytest
 
 from perdure.adapters.sandbox import groups
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.groups import MARK, OURS, SANDBOX, Group, delegated
+from perdure.adapters.sandbox.groups import MARK, OURS, SANDBOX, ControlGroup, delegated
 from perdure.adapters.sandbox.landlock import Landlock
 from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.usage import Caps
@@ -85,12 +85,12 @@ def test_a_dead_workers_group_is_removed_by_the_next_and_a_living_ones_is_not(ro
     with subprocess.Popen([sys.executable, "-c", make], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
         worker.stdout.readline()
-        living = Group(root, "living", CAPS)
+        living = ControlGroup(root, "living", CAPS)
         names = sandboxes(root)
         assert len(names) == 2, "the other's was removed although it lives"
         worker.send_signal(signal.SIGKILL)
         worker.wait()
-    next_one = Group(root, "next", CAPS)
+    next_one = ControlGroup(root, "next", CAPS)
     assert sorted(name.split(".")[2] for name in sandboxes(root)) == ["living", "next"]
     living.close()
     next_one.close()
@@ -137,7 +137,7 @@ def test_a_group_is_ours_only_where_its_manager_says_so(laid_out, tmp_path):
 def test_what_the_kernel_counted_is_told_in_the_watchers_words(laid_out):
     for file in ("memory.max", "memory.swap.max", "pids.max"):
         assert not (laid_out / file).exists()
-    group = Group(laid_out, "a/b", Caps(4096 * MB, 100, 1, cpu_s=3.0))
+    group = ControlGroup(laid_out, "a/b", Caps(4096 * MB, 100, 1, cpu_s=3.0))
     (path,) = laid_out.glob(f"{SANDBOX}*")
     assert path.name.startswith(f"{SANDBOX}a-b.")
     assert ((path / "memory.max").read_text(), (path / "memory.oom.group").read_text()) == (str(4096 * MB), "1")

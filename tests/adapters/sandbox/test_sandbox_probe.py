@@ -6,14 +6,14 @@ import re
 
 import pytest
 
-from perdure.adapters.sandbox.probe import APPARMOR, CLONE, MAXIMUM, Seen, classify, probe
+from perdure.adapters.sandbox.probe import APPARMOR, CLONE, MAXIMUM, ProbeFacts, classify, probe
 from perdure.adapters.sandbox.program import Program
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
 
-WORKS = Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.11.0\n"), 0)
+WORKS = ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.11.0\n"), 0)
 UID_MAP = "bwrap: setting up uid map: Permission denied\n"
 LOOPBACK = "bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted\n"
 NO_NAMESPACE = "bwrap: No permissions to create new namespace, likely because the kernel does not allow it\n"
@@ -21,16 +21,16 @@ NOT_CREATED = "bwrap: Creating new namespace failed: Operation not permitted\n"
 NO_PROC = "bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n"
 
 
-def failing(stderr: str, **facts: object) -> Seen:
-    return Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), 1, stderr, **facts)  # type: ignore[arg-type]
+def failing(stderr: str, **facts: object) -> ProbeFacts:
+    return ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), 1, stderr, **facts)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("seen", "cause", "fix"),
     [
-        (Seen("linux"), "not installed", "apt-get install -y bubblewrap"),
+        (ProbeFacts("linux"), "not installed", "apt-get install -y bubblewrap"),
         (
-            Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.6.1"), 1, "unknown option"),
+            ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.6.1"), 1, "unknown option"),
             "0.6 is too old",
             "apt-get",
         ),
@@ -42,9 +42,9 @@ def failing(stderr: str, **facts: object) -> Seen:
         (failing(NO_NAMESPACE, sysctls={MAXIMUM: "0"}), "switched off", "user.max_user_namespaces=15000"),
         (failing(NOT_CREATED, sysctls={CLONE: "0"}), "only for root", "kernel.unprivileged_userns_clone=1"),
         (failing("bwrap: something new\n"), "cannot start", "bwrap --unshare-all"),
-        (Seen("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), None), "no answer", "bwrap"),
-        (Seen("darwin"), "macOS", "limactl"),
-        (Seen("win32"), "win32", "WSL2"),
+        (ProbeFacts("linux", Program("/usr/bin/bwrap", "bubblewrap 0.9.0"), None), "no answer", "bwrap"),
+        (ProbeFacts("darwin"), "macOS", "limactl"),
+        (ProbeFacts("win32"), "win32", "WSL2"),
     ],
 )
 def test_a_failure_is_told_with_its_cause_and_what_to_paste(seen, cause, fix):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox.outside import SETUP_CONNECTIONS, way_out
-from perdure.adapters.sandbox.reach import Reach, Refused, named_by_owner, outside
+from perdure.adapters.sandbox.reach import Reach, ReachRefused, named_by_owner, outside
 
 INDEX = "files"
 
@@ -111,7 +111,7 @@ async def test_installers_find_the_proxy_in_their_variables(full, run, index, mo
 async def test_a_host_is_judged_by_its_addresses(hosts: tuple[str, ...], host: str, port: int, allowed: bool) -> None:
     try:
         found = await Reach(hosts).addresses(host, port)
-    except Refused:
+    except ReachRefused:
         found = []
     assert bool(found) is allowed
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.models.base import Written
 from perdure.models.decisions import Question, QuestionKind
@@ -57,7 +57,7 @@ class AssumeInput(Written):
     why: str = Field(description="why that is the best guess, in a few words")
 
 
-async def ask(given: AskInput, call: Call) -> str:
+async def ask(given: AskInput, call: ToolCall) -> str:
     """One question a turn: a second may be settled by the first one's answer."""
     question = _question(given)
     if call.box.question is not None:
@@ -85,7 +85,7 @@ def _question(given: AskInput) -> Question:
     return Question(text=text, kind=kind, choices=choices, why=one_line(given.why, QUESTION_WHY_CHARS))
 
 
-async def assume(given: AssumeInput, call: Call) -> str:
+async def assume(given: AssumeInput, call: ToolCall) -> str:
     parts = (given.question, given.assumption, given.why)
     question, assumption, why = (
         one_line(text, most).rstrip(".") for text, most in zip(parts, ASSUMPTION_PART_CHARS, strict=True)

@@ -60,7 +60,7 @@ class Toolbox:
 
 
 @dataclass(frozen=True)
-class Call:
+class ToolCall:
     """One tool call: `id` as the API gave it, `step` it was made in."""
 
     id: str
@@ -82,13 +82,13 @@ class Tool(Generic[I]):
     name: str
     description: str
     input: type[I]
-    run: Callable[[I, Call], Awaitable[str]]
+    run: Callable[[I, ToolCall], Awaitable[str]]
 
     def definition(self) -> dict[str, Any]:
         """As the Messages API takes it."""
         return {"name": self.name, "description": self.description, "input_schema": closed(self.input)}
 
-    async def call(self, raw: object, call: Call) -> str:
+    async def call(self, raw: object, call: ToolCall) -> str:
         """ToolError when `raw` is not an input of this tool."""
         try:
             given = self.input.model_validate(raw)

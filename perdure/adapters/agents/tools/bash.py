@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.output import excerpt
@@ -43,7 +43,7 @@ class BashInput(Written):
     )
 
 
-async def bash(given: BashInput, call: Call) -> str:
+async def bash(given: BashInput, call: ToolCall) -> str:
     """Exit code first, then head and tail of the output; the whole output stays in the log directory."""
     if not given.command.strip() or "\0" in given.command or len(given.command.encode()) > _COMMAND_BYTES:
         raise ToolError(f"command must be 1 to {_COMMAND_BYTES} bytes without NUL; put longer scripts into a file")

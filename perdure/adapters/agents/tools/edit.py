@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError, inside, is_binary, read_bytes, version, write_bytes
 from perdure.adapters.agents.tools.read import seen
 from perdure.adapters.agents.tools.write import has_crlf
@@ -24,11 +24,11 @@ class EditInput(Written):
     replace_all: bool = Field(default=False, description="replace every occurrence")
 
 
-async def edit(given: EditInput, call: Call) -> str:
+async def edit(given: EditInput, call: ToolCall) -> str:
     return await in_thread(_edit, given, call)
 
 
-def _edit(given: EditInput, call: Call) -> str:
+def _edit(given: EditInput, call: ToolCall) -> str:
     box = call.box
     path, shown = inside(box.worktree, given.path, box.inside, writing=True, installed=box.shared)
     data = read_bytes(path, shown)
@@ -55,7 +55,7 @@ def _edit(given: EditInput, call: Call) -> str:
     return seen(shown, changed, f"edited at {where}")
 
 
-def _must_know(call: Call, shown: str, data: bytes) -> None:
+def _must_know(call: ToolCall, shown: str, data: bytes) -> None:
     known = call.box.read_files.get(shown)
     if known is None:
         raise ToolError(f"{shown}: read the file before you edit it")

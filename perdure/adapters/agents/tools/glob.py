@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.searching import search_files
 from perdure.models.base import Written
 
@@ -14,7 +14,7 @@ class GlobInput(Written):
     path: str = Field(default=".", description="directory to look in, relative to the repository's root")
 
 
-async def glob(given: GlobInput, call: Call) -> str:
+async def glob(given: GlobInput, call: ToolCall) -> str:
     return await search_files(call, given.path, mode="glob", pattern=given.pattern)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.searching import search_files
 from perdure.models.base import Written
 
@@ -16,7 +16,7 @@ class GrepInput(Written):
     ignore_case: bool = Field(default=False)
 
 
-async def grep(given: GrepInput, call: Call) -> str:
+async def grep(given: GrepInput, call: ToolCall) -> str:
     return await search_files(
         call,
         given.path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError, inside, is_binary, read_bytes, version
 from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
@@ -19,11 +19,11 @@ class ReadInput(Written):
     limit: int = Field(default=READ_LINES, ge=1, description=f"lines to show; default and most {READ_LINES}")
 
 
-async def read(given: ReadInput, call: Call) -> str:
+async def read(given: ReadInput, call: ToolCall) -> str:
     return await in_thread(_read, given, call)
 
 
-def _read(given: ReadInput, call: Call) -> str:
+def _read(given: ReadInput, call: ToolCall) -> str:
     path, shown = inside(call.box.worktree, given.path, call.box.inside)
     data = read_bytes(path, shown)
     if is_binary(data):

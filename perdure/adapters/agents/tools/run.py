@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.adapters.agents.text import first_line
 from perdure.adapters.agents.tools.ask import ASK, ASSUME
-from perdure.adapters.agents.tools.base import Call, Tool, Toolbox
+from perdure.adapters.agents.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.tools.bash import BASH
 from perdure.adapters.agents.tools.edit import EDIT
 from perdure.adapters.agents.tools.glob import GLOB
@@ -57,12 +57,12 @@ async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> li
 async def _result(block: dict[str, Any], toolbox: Toolbox, step: Step) -> dict[str, Any]:
     toolbox.check()
     try:
-        return result(block, await _run(block, Call(block["id"], step, toolbox)))
+        return result(block, await _run(block, ToolCall(block["id"], step, toolbox)))
     except ToolError as mistake:
         return result(block, str(mistake), error=True)
 
 
-async def _run(block: dict[str, Any], call: Call) -> str:
+async def _run(block: dict[str, Any], call: ToolCall) -> str:
     tools = {tool.name: tool for tool in tools_of(call.step, questions=call.box.questions)}
     tool = tools.get(block["name"])
     if tool is None:

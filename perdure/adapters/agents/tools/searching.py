@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.agents.tools import search
-from perdure.adapters.agents.tools.base import Call, Toolbox
+from perdure.adapters.agents.tools.base import Toolbox, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError, inside
 from perdure.adapters.system.threads import in_thread
 
@@ -24,7 +24,7 @@ SEARCH_LINE_CHARS = 300
 """One grep or glob: seconds, files looked at, the largest of them, results and characters a result shown."""
 
 
-async def search_files(call: Call, under: str, **wanted: Any) -> str:
+async def search_files(call: ToolCall, under: str, **wanted: Any) -> str:
     """The results as text, one a line, with what was left out; ToolError for a bad pattern or one without end.
 
     `wanted` is what differs between grep and glob, as in perdure.adapters.agents.tools.search.

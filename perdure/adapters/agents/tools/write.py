@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from perdure.adapters.agents.tools.base import Call, Tool
+from perdure.adapters.agents.tools.base import Tool, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError, inside, read_bytes, version, write_bytes
 from perdure.adapters.agents.tools.read import seen
 from perdure.adapters.system.threads import in_thread
@@ -18,11 +18,11 @@ class WriteInput(Written):
     content: str = Field(description="the whole file")
 
 
-async def write(given: WriteInput, call: Call) -> str:
+async def write(given: WriteInput, call: ToolCall) -> str:
     return await in_thread(_write, given, call)
 
 
-def _write(given: WriteInput, call: Call) -> str:
+def _write(given: WriteInput, call: ToolCall) -> str:
     box = call.box
     path, shown = inside(box.worktree, given.path, box.inside, writing=True, installed=box.shared)
     if shown == ".":

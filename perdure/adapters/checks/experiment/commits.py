@@ -35,7 +35,7 @@ class Layout:
         return replace(self, paths=sorted({*self.paths, *canaries.files}), over=canaries.files, env=canaries.env)
 
 
-class Commits:
+class CommitPair:
     """Both commits, their sides, and the trees made of them."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Commits:
     @classmethod
     def of(
         cls, repository: Repository, base: str, change: str, tests: Sequence[TestCommand], side: Sequence[str]
-    ) -> Commits:
+    ) -> CommitPair:
         return cls(repository, Tree.of(repository, base), Tree.of(repository, change), tests, side)
 
     def inside(self, test: TestCommand) -> list[str]:
@@ -85,7 +85,7 @@ class Commits:
     def base_tests_on_change(self, *, shared: bool = True) -> Layout:
         return self._layout(mixed(self._told, self.change, self.old, shared=shared), self.old)
 
-    def lessened(self) -> Commits | None:
+    def lessened(self) -> CommitPair | None:
         """The same with the base's test files told without what the change has deleted from them; None where that is
         nothing that is known by name."""
         paths = [path for path in self.touched if self.old.holds_tests(path)]

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import Key, by_command, command, key
-from perdure.adapters.checks.experiment.commits import Commits, Layout
+from perdure.adapters.checks.experiment.commits import CommitPair, Layout
 from perdure.adapters.checks.experiment.judge import ended, green, messages, ordered, outcomes, proving
-from perdure.adapters.checks.experiment.missing import Missing
-from perdure.adapters.checks.experiment.runs import Ground, Ran, Runs, beside
+from perdure.adapters.checks.experiment.missing import MissedCanaries
+from perdure.adapters.checks.experiment.runs import Ran, Runs, Setting, beside
 from perdure.adapters.checks.experiment.steady import steady
 from perdure.adapters.checks.experiment.versions import versions
 from perdure.adapters.checks.runners import RUNNERS
@@ -34,7 +34,7 @@ EXPERIMENT_NAMED = 50
 
 
 async def experiment(
-    ground: Ground,
+    ground: Setting,
     base: str,
     change: str,
     tests: Sequence[TestCommand],
@@ -53,7 +53,7 @@ async def experiment(
 
     Raises as run_tests does, and GitError for names that are no commits.
     """
-    commits = await in_thread(Commits.of, ground.repository, base, change, tests, side)
+    commits = await in_thread(CommitPair.of, ground.repository, base, change, tests, side)
     reports = by_command(before) if before else {}, by_command(now) if now else {}
     tried = []
     for number, test in enumerate(tests, start=1):
@@ -66,7 +66,9 @@ async def experiment(
 class _Trial:
     """One command in all experiments."""
 
-    def __init__(self, commits: Commits, runs: Runs, before: CommandResult | None, now: CommandResult | None) -> None:
+    def __init__(
+        self, commits: CommitPair, runs: Runs, before: CommandResult | None, now: CommandResult | None
+    ) -> None:
         self._commits, self._runs, self._test = commits, runs, runs.test
         self._before, self._now = before, now
         runner = commits.runners[command(self._test)]
@@ -131,7 +133,7 @@ class _Trial:
         """The fields of what C has shown, and what it could not be asked."""
         if canaries.unplanted and ran is not None:
             self._unasked.append(_UNPLANTED.format(len(canaries.unplanted), ", ".join(canaries.unplanted[:3])))
-        looked = Missing(self._commits, self._rules, self._test.directory, self._runs.whole)
+        looked = MissedCanaries(self._commits, self._rules, self._test.directory, self._runs.whole)
         if ran is None or before is None:
             alone = await looked.without_base(now)
             if alone is None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.checks.baseline import Key
-from perdure.adapters.checks.experiment.commits import Commits, Layout
+from perdure.adapters.checks.experiment.commits import CommitPair, Layout
 from perdure.adapters.checks.experiment.judge import fallen, green, red
 from perdure.adapters.checks.experiment.runs import Ran
 from perdure.adapters.checks.runners.base import Canaries, Runner
@@ -15,10 +15,10 @@ from perdure.adapters.system.threads import in_thread
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissedCanaries:
     """Looks for them. `run`: one run of the command by its label, in a layout."""
 
-    commits: Commits
+    commits: CommitPair
     rules: Sequence[Runner]
     directory: str
     run: Callable[[str, Layout], Awaitable[Ran]]

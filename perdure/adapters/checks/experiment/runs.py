@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.adapters.checks.experiment.commits import Layout
 from perdure.adapters.checks.experiment.sides import Sides, allowed
 from perdure.adapters.checks.runners.base import added
-from perdure.adapters.checks.tests import Place, run_alone, run_once
+from perdure.adapters.checks.tests import CommandPlace, run_alone, run_once
 from perdure.adapters.git.repository import Repository
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.removal import discard
@@ -47,7 +47,7 @@ _CRASHES = {"b": CrashPoint.DURING_BASE_TESTS, "c": CrashPoint.DURING_CANARIES, 
 
 
 @dataclass(frozen=True)
-class Ground:
+class Setting:
     """The place experiments run in.
 
     place    as for run_tests; its `source`, `log_dir` and `held` are the engine's
@@ -55,7 +55,7 @@ class Ground:
     room     a directory of the engine's own, for checkouts and logs
     """
 
-    place: Place
+    place: CommandPlace
     repository: Repository
     lay_out: Callable[[str, Path], None]
     room: Path
@@ -68,7 +68,7 @@ class Ran:
 
 
 async def run(
-    ground: Ground, layout: Layout, test: TestCommand, label: str, case: TestCase | None = None
+    ground: Setting, layout: Layout, test: TestCommand, label: str, case: TestCase | None = None
 ) -> Ran | None:
     """One command in a checkout of its own, which is gone afterwards. `label`: no other run has it.
 
@@ -96,7 +96,7 @@ async def run(
 class Runs:
     """The runs of one command, none with the label of another. `say`: told of each as it begins."""
 
-    ground: Ground
+    ground: Setting
     test: TestCommand
     number: int
     say: Callable[[str], None]
@@ -139,7 +139,7 @@ async def beside(jobs: Sequence[Coroutine[None, None, Ran | None]], grade: Sandb
             job.close()
 
 
-def _laid_out(ground: Ground, layout: Layout, source: Path, test: TestCommand) -> dict[str, tuple[int, ...]]:
+def _laid_out(ground: Setting, layout: Layout, source: Path, test: TestCommand) -> dict[str, tuple[int, ...]]:
     discard(source)
     ground.lay_out(layout.tree, source)
     for path, text in layout.over.items():

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.git import patch
-from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, Entry
+from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.limits import FINDING_BINARY_BYTES, PATCH_FILE_BYTES
 from perdure.models.report import Finding, Rule, Severity
@@ -35,7 +35,7 @@ LOCK_FILES = (
 """Written by a tool and read by nobody: they do not make a change large."""
 
 
-def binary_files(changed: Iterable[Entry], binaries: set[str]) -> list[Finding]:
+def binary_files(changed: Iterable[ChangedPath], binaries: set[str]) -> list[Finding]:
     """Files that no diff shows: each is debt, a large one blocks, a small picture is neither."""
     found = []
     for one in changed:
@@ -61,7 +61,7 @@ def binary_files(changed: Iterable[Entry], binaries: set[str]) -> list[Finding]:
     return found
 
 
-def links(repository: Repository, changed: Iterable[Entry]) -> list[Finding]:
+def links(repository: Repository, changed: Iterable[ChangedPath]) -> list[Finding]:
     """Symbolic links that lead out of the tree, or could."""
     new = [one for one in changed if is_link(one) and one.sha != one.was_sha]
     targets = patch.blobs(repository, [one for one in new if one.size <= FINDING_LINK_BYTES])
@@ -95,7 +95,7 @@ def _leaves(path: str, target: bytes) -> str:
     return ""
 
 
-def submodules(changed: Iterable[Entry]) -> list[Finding]:
+def submodules(changed: Iterable[ChangedPath]) -> list[Finding]:
     """Other repositories that the change brings in, or moves to another commit."""
     return [
         Finding(
@@ -111,7 +111,7 @@ def submodules(changed: Iterable[Entry]) -> list[Finding]:
     ]
 
 
-def is_link(one: Entry) -> bool:
+def is_link(one: ChangedPath) -> bool:
     return one.mode == LINK
 
 

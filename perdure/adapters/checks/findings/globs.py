@@ -187,7 +187,7 @@ def _choices(body: str, at: int, depth: int = 0) -> tuple[list[list[str]], int]:
 
 
 def _sequence(tokens: Sequence[str]) -> str:
-    """What stands between two stars is looked for once, at its first place."""
+    """Look for what stands between two stars once, at its first place."""
     pieces = [list[str]()]
     for token in tokens:
         pieces += [[]] if token == _ANY else []

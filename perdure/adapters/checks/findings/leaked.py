@@ -10,7 +10,7 @@ from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.checks.findings.secrets import Leak, in_bytes, in_hunks, in_text
 from perdure.adapters.git import patch
 from perdure.adapters.git.door import GitError
-from perdure.adapters.git.patch import FILES, LINK, Entry
+from perdure.adapters.git.patch import FILES, LINK, ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.contract import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
@@ -43,7 +43,7 @@ class _Place:
 
 
 def leaked(
-    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[Entry], binaries: set[str]
+    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[ChangedPath], binaries: set[str]
 ) -> tuple[list[Finding], set[str]]:
     """(findings, the secrets themselves, which nothing may hold). What the base holds already is not new."""
     places = list(islice(_places(repository, contract, base, head, changed, binaries), SECRET_LEAKS))
@@ -61,7 +61,7 @@ def leaked(
 
 
 def _places(
-    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[Entry], binaries: set[str]
+    repository: Repository, contract: Contract, base: str, head: str, changed: Sequence[ChangedPath], binaries: set[str]
 ) -> Iterator[_Place]:
     for path, leak in _leaks(repository, base, head, changed, binaries):
         yield _Place(leak, path)
@@ -77,7 +77,7 @@ def _places(
 
 
 def _leaks(
-    repository: Repository, a: str, b: str, changed: Sequence[Entry], binaries: set[str]
+    repository: Repository, a: str, b: str, changed: Sequence[ChangedPath], binaries: set[str]
 ) -> Iterator[tuple[str, Leak]]:
     files = [one for one in changed if one.mode in (*FILES, LINK) and one.sha != one.was_sha]
     for path, hunks in patch.hunks(repository, a, b, [one for one in files if one.path not in binaries]):

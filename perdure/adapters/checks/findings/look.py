@@ -12,7 +12,7 @@ from perdure.adapters.checks.findings.leaked import leaked
 from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.checks.tamper import Files, hints
 from perdure.adapters.git import patch
-from perdure.adapters.git.patch import Entry
+from perdure.adapters.git.patch import ChangedPath
 from perdure.adapters.git.repository import Repository
 from perdure.models.contract import Contract
 from perdure.models.report import Finding, Findings, Hit, Rule, Severity
@@ -26,7 +26,7 @@ _SEVERITIES = tuple(Severity)
 
 
 @dataclass(frozen=True)
-class Seen:
+class EngineFindings:
     """The findings. `counts` are of all findings, those too that are not listed; `secrets` must not be pushed."""
 
     findings: Findings
@@ -34,7 +34,7 @@ class Seen:
     secrets: int
 
 
-def look(repository: Repository, contract: Contract, commit: str, more: Sequence[Finding] = ()) -> Seen:
+def look(repository: Repository, contract: Contract, commit: str, more: Sequence[Finding] = ()) -> EngineFindings:
     """Look at a change from git's objects alone. Whatever is in it, this ends, and no secret is in the result.
 
     more  what runs have found
@@ -67,10 +67,10 @@ def look(repository: Repository, contract: Contract, commit: str, more: Sequence
         deleted=deleted,
     )
     blocking = sum(one.severity is Severity.BLOCKER for one in secrets)
-    return Seen(_without(findings, values), Counter(one.severity for one in found), blocking)
+    return EngineFindings(_without(findings, values), Counter(one.severity for one in found), blocking)
 
 
-def protected(contract: Contract, changed: Iterable[Entry]) -> list[Finding]:
+def protected(contract: Contract, changed: Iterable[ChangedPath]) -> list[Finding]:
     """Paths that `[protect] paths` covers, whatever happened to them: of a rename both ends count."""
     found = []
     for one in changed:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perdure.adapters.checks.findings.detectors import addresses, detectors, may_have_address
-from perdure.adapters.git.patch import Hunk, Line
+from perdure.adapters.git.patch import Hunk, PatchLine
 
 SECRET_KEY_LINES = 8
 """Behind the first line of a private key, until its first line of content: headers of encrypted ones have four."""
@@ -56,11 +56,11 @@ def in_text(text: str) -> Iterator[Leak]:
 
 
 def _in_data(path: str, data: bytes) -> Iterator[Leak]:
-    lines = (Line(number, True, line) for number, line in enumerate(data.split(b"\n"), 1))
+    lines = (PatchLine(number, True, line) for number, line in enumerate(data.split(b"\n"), 1))
     yield from _in_lines(path, data, lambda: lines)
 
 
-def _in_lines(path: str, data: bytes, lines: Callable[[], Iterator[Line]]) -> Iterator[Leak]:
+def _in_lines(path: str, data: bytes, lines: Callable[[], Iterator[PatchLine]]) -> Iterator[Leak]:
     """`data`: all the lines, for a look at what is worth looking for: in most hunks it is nothing."""
     whole = data.decode("utf-8", "replace")
     example = _named_example(path)
@@ -85,10 +85,10 @@ class _Keys:
     """Reads lines in their order and says where a private key begins, once its content is seen and any of it is new."""
 
     def __init__(self) -> None:
-        self._header: Line | None = None
+        self._header: PatchLine | None = None
         self._left = 0
 
-    def read(self, line: Line, text: str) -> tuple[int, str] | None:
+    def read(self, line: PatchLine, text: str) -> tuple[int, str] | None:
         """(the line of its header, its first line of content); a header without content stands in guides."""
         if (header := _KEY.search(text)) is not None:
             self._header, self._left, text = line, SECRET_KEY_LINES + 1, text[header.end() :]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Asked, Invocation, Runner
+from perdure.adapters.checks.runners.base import Invocation, ReportedCommand, Runner
 from perdure.adapters.checks.runners.cargo import Cargo
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.gradle import Gradle
@@ -44,7 +44,7 @@ def invocation(test: TestCommand, results: Path, tree: Path, installed: Path, en
     if test.report == "exit":
         return Invocation(test.command)
     runner, passes = recognised(test.command, tree)
-    asked = Asked(test.command, passes, file, tree, installed, env)
+    asked = ReportedCommand(test.command, passes, file, tree, installed, env)
     known = runner.reporting(asked) if runner else None
     if runner is not None and known is not None:
         return replace(known, partial=_partial(test.command, runner, tree))

@@ -59,7 +59,7 @@ class Invocation:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportedCommand:
     """A command that is to write a report.
 
     passes     what goes between the command and more arguments of the runner; None: something else stands last
@@ -179,7 +179,7 @@ class Runner(ABC):
     def runs(self, program: str, rest: list[str]) -> bool:
         """True when this simple command, wrappers removed, starts it."""
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         """The command, made to write its report. None where asking could change what runs, or it asks for its own."""
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.adapters.checks.libtest import manifests
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner
 from perdure.adapters.checks.runners.rust import INSIDE, planted, program
 from perdure.adapters.system.reading import read, read_toml
 from perdure.models.report import TestCase
@@ -33,7 +33,7 @@ class Cargo(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:1] in (["test"], ["t"])
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         """Its standard output, which its own words do not go to; programs behind one that fails run, too."""
         if _OTHERWISE.search(asked.command) or re.search(r"quiet|NOCAPTURE", read(asked.tree / ".cargo/config.toml")):
             return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.adapters.checks.runners import failing
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner, last_part
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, last_part
 from perdure.models.report import TestCase
 
 
@@ -26,10 +26,10 @@ class Go(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "gotestsum" or (program == "go" and rest[:1] == ["test"])
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         return self._gotestsum(asked) if "gotestsum" in asked.command else self._go_test(asked)
 
-    def _gotestsum(self, asked: Asked) -> Invocation | None:
+    def _gotestsum(self, asked: ReportedCommand) -> Invocation | None:
         if "--junitfile" in asked.command:
             return None
         wanted = f"gotestsum --junitfile={asked.quoted}"
@@ -39,7 +39,7 @@ class Go(Runner):
         more = asked.passes if " -- " in asked.command else None
         return Invocation(line, self.name, {}, asked.file, more=more, written="once")
 
-    def _go_test(self, asked: Asked) -> Invocation | None:
+    def _go_test(self, asked: ReportedCommand) -> Invocation | None:
         """By the same names whether gotestsum is on the PATH or not."""
         if ">" in asked.command or re.search(r"\s-(c|json)\b", asked.command):
             return None

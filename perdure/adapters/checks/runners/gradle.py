@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner, group_and_method
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, group_and_method
 from perdure.adapters.checks.runners.java import planted, source
 from perdure.models.report import TestCase
 
@@ -23,7 +23,7 @@ class Gradle(Runner):
         tasks = (re.fullmatch(r"(.*:)?(\w*[tT]est|check|build)", word) for word in rest)
         return program in ("gradle", "gradlew") and any(tasks)
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         if asked.passes is None:
             return None
         line = f"{asked.command} --continue"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Named, Runner, escaped, last_part
+from perdure.adapters.checks.runners.base import (
+    Canaries,
+    Invocation,
+    Named,
+    ReportedCommand,
+    Runner,
+    escaped,
+    last_part,
+)
 from perdure.adapters.checks.runners.javascript import expecting, planted
 from perdure.adapters.checks.runners.javascript_settings import jest
 from perdure.adapters.checks.runners.leads import There
@@ -23,7 +31,7 @@ class Jest(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "jest"
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         if asked.passes is None or "--reporters" in asked.command:
             return None
         if not (asked.installed / "node_modules" / "jest-junit").is_dir():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner, group_and_method
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, group_and_method
 from perdure.adapters.checks.runners.java import planted, source
 from perdure.models.report import TestCase
 
@@ -21,7 +21,7 @@ class Maven(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program in ("mvn", "mvnw") and not _TESTS.isdisjoint(rest)
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         if asked.passes is None:
             return None
         line, left = f"{asked.command} --fail-at-end", ("target/surefire-reports", "target/failsafe-reports")

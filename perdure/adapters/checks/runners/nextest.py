@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from perdure.adapters.checks.libtest import in_package
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Runner
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner
 from perdure.adapters.checks.runners.rust import INSIDE, planted, program
 from perdure.adapters.system.reading import read
 from perdure.models.report import TestCase
@@ -26,7 +26,7 @@ class Nextest(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:2] == ["nextest", "run"]
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         own = "junit" in read(asked.tree / ".config" / "nextest.toml")
         if asked.passes is None or " -- " in asked.command or own:
             return None

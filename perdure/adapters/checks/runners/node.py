@@ -10,7 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.checks.findings.globs import alternatives, exactly
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Named, Runner, bounded, last_part
+from perdure.adapters.checks.runners.base import (
+    Canaries,
+    Invocation,
+    Named,
+    ReportedCommand,
+    Runner,
+    bounded,
+    last_part,
+)
 from perdure.adapters.checks.runners.javascript import ALL_FAIL, planted
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.checks.runners.words import around, package_scripts, parts, script, unwrapped
@@ -29,7 +37,7 @@ class Node(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "node" and "--test" in rest
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         if "--test-reporter" in asked.command or " " in str(asked.file):
             return None
         options = (

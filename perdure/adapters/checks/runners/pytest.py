@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Named, Runner, added
+from perdure.adapters.checks.runners.base import Canaries, Invocation, Named, ReportedCommand, Runner, added
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.checks.runners.pytest_settings import named
 from perdure.adapters.checks.runners.python import ALL_FAIL, FORMS, INTACT, planted
@@ -29,7 +29,7 @@ class Pytest(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program in ("pytest", "py.test")
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         if re.search(r"--junit-?xml|no:junitxml", asked.command):
             return None
         options = f"--junit-xml={asked.quoted} -o junit_family=xunit1 --continue-on-collection-errors"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perdure.adapters.checks.findings.globs import by_name
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Named, Runner, bounded
+from perdure.adapters.checks.runners.base import Canaries, Invocation, Named, ReportedCommand, Runner, bounded
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.checks.runners.pytest_settings import modules_of
 from perdure.adapters.checks.runners.python import ALL_FAIL, FORMS, INTACT, planted
@@ -29,7 +29,7 @@ class Unittest(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "unittest"
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         reporter = asked.file.with_name("unittest_report.py")
         ours = f"{shlex.quote(str(reporter))} {asked.quoted}"
         line, changed = re.subn(r"(?<=\s)-m\s+unittest(?=\s|$)", lambda _: ours, asked.command)

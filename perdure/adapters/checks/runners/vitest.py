@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from perdure.adapters.checks.runners.base import Asked, Canaries, Invocation, Named, Runner, escaped, last_part
+from perdure.adapters.checks.runners.base import (
+    Canaries,
+    Invocation,
+    Named,
+    ReportedCommand,
+    Runner,
+    escaped,
+    last_part,
+)
 from perdure.adapters.checks.runners.javascript import expecting, planted
 from perdure.adapters.checks.runners.javascript_settings import vitest
 from perdure.adapters.checks.runners.leads import There
@@ -25,7 +33,7 @@ class Vitest(Runner):
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "vitest" and "watch" not in rest[:1]
 
-    def reporting(self, asked: Asked) -> Invocation | None:
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
         if asked.passes is None or re.search(r"--reporter|--outputFile", asked.command):
             return None
         options = f"--reporter=default --reporter=junit --outputFile.junit={asked.quoted}"

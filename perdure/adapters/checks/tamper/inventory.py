@@ -39,7 +39,7 @@ def is_test(path: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingTests:
     """Hits, and the commit where what is gone can be read."""
 
     hits: tuple[Hit, ...] = ()
@@ -52,7 +52,7 @@ def missing_tests(
     commands: Sequence[TestCommand],
     base: TestReport | None = None,
     covered: Collection[str] = (),
-) -> Missing:
+) -> MissingTests:
     """Hits for tests that no runner named on the base, in files that differ and that no experiment `covered`.
 
     Raises GitError when a commit cannot be read.
@@ -66,10 +66,10 @@ def missing_tests(
         found.compare(paths)
     finally:
         before.close()
-    return Missing(at_most(found.hits), before.commit)
+    return MissingTests(at_most(found.hits), before.commit)
 
 
-def judged(report: TestReport, found: Missing, allowed: bool) -> TestReport:
+def judged(report: TestReport, found: MissingTests, allowed: bool) -> TestReport:
     """The report with the hits in it, and, unless they were asked for, what to do about them in its note.
 
     allowed  the request itself is about tests: the hits stay in the report, and do not count

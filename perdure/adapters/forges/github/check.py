@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perdure.adapters.forges.base import Access
 from perdure.adapters.forges.github.accounts import NEEDED
 from perdure.adapters.forges.github.errors import accepted, without_scope
-from perdure.adapters.forges.github.place import Place
+from perdure.adapters.forges.github.place import GitHubRepository
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_SILENCE_S
@@ -23,7 +23,7 @@ PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: w
 _FIRST = "push a first commit yourself: git commit --allow-empty -m first && git push -u origin HEAD"
 
 
-def check_access(place: Place, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
+def check_access(place: GitHubRepository, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
     """Token, permissions, repository and base branch, and the rules for `branches`, of which one will be pushed, and
     for the base of an `empty` repository; ForgeRefused names the first thing that is missing."""
     with place.opened() as repository:
@@ -45,7 +45,7 @@ def check_access(place: Place, base: str, branches: Sequence[str] = (), *, empty
         return Access(repository.full_name, tuple(notes))
 
 
-def _usable(place: Place, repository: Repository) -> None:
+def _usable(place: GitHubRepository, repository: Repository) -> None:
     if repository.archived:
         fix = "unarchive it, or deliver to another repository"
         raise ForgeRefused(f"{repository.full_name} is archived: nobody can change it", where=place.web, fix=fix)
@@ -53,7 +53,7 @@ def _usable(place: Place, repository: Repository) -> None:
         raise ForgeRefused(f"GitHub has disabled {repository.full_name}", where=place.web, fix="ask its owner")
 
 
-def _role(place: Place, repository: Repository) -> None:
+def _role(place: GitHubRepository, repository: Repository) -> None:
     may = repository.raw_data.get("permissions") or {}
     if not may.get("push"):
         variable = place.account.variable
@@ -64,7 +64,7 @@ def _role(place: Place, repository: Repository) -> None:
         )
 
 
-def _installed(place: Place, has: Mapping[str, str]) -> list[str]:
+def _installed(place: GitHubRepository, has: Mapping[str, str]) -> list[str]:
     for name, words in PERMISSIONS.items():
         if has.get(name) not in ("write", "admin"):
             raise _lacks(place, f"the permission {words}")
@@ -73,7 +73,7 @@ def _installed(place: Place, has: Mapping[str, str]) -> list[str]:
     return []
 
 
-def _try_out(place: Place, repository: Repository, base: str, empty: bool) -> None:
+def _try_out(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> None:
     """A fine-grained token does not say what it may do: it is asked for what cannot have an effect.
 
     git's hello before a push, which is not followed by one; and a pull request of the base branch into itself, which
@@ -92,7 +92,7 @@ def _try_out(place: Place, repository: Repository, base: str, empty: bool) -> No
             raise
 
 
-def _may_push(place: Place, repository: Repository) -> bool:
+def _may_push(place: GitHubRepository, repository: Repository) -> bool:
     import requests
 
     token = place.account.token(place.repository) or ""
@@ -105,7 +105,7 @@ def _may_push(place: Place, repository: Repository) -> bool:
         return hello.status_code == 200
 
 
-def _base(place: Place, repository: Repository, base: str, empty: bool) -> list[str]:
+def _base(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> list[str]:
     from github import GithubException
 
     try:
@@ -124,6 +124,6 @@ def _headers(repository: Repository) -> Mapping[str, object]:
     return repository.raw_headers
 
 
-def _lacks(place: Place, what: str) -> ForgeRefused:
+def _lacks(place: GitHubRepository, what: str) -> ForgeRefused:
     variable = place.account.variable
     return ForgeRefused(f"the token lacks {what}", where=f"{variable}, for {place.web}", fix=f"add it: {NEEDED}")

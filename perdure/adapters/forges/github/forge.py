@@ -13,7 +13,7 @@ from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import Account
 from perdure.adapters.forges.github.check import check_access
 from perdure.adapters.forges.github.issues import read_issue, tell
-from perdure.adapters.forges.github.place import Place
+from perdure.adapters.forges.github.place import GitHubRepository
 from perdure.adapters.forges.github.pulls import of_head, open_one, published, pulled
 from perdure.models.issue import Issue
 from perdure.models.result import PullRequest
@@ -24,7 +24,7 @@ class GitHub:
 
     def __init__(self, server: Server, repository: str, account: Account, *, pushed_with_token: bool = True) -> None:
         """`repository` is `owner/name`; `pushed_with_token`: whether git needs our account as well."""
-        self._place = Place(server.url, server.api, repository, account, pushed_with_token)
+        self._place = GitHubRepository(server.url, server.api, repository, account, pushed_with_token)
 
     @property
     def web(self) -> str:

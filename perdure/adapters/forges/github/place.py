@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class GitHubRepository:
     """`server` is its web address, `api` its API's, `repository` `owner/name` as the origin says it.
 
     `pushed_with_token`: whether git shows our token there as well (over ssh it does not).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from perdure.adapters.agents.model import Model, Question, Reply, most_tokens, upper_bound
+from perdure.adapters.agents.model import Model, ModelRequest, Reply, most_tokens, upper_bound
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
@@ -24,14 +24,14 @@ _SHOWN_CHARS = 80
 
 
 @dataclass(frozen=True)
-class Asking:
+class ModelAccess:
     """The parts of a delivery that asking needs: its reply journal, its spend log and the model."""
 
     replies: Replies
     spend: SpendLog
     model: Model
 
-    async def reply(self, question: Question, work: TurnInput, run_id: str) -> Reply:
+    async def reply(self, question: ModelRequest, work: TurnInput, run_id: str) -> Reply:
         """The reply to this question in this turn: from the journal when it was received before, else from the API."""
         wanted = await in_thread(_wanted, question, work, run_id)  # a long conversation is megabytes to hash
         stored = await in_thread(self.replies.get, wanted.reply)
@@ -43,7 +43,7 @@ class Asking:
             await in_thread(self.spend.settle, stored["request"], reply.usage)
         return reply
 
-    async def _ask(self, question: Question, wanted: _Wanted) -> Reply:
+    async def _ask(self, question: ModelRequest, wanted: _Wanted) -> Reply:
         await in_thread(self._may_ask, wanted)
         request = uuid.uuid4().hex
         await in_thread(
@@ -65,7 +65,7 @@ class Asking:
 
         now_doing(doing="waiting for the model")
         try:
-            reply = await self.model.ask(question, on_first_event=on_first_event, on_text=Shown().add)
+            reply = await self.model.ask(question, on_first_event=on_first_event, on_text=NewestWords().add)
         except PerdureError:
             if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
                 await in_thread(self.spend.void, request)
@@ -95,7 +95,7 @@ class _Wanted:
     run: str
 
 
-def _wanted(question: Question, work: TurnInput, run_id: str) -> _Wanted:
+def _wanted(question: ModelRequest, work: TurnInput, run_id: str) -> _Wanted:
     sample, asked = sample_of(work, run_id), question.key()
     return _Wanted(
         reply=digest(sample, work.step, str(work.attempt), str(work.turn), asked),
@@ -114,7 +114,7 @@ def sample_of(work: TurnInput, run_id: str) -> str:
     return work.sample if work.began == short_run(run_id) else short_run(run_id)
 
 
-class Shown:
+class NewestWords:
     """The newest words of a stream, for those who watch: whole ones, because a stream comes in pieces of words."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.adapters.agents.issue import shown as as_shown
 from perdure.adapters.agents.places import Change
-from perdure.adapters.agents.promised import Promised, Words
+from perdure.adapters.agents.promised import Promised, PromisedText
 from perdure.adapters.agents.said import Message, spoken
 from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.git import patch
@@ -77,10 +77,10 @@ def promised_of(vault: Vault, work: TurnInput, contract: Contract, told: Sequenc
     report = read_report(vault, work.delivery, _begun_with(vault, work).get("report", ""))
     if report is None or report.experiment is None or not report.experiment.promises:
         return None
-    words = [Words(contract.request), *(Words(text) for text in spoken(told))]
+    words = [PromisedText(contract.request), *(PromisedText(text) for text in spoken(told))]
     if (issue := contract.issue) is not None:
-        words += [Words(as_shown(issue.title)), Words(as_shown(issue.text))]
-        words += [Words(as_shown(comment.text), whole=False) for comment in issue.comments]
+        words += [PromisedText(as_shown(issue.title)), PromisedText(as_shown(issue.text))]
+        words += [PromisedText(as_shown(comment.text), whole=False) for comment in issue.comments]
     return Promised(labels(report.experiment.promises), tuple(words))
 
 

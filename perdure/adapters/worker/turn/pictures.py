@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.adapters.agents.opening import Seen
+from perdure.adapters.agents.opening import ShownPage
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.worker.turn.written import read_picture, read_screenshots
 from perdure.models.errors import WorkspaceLost
@@ -17,7 +17,7 @@ MATERIAL = "screenshots"
 """The one material that is no text: an artifact of Screenshots."""
 
 
-def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[Seen]:
+def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:
     """Return what there is to see, in the order of `[app] pages`; nothing where no screenshots were wanted. What the
     vault has lost is not seen: pictures decide about nothing, so they fail nothing."""
     told = _told(vault, delivery, materials.get(MATERIAL, ""))
@@ -27,10 +27,10 @@ def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[Seen]:
     for shot in told.pictures:
         png = read_picture(vault, delivery, shot) if left else b""
         shown = bool(png) and len(png) <= room
-        seen.append(Seen(shot.page, _words(shot, told, shown=shown), png if shown else b""))
+        seen.append(ShownPage(shot.page, _words(shot, told, shown=shown), png if shown else b""))
         room, left = room - len(png) * shown, left - shown
     if told.note:
-        seen.append(Seen("(all pages)", told.note))
+        seen.append(ShownPage("(all pages)", told.note))
     return seen
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from perdure.adapters.agents import conversation
-from perdure.adapters.agents.conversation import Continue, Finished, RunTools
+from perdure.adapters.agents.conversation import Continue, RunTools, StepFinished
 from perdure.adapters.agents.model import Reply
 from perdure.adapters.agents.promised import Promised
 from perdure.adapters.agents.said import heard, reminded
@@ -20,9 +20,9 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.session import Desk
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
-from perdure.adapters.worker.turn.ask import Asking
+from perdure.adapters.worker.turn.ask import ModelAccess
 from perdure.adapters.worker.turn.materials import change_of, promised_of, texts
 from perdure.adapters.worker.turn.pictures import pages, texts_only
 from perdure.models.crash import CrashPoint
@@ -44,29 +44,29 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
     run_id = activity.info().workflow_run_id or ""
     ref = run_ref(work.delivery, run_id)
     now_doing(turn=work.turn)
-    async with host.desk(work.delivery, work.policy) as desk:
-        await in_thread(desk.vault.remove_stale_locks, ref)
-        if (taken := await in_thread(adopt, desk.vault, ref, work)) is not None:
+    async with host.session(work.delivery, work.policy) as session:
+        await in_thread(session.vault.remove_stale_locks, ref)
+        if (taken := await in_thread(adopt, session.vault, ref, work)) is not None:
             return taken
-        await in_thread(desk.restore, work.checkpoint)
-        told = await _told(desk, work)
-        promised = await in_thread(promised_of, desk.vault, work, desk.contract, told)
-        question = conversation.question_for(work.step, desk.contract, told, promised)
-        reply = await Asking(desk.replies, desk.spend, host.model_or_refuse()).reply(question, work, run_id)
-        desk.check()
-        acted = await _act(host, desk, work, told, reply, promised)
+        await in_thread(session.restore, work.checkpoint)
+        told = await _told(session, work)
+        promised = await in_thread(promised_of, session.vault, work, session.contract, told)
+        question = conversation.question_for(work.step, session.contract, told, promised)
+        reply = await ModelAccess(session.replies, session.spend, host.model_or_refuse()).reply(question, work, run_id)
+        session.check()
+        acted = await _act(host, session, work, told, reply, promised)
         transcript = [*told, reply.message, *acted.said]
         result = TurnResult(
             checkpoint="",
             summary=_summary(work, describe(*host.redacted([reply.message])), acted.outcome),
             usage=reply.usage,
-            spend=await in_thread(desk.spend.total),
+            spend=await in_thread(session.spend.total),
             notes=tuple(said.id for said in work.said) if STEPS[work.step].hears else (),
             outcome=acted.outcome,
             question=acted.question,
             assumption=acted.assumption,
         )
-        return await _seal(desk, work, ref, transcript, result)
+        return await _seal(session, work, ref, transcript, result)
 
 
 @dataclass(frozen=True)
@@ -79,41 +79,41 @@ class _Acted:
     assumption: str = ""
 
 
-async def _told(desk: Desk, work: TurnInput) -> list[Message]:
+async def _told(session: WorkspaceSession, work: TurnInput) -> list[Message]:
     """The conversation so far: from the checkpoint, or the opening message of a step's first turn; and what people have
     said since."""
     said = work.said if STEPS[work.step].hears else ()
     if work.turn > 1:
-        return heard(await in_thread(checkpoints.read_transcript, desk.vault, work.checkpoint), said)
-    materials = await in_thread(texts, desk.vault, work.delivery, texts_only(work.materials))
-    seen = await in_thread(pages, desk.vault, work.delivery, work.materials)
-    first = conversation.opening(work.step, desk.contract, materials, seen)
+        return heard(await in_thread(checkpoints.read_transcript, session.vault, work.checkpoint), said)
+    materials = await in_thread(texts, session.vault, work.delivery, texts_only(work.materials))
+    seen = await in_thread(pages, session.vault, work.delivery, work.materials)
+    first = conversation.opening(work.step, session.contract, materials, seen)
     return heard([reminded(first, work.told) if STEPS[work.step].hears else first], said)
 
 
 async def _act(
-    host: Host, desk: Desk, work: TurnInput, told: list[Message], reply: Reply, promised: Promised | None
+    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], reply: Reply, promised: Promised | None
 ) -> _Acted:
     """Do what the reply asks for: its tool calls carried out, a word back, or the step's end."""
-    change = await in_thread(change_of, desk.vault, work) if work.step is Step.REVIEW else None
+    change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
     step = conversation.after_reply(work.step, reply, told, change, promised)
-    if isinstance(step, Finished):
+    if isinstance(step, StepFinished):
         if step.document is None:
             return _Acted(outcome=step.outcome)
-        artifact = await in_thread(desk.vault.put_artifact, work.delivery, step.document)
+        artifact = await in_thread(session.vault.put_artifact, work.delivery, step.document)
         return _Acted(outcome=step.outcome.model_copy(update={"artifact": artifact}))
     if isinstance(step, Continue):
         return _Acted((step.user_message,))
     assert isinstance(step, RunTools)
     now_doing(doing=describe(*host.redacted([reply.message])))
-    await in_thread(checkpoints.leave, desk.workspace)
-    toolbox = desk.toolbox(
+    await in_thread(checkpoints.leave, session.workspace)
+    toolbox = session.toolbox(
         conversation.toolbox_memory(told),
         writable=STEPS[work.step].writes,
         on_spawn=lambda: crash_point(CrashPoint.DURING_TOOL),
         label=f"{work.step}-{work.attempt}-{work.turn}",
     )
-    toolbox.questions = desk.contract.config.delivery.questions
+    toolbox.questions = session.contract.config.delivery.questions
     results = await run_calls(reply.message, toolbox, work.step)
     answer = conversation.results_message(host.redacted(results), [*told, reply.message])
     # Both go into history and to people: no more than a tool's result may they hold a secret of this worker.
@@ -122,14 +122,16 @@ async def _act(
     return _Acted((answer,), None, Question.model_validate(asked[0]) if asked else None, assumption["said"])
 
 
-async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message], result: TurnResult) -> TurnResult:
+async def _seal(
+    session: WorkspaceSession, work: TurnInput, ref: str, transcript: list[Message], result: TurnResult
+) -> TurnResult:
     """The snapshot, then the ref: after this the turn has happened."""
-    desk.check()
+    session.check()
     told = record(work, result)
 
     def snapshot() -> str:
         return checkpoints.snapshot(
-            desk.workspace, parent=work.checkpoint, turn=told, transcript=transcript, changed=changed
+            session.workspace, parent=work.checkpoint, turn=told, transcript=transcript, changed=changed
         )
 
     # Reading steps could not have written (their worktree was read-only), and a turn without tools did not.
@@ -138,11 +140,11 @@ async def _seal(desk: Desk, work: TurnInput, ref: str, transcript: list[Message]
         commit = await in_thread(snapshot)
     except NestedRepository as nested:
         # Git would store a nested repository as an empty link and lose its files (holes.md H16): the agent is told.
-        await in_thread(desk.drop_nested, nested.paths)
+        await in_thread(session.drop_nested, nested.paths)
         transcript = [*transcript[:-1], _with_note(transcript[-1], nested.paths)]
         commit = await in_thread(snapshot)
-    desk.check()
-    await in_thread(desk.vault.move_ref, ref, commit, work.checkpoint)
+    session.check()
+    await in_thread(session.vault.move_ref, ref, commit, work.checkpoint)
     crash_point(CrashPoint.AFTER_SNAPSHOT)
     return result.model_copy(update={"checkpoint": commit})
 

@@ -35,7 +35,7 @@ R = TypeVar("R")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class Desk:
+class HostReader:
     """Reads through Temporal. What cannot be read is written down, and a host that is silent is not asked again."""
 
     def __init__(self, delivery: Delivery, queue: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.from_history import began, deaths_of, parsed, state_of, steps_of, turns_of, waits_of
-from perdure.cli.look.report.from_host import Desk
+from perdure.cli.look.report.from_host import HostReader
 from perdure.models.errors import InvalidRequest, PerdureError
 from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
 from perdure.models.request import DeliveryRequest, parse_request
@@ -30,18 +30,18 @@ async def gather(delivery: Delivery) -> Report:
     state = state_of(past)
     unread = [] if past.complete else ["Temporal does not have the first runs any more: their turns are missing"]
     facts = await _facts(delivery, described, past, state, unread)
-    desk = Desk(delivery, state.prepared.queue if state.prepared else "")
+    reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
-    plan = await desk.document(state.plan, "the plan", Plan)
-    test_report = await desk.document(tests.report or "", "the test report", TestReport)
-    reviewed = await desk.document(review.report or "", "the review", Review)
-    findings = await desk.document(review.findings or "", "the engine's findings", Findings)
-    screenshots = await desk.document(state.screenshots, "the screenshots", Screenshots)
-    pictures = await desk.pictures(screenshots) if screenshots else {}
-    diff = await desk.diff() if state.head or facts["head_sha"] else ""
-    turns = await desk.said(turns_of(past.acts))
+    plan = await reader.document(state.plan, "the plan", Plan)
+    test_report = await reader.document(tests.report or "", "the test report", TestReport)
+    reviewed = await reader.document(review.report or "", "the review", Review)
+    findings = await reader.document(review.findings or "", "the engine's findings", Findings)
+    screenshots = await reader.document(state.screenshots, "the screenshots", Screenshots)
+    pictures = await reader.pictures(screenshots) if screenshots else {}
+    diff = await reader.diff() if state.head or facts["head_sha"] else ""
+    turns = await reader.said(turns_of(past.acts))
     try:
-        untold = await delivery.untold()
+        untold = await delivery.not_notified()
     except RPCError:
         untold = []
         unread.append("the server does not say who was told")
@@ -65,7 +65,7 @@ async def gather(delivery: Delivery) -> Report:
         pictures=pictures,
         diff=diff,
         untold=tuple(untold),
-        unread=(*unread, *desk.unread),
+        unread=(*unread, *reader.unread),
     )
 
 

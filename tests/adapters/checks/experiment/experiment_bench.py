@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.checks.experiment.engine import experiment
-from perdure.adapters.checks.experiment.runs import Ground
+from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import write
-from perdure.adapters.checks.tests import Place, run_once
+from perdure.adapters.checks.tests import CommandPlace, run_once
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.objects import ObjectStore
 from perdure.adapters.git.vault import Vault
@@ -49,7 +49,7 @@ class Trials:
     ) -> Experiment:
         """`after` is laid over `before`. `known`: what is known of the base."""
         tests = [TestCommand(name=f"t{number}", command=command) for number, command in enumerate(commands)]
-        ground = Ground(self._place(), self.repository, self._lay_out, self._root / "room")
+        ground = Setting(self._place(), self.repository, self._lay_out, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, before=known, allowed=allowed)
 
@@ -60,10 +60,10 @@ class Trials:
         test = TestCommand(name="alone", command=command)
         return (await run_once(replace(self._place(), source=tree), test, "alone")).verdict == "passed"
 
-    def _place(self) -> Place:
+    def _place(self) -> CommandPlace:
         self.worktree.mkdir(exist_ok=True)
         shared = dependencies(self.worktree)
-        return Place(self.sandbox, self.worktree, self._root / "logs", shared=shared)
+        return CommandPlace(self.sandbox, self.worktree, self._root / "logs", shared=shared)
 
     def _lay_out(self, tree: str, into: Path) -> None:
         export(self.repository, tree, into)

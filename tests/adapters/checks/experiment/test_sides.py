@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from experiment_bench import Trials
 
-from perdure.adapters.checks.experiment.commits import Commits
+from perdure.adapters.checks.experiment.commits import CommitPair
 from perdure.adapters.checks.experiment.sides import Sides, mixed
 from perdure.adapters.checks.experiment.trees import Tree
 from perdure.adapters.checks.runners import RUNNERS, recognised
@@ -211,4 +211,4 @@ def test_tests_inside_changed_product_files_are_named(
 ) -> None:
     base, change = tried.commit({path: "x\n", "other": "1\n"}), tried.commit({path: text, "other": "1\n"})
     test = TestCommand(name="t", command=command)
-    assert Commits.of(tried.repository, base, change, [test], ()).inside(test) == ([path] if found else [])
+    assert CommitPair.of(tried.repository, base, change, [test], ()).inside(test) == ([path] if found else [])

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.findings.look import Seen, look
+from perdure.adapters.checks.findings.look import EngineFindings, look
 from perdure.adapters.git.repository import Repository
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
@@ -80,7 +80,7 @@ class Work:
         }
         return Contract.model_validate({**facts, "config": RepositoryConfig.model_validate(config), **more})
 
-    def look(self, begun_at: str = "", **more: object) -> Seen:
+    def look(self, begun_at: str = "", **more: object) -> EngineFindings:
         """`begun_at`: the commit of an existing branch that the delivery began on."""
         return look(self.repository, self.contract(head=begun_at, **more), self.git("rev-parse", "HEAD"))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.adapters.checks.tamper import Files, hints, missing_tests
 from perdure.adapters.checks.tamper.hints import Hints
-from perdure.adapters.checks.tamper.inventory import Missing
+from perdure.adapters.checks.tamper.inventory import MissingTests
 from perdure.adapters.git.repository import Repository
 from perdure.models.config import TestCommand
 from perdure.models.report import TestReport
@@ -69,7 +69,7 @@ class Change:
             file.write_bytes(zlib.compress(whole, 1))
         return name
 
-    def missing(self, *commands: str, base: TestReport | None = None, covered: Collection[str] = ()) -> Missing:
+    def missing(self, *commands: str, base: TestReport | None = None, covered: Collection[str] = ()) -> MissingTests:
         return missing_tests(*self.files(), _commands(commands), base, covered)
 
     def hints(self, *commands: str) -> Hints:

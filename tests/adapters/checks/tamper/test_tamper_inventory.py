@@ -10,7 +10,7 @@ import pytest
 from tamper_change import Change, Judge
 
 from perdure.adapters.checks.tamper import Files, judged
-from perdure.adapters.checks.tamper.inventory import Missing, hit
+from perdure.adapters.checks.tamper.inventory import MissingTests, hit
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.repository import Repository
@@ -189,7 +189,7 @@ def test_hits_make_a_verdict_red_and_stand_in_its_note_unless_they_were_asked_fo
     allowed = judged(passed, found, allowed=True)
     assert (verdict(allowed).status, verdict(allowed).tampered, allowed.note) == ("green", 0, "")
     assert json.loads(allowed.model_dump_json())["tampering"][0]["rule"] == "gone"
-    assert judged(passed, Missing(), allowed=False) == passed
+    assert judged(passed, MissingTests(), allowed=False) == passed
 
 
 def test_a_title_holds_nothing_that_moves_a_cursor_or_turns_letters_round() -> None:

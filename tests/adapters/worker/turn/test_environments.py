@@ -16,7 +16,7 @@ from turn_bench import in_activity
 from activities.prepare import Preparation
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.environments import Entry, Environments
+from perdure.adapters.worker.environments import Environments, KeptEnvironment
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.setting_up import read_set_up
 from perdure.models.errors import SetupFailed
@@ -127,8 +127,8 @@ async def test_two_at_once_make_one_and_a_failed_one_is_not_kept(deliveries: Del
 async def test_no_command_of_an_agent_or_a_test_can_change_what_others_get(deliveries: Deliveries) -> None:
     first = await deliveries.made("one")
     prepared = await deliveries.prepare("two")
-    async with deliveries.host().desk("two", prepared.policy) as desk:
-        desk.logs.mkdir(exist_ok=True)
+    async with deliveries.host().session("two", prepared.policy) as session:
+        session.logs.mkdir(exist_ok=True)
         for number, script in enumerate(
             (
                 "echo bad >.venv/made; chmod 777 .venv/made; rm -rf .venv; mv .venv elsewhere; ln .venv/made link",
@@ -136,9 +136,9 @@ async def test_no_command_of_an_agent_or_a_test_can_change_what_others_get(deliv
                 "echo bad >moved/lib/own; chmod 777 moved/lib/own",
             )
         ):
-            command = replace(desk.command(), script=script, output=desk.logs / f"{number}.log", timeout_s=30.0)
-            await desk.sandbox.run(command)
-        assert (desk.workspace.path / "moved/lib/own").read_text() == "bad\n"
+            command = replace(session.command(), script=script, output=session.logs / f"{number}.log", timeout_s=30.0)
+            await session.sandbox.run(command)
+        assert (session.workspace.path / "moved/lib/own").read_text() == "bad\n"
     assert (deliveries.home.tree("two") / ".venv/made").read_text() == first
     assert await deliveries.made("three") == first
     assert (deliveries.home.tree("three") / "pkg/lib/own").read_text() == "one==1\n"
@@ -160,7 +160,7 @@ async def test_a_damaged_one_is_made_anew(deliveries: Deliveries) -> None:
         else:  # what a power cut may do: nothing but the bytes tells
             file.write_text("\0" * before.st_size)
             os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-            entry = Entry.model_validate_json((path / "entry.json").read_bytes())
+            entry = KeptEnvironment.model_validate_json((path / "entry.json").read_bytes())
             (path / "entry.json").write_text(entry.model_copy(update={"boot": "earlier"}).model_dump_json())
         made.append(await deliveries.made(damage))
         assert (deliveries.home.tree(damage) / ".venv/installed").read_text() == "one==1\n", damage

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.worker.attempt import doing
-from perdure.adapters.worker.turn.ask import Shown, last_words
+from perdure.adapters.worker.turn.ask import NewestWords, last_words
 
 
 def test_a_stream_that_comes_in_pieces_is_shown_in_whole_words() -> None:
     told: dict[str, object] = {}
     token = doing.set(told)
     try:
-        shown = Shown()
+        shown = NewestWords()
         for piece in ("I will think ov", "er for a while. ", "Then I wr", "ite"):
             shown.add(piece)
     finally:

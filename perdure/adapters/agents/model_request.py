@@ -31,7 +31,7 @@ USER_BREAKPOINTS = 2
 
 
 @dataclass(frozen=True)
-class Question:
+class ModelRequest:
     """One request; pure data.
 
     effort    low to max, None for the model's default
@@ -88,17 +88,17 @@ class Question:
         return messages
 
 
-def upper_bound(question: Question) -> float | None:
+def upper_bound(question: ModelRequest) -> float | None:
     """The most this request can cost in US dollars; None when the model's price is not known."""
     return worst_price(question.model, _prompt_bytes(question), question.max_tokens)
 
 
-def most_tokens(question: Question) -> int:
+def most_tokens(question: ModelRequest) -> int:
     """The most tokens that this request and its reply can have together."""
     return -(-_prompt_bytes(question) // BYTES_PER_TOKEN) + question.max_tokens
 
 
-def _prompt_bytes(question: Question) -> int:
+def _prompt_bytes(question: ModelRequest) -> int:
     """As if all of it were text. A picture costs what its pixels cost, not what its base64 would as text."""
     body = question.body()
     tokens = 0
