@@ -7,7 +7,7 @@ UV     := $(or $(shell command -v uv 2>/dev/null),$(wildcard $(BIN)/uv))
 PYTEST := $(BIN)/python -m pytest
 
 TESTS  ?=
-JOBS   ?= 5
+JOBS   ?= 4
 ARGS   ?=
 SUITE  = -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
 AGAIN  = $(if $(CI),|| $(1) -m tests.again)
@@ -35,7 +35,7 @@ demo: $(READY) ## one request becomes one pull request while you kill the worker
 # On a build server (CI=true) up to five failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them.
-test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS: options of pytest; JOBS=5)
+test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS: options of pytest; JOBS=4)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(BIN)/python $(SUITE) $(call AGAIN,$(BIN)/python)

@@ -9,35 +9,8 @@ import pytest
 from temporalio.worker import Replayer
 
 from perdure.plugin import perdure_plugin
-from tests.lab import FIXES, HAPPY, Lab, finished, git, heads, make_target, pulls
+from tests.lab import FIXES, Lab, check_shipped, finished, git, make_target
 from workflows import WORKFLOWS
-
-
-@pytest.mark.timeout(120)
-async def test_a_request_becomes_a_tested_reviewed_pull_request_whose_small_history_replays_and_is_not_retried(
-    tmp_path: Path, ports: int
-) -> None:
-    origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, measured=True) as lab:
-        lab.worker()
-        submitted = await lab.submit(origin)
-        result = await finished(submitted, lab)
-        assert result.status == "delivered", result.message
-        assert len(pulls(origin)) == 1
-        assert heads(origin)["perdure/calc-sub"] == result.head_sha
-        assert "def sub" in git(origin, "show", f"{result.head_sha}:calc.py")
-
-        history = await lab.handle().fetch_history()
-        await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
-        text = history.to_json()
-        assert "rehearsal" not in text, "a key went into history"
-        largest = max(event.ByteSize() for event in history.events)
-        assert largest < 64 * 1024
-        assert json.loads(text)
-
-        with pytest.raises(Exception, match="nothing to retry"):
-            await submitted.delivery.retry()
-
 
 WATCH = """
 import asyncio, os, threading, time
@@ -66,12 +39,15 @@ def watched(handle, run=asyncio.Handle._run):
 proof = [0.11]  # seconds that the first callback is made to hold it: that is always seen
 asyncio.Handle._run = watched
 """
-RUNS = 2
-"""A call that blocks does so in every run; that another thread held the interpreter meanwhile does not happen twice."""
+RUNS = 3
+"""A call that blocks does so in every run; that another thread held the interpreter meanwhile, which lasts as long as
+other programs have the processor, does not happen in all of them."""
 
 
 @pytest.mark.timeout(180)
-async def test_no_callback_holds_the_event_loop_for_more_than_100_ms(tmp_path: Path, ports: int) -> None:
+async def test_a_request_becomes_a_tested_reviewed_pull_request_whose_history_replays_and_no_callback_takes_100_ms(
+    tmp_path: Path, ports: int
+) -> None:
     """Of its own time: what other programs took of the processor meanwhile is not counted."""
     (tmp_path / "sitecustomize.py").write_text(WATCH)
     held: list[list[str]] = []
@@ -82,8 +58,14 @@ async def test_no_callback_holds_the_event_loop_for_more_than_100_ms(tmp_path: P
         async with Lab.open(root, FIXES, ports=ports) as lab:
             # Measuring coverage slows every line down: not in this worker, whose event loop is watched.
             lab.program(PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
-            result = await finished(await lab.submit(origin), lab)
-            assert result.status == "delivered", result.message
+            submitted = await lab.submit(origin)
+            result = await finished(submitted, lab)
+            check_shipped(origin, lab, result, {})
+            if not run:
+                assert "def sub" in git(origin, "show", f"{result.head_sha}:calc.py")
+                await replays_and_holds_no_key(lab)
+                with pytest.raises(Exception, match="nothing to retry"):
+                    await submitted.delivery.retry()
             log = lab.worker_log().splitlines()
             begun = next(number for number, line in enumerate(log) if "working on" in line)
             starting, running = log[: begun + 2], log[begun + 2 :]  # the callback that starts it loads its workflows
@@ -92,3 +74,12 @@ async def test_no_callback_holds_the_event_loop_for_more_than_100_ms(tmp_path: P
         if not held[-1]:
             return
     pytest.fail("the event loop was held in every run:\n" + "\n".join(line for lines in held for line in lines))
+
+
+async def replays_and_holds_no_key(lab: Lab) -> None:
+    history = await lab.handle().fetch_history()
+    await Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()]).replay_workflow(history)
+    text = history.to_json()
+    assert "rehearsal" not in text, "a key went into history"
+    assert max(event.ByteSize() for event in history.events) < 64 * 1024
+    assert json.loads(text)

@@ -1,4 +1,4 @@
-"""What a delivery leaves in Temporal's history: little. That it replays: test_delivery.py."""
+"""A turn leaves little in Temporal's history, and little of its prompt is new. That it replays: test_delivery.py."""
 
 from __future__ import annotations
 
@@ -10,29 +10,22 @@ from tests.lab import Lab, finished, make_target
 
 
 def _many(turns: int) -> str:
-    last = f"""
-title = "many turns"
-[[line]]
-step = "implement"
-contains = ["call {turns - 1}!"]
-say = "Write many files"
-"""
-    return last + "".join(
-        f"""
-[[line]]
-step = "implement"
-turn = {turn}
-use = [{{ tool = "write", input = {{ path = "f{turn}.txt", content = "call {turn}!" }} }}]
-"""
-        for turn in range(1, turns)
-    )
+    """Eight calls a turn in the first third, which the cache finds hardest, and one in the others."""
+    lines = ["title = 'many turns'"]
+    for turn in range(1, turns):
+        text = f"turn {turn}: " + "words " * 40
+        calls = range(8 if turn <= turns // 3 else 1)
+        uses = [f'{{ tool = "write", input = {{ path = "f{call}.txt", content = "{text}" }} }}' for call in calls]
+        lines += ["[[line]]", 'step = "implement"', f"turn = {turn}", f"use = [{', '.join(uses)}]"]
+    return "\n".join([*lines, "[[line]]", 'step = "implement"', 'say = "Write many files"', ""])
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("turns", [12, pytest.param(100, marks=pytest.mark.slow)])
-async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_of_history(
+@pytest.mark.parametrize("turns", [30, pytest.param(100, marks=pytest.mark.slow)])
+async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_and_nine_tenths_of_its_prompt_come_from_the_cache(
     turns: int, tmp_path: Path, ports: int
 ) -> None:
+    """The cache is the rehearsal's accounting."""
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, _many(turns), ports=ports) as lab:
         lab.worker()
@@ -41,6 +34,10 @@ async def test_a_turn_costs_at_most_seven_events_and_1300_bytes_of_history(
         result = await finished(submitted, lab, timeout=150)
         assert result.status == "completed", result.message
         assert next(step.turns for step in result.steps if step.step == "implement") == turns
+        usage = result.usage
+        prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        assert usage.cache_read_tokens / prompt >= 0.9
+        assert (await lab.report())["prefix_breaks"] == 0
         history = await lab.handle().fetch_history()
         size = (await lab.handle().describe()).raw_description.workflow_execution_info.history_size_bytes
         kinds = [event.WhichOneof("attributes") for event in history.events]

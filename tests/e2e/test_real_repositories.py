@@ -41,7 +41,7 @@ answer = { summary = "Fine.", issues = [] }
 
 def does(step: str, command: str, **when: str) -> str:
     """Lines of a screenplay: in this step, where the conversation contains `when`, this command is run."""
-    contains = "".join(f"contains = [{json.dumps(text)}]\n" for text in when.values())
+    contains = f"contains = {json.dumps([*when.values()])}\n" if when else ""
     use = f'use = [{{ tool = "bash", input = {{ command = {json.dumps(command)} }} }}]\n'
     return f'[[line]]\nstep = "{step}"\nturn = 1\n{contains}{use}[[line]]\nstep = "{step}"\n{contains}say = "Did it"\n'
 
@@ -159,9 +159,9 @@ async def test_red_is_mended_or_not_delivered_and_what_was_red_before_or_is_flak
     tmp_path: Path, ports: int, repository: Repository
 ) -> None:
     screenplay = PLAN + does("implement", repository.wrong, request="[wrong]") + does("implement", repository.right)
-    screenplay += does("fix_tests", "echo tried >> notes.txt", request="[hopeless]") + does(
-        "fix_tests", repository.mend
-    )
+    screenplay += does("fix_tests", "echo tried >> notes.txt", request="[hopeless]")
+    new, old = "Mend the failures with known=false (1)", "with known=true (1) were there on main before"
+    screenplay += does("fix_tests", repository.mend, new=new, old=old)
     async with Lab.open(tmp_path, screenplay + REVIEW, ports=ports) as lab:
         lab.worker()
 

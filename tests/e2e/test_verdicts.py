@@ -14,7 +14,7 @@ import pytest_asyncio
 from perdure.client import Submitted
 from perdure.models.report import TestReport
 from perdure.models.result import DeliveryResult
-from tests.lab import CALC, FIXES, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target, pulls, until
+from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target, until
 
 HERE = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 """With this environment's pytest in sight."""
@@ -61,11 +61,6 @@ EXIT_CODE_ONLY = {
     "tests/test_calc.py": CALC["tests/test_calc.py"].replace("5)", "6)"),
     "perdure.toml": f'{CALC["perdure.toml"]}report = "exit"\n',
 }
-
-STUCK = HAPPY.replace(
-    "return a - b\\\\n' >> calc.py", "return a - b\\\\n' >> calc.py && sed -i 's/a + b/a * b/' calc.py"
-)
-
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -148,22 +143,6 @@ def words_before(words: str) -> str:
     return f"{number} of {int(green.split()[0]) + int(number)} fail: {names}"
 
 
-async def test_a_new_failure_beside_old_ones_is_mended_and_the_fix_is_told_which_is_which(
-    tmp_path: Path, ports: int
-) -> None:
-    told = 'contains = ["Mend the failures with known=false (1)", "with known=true (2) were there on main before"]\n'
-    screenplay = FIXES.replace('step = "fix_tests"\n', 'step = "fix_tests"\n' + told)
-    origin = make_target(tmp_path / "calc.git", RED_BEFORE)
-    async with Lab.open(tmp_path, screenplay, ports=ports, env=HERE) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
-        check_shipped(origin, lab, result, {})
-        assert steps_of(result).count("fix_tests") == 1
-        red = next(record for record in result.steps if record.step == "run_tests")
-        assert red.summary == "1 of 3 fail: test_adds; 2 failed before on main too: test_words, test_nothing"
-        assert (result.tests.new_failures, result.tests.known_failures) == (0, 2)
-
-
 async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_not_a_bill(
     tmp_path: Path, happy: Lab
 ) -> None:
@@ -206,44 +185,6 @@ async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_pat
     assert "2 green, 1 flaky: test_depends" in evidence(origin)
     (case,) = [case for case in report_of(happy, result).commands[0].cases if case.flaky]
     assert "something ran before" in case.message
-
-
-@pytest.mark.parametrize(
-    ("attempt", "words"),
-    [
-        (
-            "echo '# tried' >> calc.py",
-            "not converging: two fixes in a row left the same failures: 1 of 3 fail: test_adds",
-        ),
-        pytest.param(
-            "true",
-            "not converging: the last fix changed nothing, and still 1 of 3 fail: test_adds",
-            marks=pytest.mark.slow,  # tests/models/test_fixing.py tells the two apart; the way to the end is the same
-        ),
-    ],
-    ids=["the same failures", "nothing changed"],
-)
-async def test_fixes_that_lead_nowhere_end_after_the_second_one(
-    tmp_path: Path, ports: int, attempt: str, words: str
-) -> None:
-    vain = f"""
-[[line]]
-step = "fix_tests"
-turn = 1
-use = [{{ tool = "bash", input = {{ command = "{attempt}" }} }}]
-[[line]]
-step = "fix_tests"
-say = "Tried"
-"""
-    origin = make_target(tmp_path / "calc.git", RED_BEFORE)
-    async with Lab.open(tmp_path, STUCK + vain, ports=ports, env=HERE) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, **TESTED), lab, timeout=100)
-        assert (result.status, result.reason) == ("not_delivered", "tests_red")
-        assert words in result.message
-        assert steps_of(result).count("fix_tests") == 2
-        assert (result.tests.new_failures, result.tests.known_failures) == (1, 2)
-        assert pulls(origin) == []
 
 
 async def test_commands_that_are_not_required_are_run_and_reported_and_never_decide(tmp_path: Path, happy: Lab) -> None:

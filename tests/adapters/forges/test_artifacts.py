@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from tests.nursery import Forked, fork
 
 BRANCH = "perdure-artifacts"
 FILES = {"plan.md": b"# Plan\n", "receipt.json": b"{}\n"}
@@ -150,9 +150,14 @@ for number in range(3):
 """
 
 
-def process(home: Path, origin: Path, delivery: str) -> subprocess.Popen[bytes]:
-    pid = home.with_name(f"{delivery}.pid")
-    return subprocess.Popen([sys.executable, "-c", PUBLISH, str(home), str(origin), delivery, str(pid)])
+def process(home: Path, origin: Path, delivery: str) -> Forked:
+    pid, script = home.with_name(f"{delivery}.pid"), home.with_name(f"{delivery}.py")
+    script.write_text(PUBLISH)
+    given, nothing = map(str, (home, origin, delivery, pid)), os.open(os.devnull, os.O_RDWR)
+    try:
+        return fork(str(script), *given, env=dict(os.environ), cwd=home.parent, files=(nothing, nothing, 2))
+    finally:
+        os.close(nothing)
 
 
 def test_processes_on_one_host_and_on_others_publish_at_once_and_nothing_is_lost(origin: Path, tmp_path: Path) -> None:

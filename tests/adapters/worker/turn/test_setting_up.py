@@ -95,10 +95,10 @@ PLACES = (
     """
 version = 1
 [setup]
-commands = ["mkdir .venv && pwd >.venv/where && python3 -m venv .venv/own"]
+commands = ["mkdir .venv && pwd >.venv/where && python3 -m venv --without-pip .venv/own"]
 [[test]]
 name = "places"
-command = "sed -n '1s/^#!//p' .venv/own/bin/pip; cat .venv/where; pwd; git rev-parse --show-toplevel; env"
+command = "sed -n 's/^command = .* //p' .venv/own/pyvenv.cfg; cat .venv/where; pwd; git rev-parse --show-toplevel; env"
 [[test]]
 name = "report"
 report = "junit"
@@ -128,7 +128,7 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
         )
     assert reports[0] == reports[1]
     (_, places, _), (_, _, cases) = reports[0]
-    assert places.splitlines()[:4] == ["/checkout/calc/.venv/own/bin/python3", *["/checkout/calc"] * 3]
+    assert places.splitlines()[:4] == ["/checkout/calc/.venv/own", *["/checkout/calc"] * 3]
     assert str(tmp_path / "home" / "trees") not in places
     assert [(case.name, case.file) for case in cases] == [("a.py::/results/junit.xml", "a.py")]
 
