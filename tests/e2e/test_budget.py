@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -89,19 +88,23 @@ async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_
 async def test_time_that_is_over_while_a_tool_runs_ends_the_tool_and_more_of_it_does_the_turn_again(
     tmp_path: Path, ports: int
 ) -> None:
-    """The tool sleeps for ever, until a time when nobody has ended it any more: then it does what it was for."""
+    """The tool sleeps for ever, until it is told not to by a program that has come to PATH: then it does its work."""
     origin = make_target(tmp_path / "calc.git")
     asked_for = {**BUILT, "config": BUILT["config"] + '[limits]\ntime = "10s"\n'}
-    until_then = f"{{ test $(date +%s) -ge {int(time.time()) + 18} || sleep 100; }}"
+    (go_on := tmp_path / "bin" / "go-on").parent.mkdir()
+    env = {"PATH": f"{go_on.parent}:{os.environ['PATH']}"}
     assert "sleep 0.5" in HAPPY
-    async with Lab.open(tmp_path, HAPPY.replace("sleep 0.5", until_then), ports=ports, measured=True) as lab:
+    sleepy = HAPPY.replace("sleep 0.5", "{ go-on || sleep 100; }")
+    async with Lab.open(tmp_path, sleepy, ports=ports, env=env, measured=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, **asked_for)
         asked = await until(lambda: _asked(lab))
         assert asked.words == "the time limit of 0:00:10 is over"
         await until(lambda: not sandboxes(lab), timeout=10)
         calls = lab.model_calls()
-        await asyncio.sleep(9)
+        go_on.write_text("#!/bin/sh\n")
+        go_on.chmod(0o755)
+        await asyncio.sleep(2)
         assert lab.model_calls() == calls, "it goes on while it waits"
         await lab.handle().execute_update("add_budget", {"of": asked.of, "time": "1h"})
         result = await finished(submitted, lab)
