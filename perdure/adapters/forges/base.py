@@ -76,7 +76,9 @@ class Forge(Protocol):
 
 @runtime_checkable
 class HostedForge(Forge, Protocol):
-    """A forge with issues and accounts. The same rules, the same errors."""
+    """A forge with issues and accounts. The same rules, the same errors. `name`: as people call it, such as GitHub."""
+
+    name: str
 
     @property
     def web(self) -> str:

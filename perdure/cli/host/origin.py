@@ -13,8 +13,7 @@ from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup, failed
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
 
 if TYPE_CHECKING:
-    from perdure.adapters.forges.base import Access
-    from perdure.adapters.forges.github.forge import GitHub
+    from perdure.adapters.forges.base import Access, HostedForge
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import Target
 
@@ -22,13 +21,12 @@ DOCTOR_FORGE_S = 20.0
 """For a forge to answer doctor's handful of questions, a second's work: somebody is waiting at a terminal."""
 
 
-_GITHUB = "GitHub"
 _QUEUE, _ROLE, _APP = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE", "PERDURE_GITHUB_APP_ID"
 
 
 def check_repository() -> list[Checkup]:
     """Blocks on git and the network, for a minute at most."""
-    from perdure.adapters.forges.github.forge import GitHub
+    from perdure.adapters.forges.base import HostedForge
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import resolve
@@ -45,7 +43,7 @@ def check_repository() -> list[Checkup]:
         finding = Checkup("repository", OK, redact(target.url))
         url, base, empty = target.url, target.heads.default or "main", target.empty
     forge = forges.forge(url) if url else None
-    if isinstance(forge, GitHub):
+    if isinstance(forge, HostedForge):
         branches = _branches(url, target)
 
         def ask() -> Access:
@@ -74,7 +72,7 @@ def _branches(url: str, target: Target | None) -> tuple[str, ...]:
 
 
 def _hosted(
-    forge: GitHub, forges: Forges, url: str, base: str, ask: Callable[[], Access], env: Mapping[str, str]
+    forge: HostedForge, forges: Forges, url: str, base: str, ask: Callable[[], Access], env: Mapping[str, str]
 ) -> list[Checkup]:
     """Check that this environment's keys would do to publish there, and that it should hold them at all."""
     from perdure.cli.request.issue import token
@@ -85,42 +83,44 @@ def _hosted(
     if (spared or configured() is not None) and not token(forges, url, elsewhere=True):
         whose = f"the publisher of {_QUEUE}={queue} needs" if spared else "the workers of that Temporal server need"
         fix = f"where it runs: {_ROLE}=publisher perdure doctor" if spared else "where they run: perdure doctor"
-        return [Checkup(_GITHUB, OK, f"{forge.web}: no token here, {whose} one", fix)]
+        return [Checkup(forge.name, OK, f"{forge.web}: no token here, {whose} one", fix)]
     found = _asked(forge, base, ask, env)
     if spared and not any(finding.mark == MISSING for finding in found):
-        return [*found, _too_much()]
+        return [*found, _too_much(forge)]
     if spared:  # it cannot write, and need not
-        return [Checkup(_GITHUB, OK, f"{forge.web}: what this environment holds cannot publish, the publisher's does")]
+        return [
+            Checkup(forge.name, OK, f"{forge.web}: what this environment holds cannot publish, the publisher's does")
+        ]
     if not any(finding.mark == MISSING for finding in found):
-        return [*found, *_stale_worker(env)]
+        return [*found, *_stale_worker(forge, env)]
     return found
 
 
-def _asked(forge: GitHub, base: str, ask: Callable[[], Access], env: Mapping[str, str]) -> list[Checkup]:
+def _asked(forge: HostedForge, base: str, ask: Callable[[], Access], env: Mapping[str, str]) -> list[Checkup]:
     app = f"App {env[_APP].strip()}" if env.get(_APP, "").strip() else ""
     try:
         access = _within(DOCTOR_FORGE_S, ask)
     except ForgeUnavailable as error:
-        return [Checkup(_GITHUB, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
+        return [Checkup(forge.name, NOTE, f"{forge.web} could not be asked: {error.what}", error.fix)]
     except TimeoutError:
-        return [Checkup(_GITHUB, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
+        return [Checkup(forge.name, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
     except PerdureError as error:
         what = f"{app}: {error.what}" if app else error.what
-        return [failed(_GITHUB, PerdureError(what, where=error.where, fix=error.fix))]
+        return [failed(forge.name, PerdureError(what, where=error.where, fix=error.fix))]
     fine = f"{app or 'the token'} may push to {access.repository} and open pull requests into {base}"
-    return [Checkup(_GITHUB, OK, fine), *(Checkup(_GITHUB, NOTE, note) for note in access.notes)]
+    return [Checkup(forge.name, OK, fine), *(Checkup(forge.name, NOTE, note) for note in access.notes)]
 
 
-def _too_much() -> Checkup:
+def _too_much(forge: HostedForge) -> Checkup:
     return Checkup(
-        _GITHUB,
+        forge.name,
         NOTE,
         f"this environment can publish, though {_QUEUE} leaves that to the publisher",
         "give the token to `perdure worker --publisher` alone; here one that can read will do",
     )
 
 
-def _stale_worker(env: Mapping[str, str]) -> list[Checkup]:
+def _stale_worker(forge: HostedForge, env: Mapping[str, str]) -> list[Checkup]:
     """The running worker has the environment of its own start: a token that was exported later is not in it."""
     from perdure.adapters.forges.github.access import SECRET_VARIABLES
     from perdure.adapters.system.home import Home
@@ -135,7 +135,7 @@ def _stale_worker(env: Mapping[str, str]) -> list[Checkup]:
     if running.forge_access != without or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
         return []
     what = f"the running worker{running.pid_told} was started without the token"
-    return [Checkup(_GITHUB, MISSING, what, "perdure down; the next deliver starts one that has it")]
+    return [Checkup(forge.name, MISSING, what, "perdure down; the next deliver starts one that has it")]
 
 
 def _known_default(cwd: Path) -> str:

@@ -80,7 +80,7 @@ def _forge(repo: str, page: str) -> LocalForge:
 
     A forge that can be told by the origin's address is not asked whether we may see it.
     """
-    from perdure.adapters.forges.github.forge import GitHub
+    from perdure.adapters.forges.base import HostedForge
     from perdure.adapters.forges.local import LocalForge
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
@@ -90,14 +90,14 @@ def _forge(repo: str, page: str) -> LocalForge:
     forges, path = Forges.from_environment(secrets.environment()), Path(os.path.expanduser(repo))
     named = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
     known = [_origin(path) or ""] if path.exists() else [repo, named]
-    forge: Forge | None = next((f for f in map(forges.forge, known) if isinstance(f, GitHub)), None)
+    forge: Forge | None = next((f for f in map(forges.forge, known) if isinstance(f, HostedForge)), None)
     url = ""
     if forge is None:
         url = resolve(repo, Path.cwd(), forges).url
         forge = forges.forge(url)
-    if isinstance(forge, GitHub):
+    if isinstance(forge, HostedForge):
         where = f"{forge.web}/{page}"
-        raise BadInput("the pull requests of this repository are on GitHub", where=where, fix="open that page")
+        raise BadInput(f"the pull requests of this repository are on {forge.name}", where=where, fix="open that page")
     if not isinstance(forge, LocalForge):
         what = "the pull requests of this repository are not kept in a directory"
         raise BadInput(what, where=redact(url), fix="look at them where the repository lives")

@@ -22,6 +22,8 @@ from perdure.models.result import PullRequest
 class GitHub:
     """One repository there. A HostedForge; safe to use from any thread. Without a token what is public can be read."""
 
+    name = "GitHub"
+
     def __init__(self, server: Server, repository: str, account: Account, *, pushed_with_token: bool = True) -> None:
         """`repository` is `owner/name`; `pushed_with_token`: whether git needs our account as well."""
         self._place = GitHubRepository(server.url, server.api, repository, account, pushed_with_token)
