@@ -8,6 +8,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.checks.verdict import verdict
+from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
@@ -15,10 +16,9 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.written import read_report
 from perdure.adapters.worker.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
 from perdure.adapters.worker.verify.ledger import ledger
-from perdure.adapters.worker.verify.published import published
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import VERIFY_PAGE
-from perdure.models.verify import Facts, PublishedFacts, PublishedInput, ReportFact, TriedFact, VerifyInput
+from perdure.models.verify import Facts, PublishedFacts, PublishedInput, PullFact, ReportFact, TriedFact, VerifyInput
 
 
 class Verification:
@@ -64,7 +64,17 @@ class Verification:
     def _published(self, work: PublishedInput) -> PublishedFacts:
         vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.contract(vault, work.delivery, work.policy)
-        return published(self._host.forges, contract.repository, work.branch, work.delivery)
+        forges = self._host.forges
+        tip = remote_tip(contract.repository, work.branch, forges)
+        forge = forges.forge(contract.repository)
+        if forge is None:
+            return PublishedFacts(tip=tip)
+        pulls = [
+            PullFact(number=pull.number, state=pull.state, head=pull.head_sha, ours=pull.ours)
+            for pull in forge.of_branch(work.branch, work.delivery)
+        ]
+        pulls.sort(key=lambda pull: (pull.state != "open" and not pull.ours, -pull.number))  # what counts comes first
+        return PublishedFacts(tip=tip, forge=True, pulls=tuple(pulls[:VERIFY_PAGE]))
 
 
 def _report(vault: Vault, work: VerifyInput) -> ReportFact | None:

@@ -26,16 +26,3 @@ class CrashPoint(StrEnum):
     AFTER_PUSH = "after-push"
     AFTER_PULL_REQUEST = "after-pull-request"
     AFTER_NOTICE = "after-notice"
-
-
-WHERE_TESTS_CHANGE = (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_PROOF)
-"""Points that only a delivery comes by whose change touches tests: the base's tests on it, its tests on the base."""
-
-AT_A_HOSTED_FORGE = (CrashPoint.AFTER_COMMENT, CrashPoint.AFTER_ARTIFACTS)
-"""Points that only a delivery to a forge with issues and accounts comes by."""
-
-IN_AN_EMPTY_REPOSITORY = (CrashPoint.AFTER_FIRST_COMMIT,)
-"""Points that only a delivery comes by whose repository has no commit yet."""
-
-WHERE_SOMEBODY_IS_TOLD = (CrashPoint.AFTER_NOTICE,)
-"""Points that only a delivery comes by whose host has addresses to tell."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.crash import AT_A_HOSTED_FORGE
 from perdure.models.result import Reason, Status
+from tests.crash_points import AT_A_HOSTED_FORGE
 from tests.github_lab import BUILD, ID, TOKEN, github_lab
 from tests.lab import HAPPY, finished, git, heads, until
 

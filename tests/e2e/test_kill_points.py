@@ -11,13 +11,8 @@ from typing import Any
 
 import pytest
 
-from perdure.models.crash import (
-    AT_A_HOSTED_FORGE,
-    IN_AN_EMPTY_REPOSITORY,
-    WHERE_SOMEBODY_IS_TOLD,
-    WHERE_TESTS_CHANGE,
-    CrashPoint,
-)
+from perdure.models.crash import CrashPoint
+from tests.crash_points import AT_A_HOSTED_FORGE, IN_AN_EMPTY_REPOSITORY, WHERE_SOMEBODY_IS_TOLD, WHERE_TESTS_CHANGE
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}

@@ -190,12 +190,6 @@ async def test_protected_branches_are_shown_and_guarded(hub: Any) -> None:
     for name in ("main", "perdure/x"):
         assert (await hub.do(lambda repository, n=name: repository.get_branch(n))).protected
     assert (await hub.ask("GET", "/repos/me/calc/branches/gone")).status == 404
-    hub.twin.add_token("ghp_owner", login="me")
-    owner = {"token": "ghp_owner"}
-    assert (await hub.ask("GET", "/repos/me/calc/branches/perdure/x/protection", **owner)).status == 200
-    hub.branch("free")
-    assert (await hub.ask("GET", "/repos/me/calc/branches/free/protection", **owner)).status == 404
-    assert (await hub.ask("GET", "/repos/me/calc/branches/main/protection")).status == 403
     assert await _push(hub, "me/calc", branch="perdure/y") != 0
     assert await _push(hub, "me/calc", branch="ours/y") == 0
 

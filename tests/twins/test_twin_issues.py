@@ -94,12 +94,3 @@ async def test_a_repository_without_issues_says_410(hub: Any) -> None:
     number = hub.twin.add_issue("me/quiet", "Nobody sees it")
     told = await hub.refused(lambda repository: repository.get_issue(number), name="me/quiet")
     assert (told.status, told.body["message"]) == (410, "Issues has been disabled in this repository.")
-
-
-async def test_an_issue_can_be_edited_and_closed(hub: Any) -> None:
-    number = hub.twin.add_issue("me/calc", "Old", "text")
-    issue = await hub.do(lambda repository: repository.get_issue(number))
-    await asyncio.to_thread(lambda: issue.edit(title="New", state="closed", state_reason="not_planned", labels=["x"]))
-    shown = hub.twin.issue("me/calc", number)
-    assert (shown["title"], shown["state"], shown["state_reason"]) == ("New", "closed", "not_planned")
-    assert [each["name"] for each in shown["labels"]] == ["x"]

@@ -66,11 +66,6 @@ def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
     return remote_heads(url, keys).branches.get(branch)
 
 
-def default_branch(url: str, keys: Keyring = NO_KEYS) -> str | None:
-    """The branch the remote's HEAD names (asked, never assumed), None when it names none that exists."""
-    return remote_heads(url, keys).default
-
-
 def remote_failure(url: str, error: GitError, credential: Credential | None = None) -> StepError:
     """Return the error of a failed network command: ForgeRefused when it would fail again, else ForgeUnavailable."""
     away = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]

@@ -159,10 +159,6 @@ class Repository:
         found = self.git.run("merge-base", "--end-of-options", base, head, ok=(0, 1))
         return found.text if found.returncode == 0 and found.text else base
 
-    def changed_files(self, a: str, b: str) -> list[str]:
-        """Paths that differ, in git's order."""
-        return self.git.run("diff", *_DIFF, "--name-only", "-z", "--end-of-options", a, b).names
-
     def show(self, commit: str, path: str, most: int | None = None) -> bytes | None:
         """A file as `commit` has it, None when it has none there. BadInput when it has more than `most` bytes."""
         sha = self.loose.named(f"{commit}:{path}") if most is None else None

@@ -74,10 +74,6 @@ class Probe:
     program: str
     error: SandboxUnavailable | None
 
-    @property
-    def available(self) -> bool:
-        return self.error is None
-
 
 def probe() -> Probe:
     """The cheapest real check, about 10 ms. Blocks."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
+import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.sandbox import keyring
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.groups import ControlGroup, group_for
 from perdure.adapters.sandbox.status import Holder, SandboxStatus, StatusFile, forget
@@ -30,6 +32,10 @@ SANDBOX_LOOK_S = 0.1
 
 FLOODED = 128 + signal.SIGXFSZ
 """Exit code of a command that was ended because it wrote too much, as if RLIMIT_FSIZE had done it."""
+
+KEYCTL = {"x86_64": 250, "aarch64": 219}
+JOIN_SESSION_KEYRING = 1
+"""The number of the system call, by machine; what to ask of it."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ async def _lived(
     group: ControlGroup | None,
 ) -> Finished:
     started = time.monotonic()
-    keyring.leave_ours()
+    _leave_our_keyring()
     output = os.open(command.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -250,3 +256,15 @@ def _verdict(status: SandboxStatus, code: int | None, output: Path, duration: fl
     with open(output, "rb") as file:
         words = file.read(4096).decode(errors="replace").strip()
     return Finished(None, duration, failure=words or f"the sandbox ended with {code} before the command ran")
+
+
+def _leave_our_keyring() -> None:
+    """Give the calling thread, and what it starts from now on, a new and empty session keyring.
+
+    The main thread starts every sandbox and keeps the newest of these keyrings itself, for an older one cannot be
+    taken back: what it holds is nothing. A kernel without keys, or a container that forbids them, has none to pass on;
+    where the owner's quota of keys is used up (200 at once), sandboxes share the last empty one until some are gone.
+    """
+    number = KEYCTL.get(platform.machine())
+    if sys.platform == "linux" and number is not None:
+        ctypes.CDLL(None).syscall(number, JOIN_SESSION_KEYRING, None)

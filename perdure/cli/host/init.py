@@ -201,6 +201,3 @@ def _tell(screen: Screen, detected: Detected) -> None:
         screen.line(f"  setup      {command}")
     for test in detected.tests:
         screen.line(f"  test       {test.command}" + (f" (in {test.directory})" if test.directory else ""))
-
-
-def _quiet(line: str) -> None: ...

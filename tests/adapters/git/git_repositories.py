@@ -37,3 +37,8 @@ def make_origin(at: Path, files: dict[str, bytes] | None = None) -> Path:
     git(seed, "commit", "-q", "-m", "first")
     git(at.parent, "clone", "-q", "--bare", str(seed), str(at))
     return at
+
+
+def changed(repository: Path, a: str, b: str) -> list[str]:
+    """Paths that differ between two commits or trees."""
+    return git(repository, "diff", "--name-only", "--no-renames", a, b).splitlines()

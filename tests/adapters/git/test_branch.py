@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
+from git_repositories import changed, git, make_origin
 
 from perdure.adapters.git import branch
 from perdure.adapters.git import checkpoint as cp
@@ -36,7 +36,10 @@ def test_a_commit_holds_the_change_its_trailers_and_nothing_of_the_engine(worksp
     made, tree = commit(workspace)
     vault = workspace.vault
     assert vault.tree_of(made) == tree
-    assert vault.changed_files(workspace.record().base_sha, made) == [".gitignore", "src/new.py"]
+    assert changed(vault.path, workspace.record().base_sha, made) == [
+        ".gitignore",
+        "src/new.py",
+    ]
     assert git(vault.path, "log", "-1", "--format=%an <%ae>%n%s", made) == "Perdure <perdure@localhost>\nfeat: x"
     workspace.advance(made)
     assert git(workspace.path, "rev-parse", "HEAD") == made
@@ -61,7 +64,7 @@ def test_a_commit_uses_the_repositorys_line_endings_and_touches_no_other_file(ho
     workspace = Workspace.create(home, vault, "demo-1", vault.fetch()[1])
     (workspace.path / "run.bat").write_bytes(b"echo\r\n")
     made, _ = commit(workspace)
-    assert vault.changed_files(workspace.record().base_sha, made) == ["run.bat"]
+    assert changed(vault.path, workspace.record().base_sha, made) == ["run.bat"]
     assert vault.show(made, "run.bat") == b"echo\n"
 
     branch.export(vault, made, tmp_path / "out")
@@ -75,7 +78,7 @@ def test_a_commit_is_made_of_the_checkpoint_not_of_what_lies_around(workspace: W
     (workspace.path / "later.py").write_text("a test wrote this\n")
     base = workspace.record().base_sha
     made, _ = branch.commit_tree(workspace, checkpoint=checkpoint, parent=base, message="m")
-    assert workspace.vault.changed_files(base, made) == ["a.py"]
+    assert changed(workspace.vault.path, base, made) == ["a.py"]
 
 
 def test_a_second_commit_builds_on_the_first_also_after_stale_locks_and_damage(workspace: Workspace) -> None:
@@ -86,7 +89,10 @@ def test_a_second_commit_builds_on_the_first_also_after_stale_locks_and_damage(w
     for name, data in (("commit.index.lock", b""), ("commit.index", b"damaged")):
         (workspace.private / name).write_bytes(data)
     second, _ = commit(workspace, first)
-    assert workspace.vault.changed_files(first, second) == ["README.md", "a.py"]
+    assert changed(workspace.vault.path, first, second) == [
+        "README.md",
+        "a.py",
+    ]
 
 
 def test_files_links_and_directories_may_change_places(workspace: Workspace) -> None:
@@ -106,7 +112,10 @@ def test_files_links_and_directories_may_change_places(workspace: Workspace) -> 
     (root / "src").unlink()
     (root / "run").unlink()
     second, _ = commit(workspace, first)
-    assert workspace.vault.changed_files(first, second) == ["run", "src"]
+    assert changed(workspace.vault.path, first, second) == [
+        "run",
+        "src",
+    ]
 
 
 def test_a_commit_made_by_a_killed_attempt_is_found_by_parent_and_trailers(workspace: Workspace) -> None:

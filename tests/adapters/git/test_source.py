@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from git_repositories import git, make_origin
 
-from perdure.adapters.git.remote import default_branch, remote_tip
+from perdure.adapters.git.remote import remote_heads, remote_tip
 from perdure.adapters.git.source import not_included, resolve
 from perdure.models.errors import BadInput
 
@@ -36,7 +36,7 @@ def test_a_repository_without_an_origin_means_itself(checkout: Path) -> None:
 def test_a_bare_repository_and_a_file_url_have_no_checkout(origin: Path) -> None:
     assert (resolve(str(origin), Path("/")).url, resolve(str(origin), Path("/")).checkout) == (str(origin), None)
     assert resolve(f"file://{origin}", Path("/")).url == f"file://{origin}"
-    assert default_branch(str(origin)) == "main"
+    assert remote_heads(str(origin)).default == "main"
     assert remote_tip(str(origin), "main") == git(origin, "rev-parse", "main")
     assert remote_tip(str(origin), "no") is None
 

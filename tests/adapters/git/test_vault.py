@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from git_repositories import git, make_origin
+from git_repositories import changed, git, make_origin
 
 import perdure
 from perdure.adapters.git.locks import LockBusy, locked
@@ -231,7 +231,10 @@ def test_changes_are_told_as_text_counts_and_names(vault: Vault) -> None:
     assert "+hello" in vault.diff(empty, base)
     assert vault.diff_stat(empty, base) == (2, 2, 0)
     assert vault.diff_stat(base, empty) == (2, 0, 2)
-    assert vault.changed_files(empty, base) == ["README.md", "src/app.py"]
+    assert changed(vault.path, empty, base) == [
+        "README.md",
+        "src/app.py",
+    ]
     assert vault.show(base, "README.md") == b"hello\n"
     assert vault.show(base, "missing") is None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.sandbox import seccomp
-from perdure.adapters.sandbox.keyring import KEYCTL
+from perdure.adapters.sandbox.process import KEYCTL
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINES = sorted(seccomp.AUDIT)

@@ -40,11 +40,6 @@ def create_comment(call: Call) -> Reply:
     return Reply(201, shown, {"Location": shown["url"]})
 
 
-def get_comment(call: Call) -> Reply:
-    thing, comment = _comment(call)
-    return Reply(200, discussed.comment(call.world, call.where, thing, comment))
-
-
 def update_comment(call: Call) -> Reply:
     thing, comment = _own(call)
     comment.body, comment.updated = check_text("IssueComment", call.body["body"]), now()
@@ -63,25 +58,6 @@ def add_labels(call: Call) -> Reply:
     given = call.body.get("labels", []) if isinstance(call.body, dict) else call.body
     add(call, thing, [each if isinstance(each, str) else each["name"] for each in given or []])
     return Reply(200, [shapes.label(call.world, call.where, each) for each in thing.labels])
-
-
-def update(call: Call) -> Reply:
-    thing, wanted = call.issue(), call.body or {}
-    if thing.author != call.who and not call.may("triage"):
-        raise must_be_admin()
-    for name in wanted.keys() - {"title", "body", "state", "state_reason", "labels", "assignees"}:
-        raise Problem(422, f"the twin does not know what {name} does to an issue")
-    edit(thing, wanted, "Issue")
-    if "labels" in wanted:
-        thing.labels.clear()
-        add(call, thing, [each if isinstance(each, str) else each["name"] for each in wanted["labels"]])
-    if "assignees" in wanted:
-        people = [call.world.people.get(str(each).lower()) for each in wanted["assignees"]]
-        thing.assignees = [who for who in people if who is not None and call.where.may(who, "read")]
-    state = wanted.get("state", thing.state)
-    if state != thing.state:
-        thing.close(call.who, wanted.get("state_reason") or "completed") if state == "closed" else thing.reopen()
-    return Reply(200, discussed.issue(call.world, call.where, thing))
 
 
 def edit(thing: Issue, wanted: dict[str, Any], resource: str) -> None:

@@ -123,19 +123,6 @@ def update(call: Call) -> Reply:
     return Reply(200, discussed.pull(call.world, here, pull, call.actor))
 
 
-def merge(call: Call) -> Reply:
-    pull, wanted = call.pull(), call.body or {}
-    discussed.refresh(call.where, pull)
-    if wanted.get("sha", pull.head_sha) != pull.head_sha:
-        raise Problem(409, "Head branch was modified. Review and try the merge again.")
-    how = wanted.get("merge_method", "merge")
-    if how == "rebase":
-        raise Problem(405, "Rebase merges are not allowed on this repository.")
-    message = "\n\n".join(wanted[name] for name in ("commit_title", "commit_message") if wanted.get(name))
-    sha = merge_pull(call.world, call.where, pull, call.who, squash=how == "squash", message=message)
-    return Reply(200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"})
-
-
 def merge_pull(
     world: World, it: Repository, pull: Pull, who: Person, *, squash: bool = False, message: str = ""
 ) -> str:

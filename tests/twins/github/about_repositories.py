@@ -8,7 +8,7 @@ from tests.twins.github import refs, shapes
 from tests.twins.github.access import App, Kind
 from tests.twins.github.answers import Problem, Reply, not_found, plain_invalid
 from tests.twins.github.call import Call
-from tests.twins.github.description import Json, required
+from tests.twins.github.description import Json
 from tests.twins.github.state import Repository
 
 
@@ -19,14 +19,6 @@ def get(call: Call) -> Reply:
 def get_branch(call: Call) -> Reply:
     name = call.path["branch"]
     return Reply(200, shapes.branch(call.world, call.where, name, _tip(call, name)))
-
-
-def get_branch_protection(call: Call) -> Reply:
-    name = call.path["branch"]
-    _tip(call, name)
-    if not call.where.is_protected(name):
-        raise Problem(404, "Branch not protected")
-    return Reply(200, shapes.protection(call.world, call.where, name))
 
 
 def _tip(call: Call, name: str) -> str:
@@ -42,11 +34,6 @@ def me(call: Call) -> Reply:
     if call.actor.kind is Kind.INSTALLATION:
         raise Problem(403, "Resource not accessible by integration")
     return Reply(200, shapes.account(call.world, call.who))
-
-
-def root(call: Call) -> Reply:
-    """Every address that the description asks for, by its name."""
-    return Reply(200, {name: f"{call.world.api}/{name.removesuffix('_url')}" for name in required("root")})
 
 
 def app(call: Call) -> Reply:

@@ -40,20 +40,15 @@ _HANDLERS: dict[str, Callable[[Call], Reply]] = {
     "issues/create-comment": about_issues.create_comment,
     "issues/delete-comment": about_issues.delete_comment,
     "issues/get": about_issues.get,
-    "issues/get-comment": about_issues.get_comment,
     "issues/list-comments": about_issues.list_comments,
-    "issues/update": about_issues.update,
     "issues/update-comment": about_issues.update_comment,
-    "meta/root": about_repositories.root,
     "pulls/create": about_pulls.create,
     "pulls/get": about_pulls.get,
     "pulls/list": about_pulls.list_,
-    "pulls/merge": about_pulls.merge,
     "pulls/request-reviewers": about_pulls.request_reviewers,
     "pulls/update": about_pulls.update,
     "repos/get": about_repositories.get,
     "repos/get-branch": about_repositories.get_branch,
-    "repos/get-branch-protection": about_repositories.get_branch_protection,
     "repos/get-branch-rules": about_rules.of_branch,
     "repos/get-repo-ruleset": about_rules.get,
     "users/get-authenticated": about_repositories.me,
@@ -149,11 +144,7 @@ class Api:
             return self._charged(call)
 
     def _charged(self, call: Call) -> Reply:
-        """Carried out, when the hour's budget has room for it; asking for the budget is free."""
-        if call.operation.id == "rate-limit/get":
-            core = self._budget(call.actor)
-            rate = {"limit": core[0], "used": core[1], "remaining": core[0] - core[1], "reset": self._reset}
-            return Reply(200, {"resources": {"core": rate, "search": rate}, "rate": rate})
+        """Carried out, when the hour's budget has room for it."""
         limit, used = self._budget(call.actor)
         if used >= limit:
             raise Problem(403, f"API rate limit exceeded for user ID {call.actor.person.id if call.actor else 0}.")

@@ -205,9 +205,6 @@ class Contents:
     def archive(self, repository: str, archived: bool = True) -> None:
         self._repository(repository).archived = archived
 
-    def lock(self, repository: str, number: int) -> None:
-        self._issue(repository, number).locked = True
-
     def delete_issue(self, repository: str, number: int) -> None:
         self._issue(repository, number).deleted = True
 

@@ -113,12 +113,6 @@ def check_reply(operation: Operation, status: int, body: Any) -> list[str]:
     return [f"{status}: {each}" for each in (*_complaints(schema, body), *strangers(body, schema))]
 
 
-def required(schema: str) -> list[str]:
-    """The fields that a schema, by its name, demands."""
-    found: list[str] = _document()["components"]["schemas"][schema]["required"]
-    return found
-
-
 def strangers(value: Any, *schemas: Json, where: str = "") -> Iterator[str]:
     """Fields that no schema names. GitHub's schemas allow them; a client that sends one has misspelt another."""
     concrete = [each for schema in schemas for each in _alternatives(schema)]

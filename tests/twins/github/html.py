@@ -8,7 +8,7 @@ from html import escape
 
 from markdown_it import MarkdownIt
 
-__all__ = ["POLICY", "anchor", "escape", "label", "markdown", "state", "whole"]
+__all__ = ["POLICY", "escape", "label", "markdown", "state", "whole"]
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Nothing that somebody writes into an issue can load or run anything."""
@@ -45,10 +45,6 @@ def whole(title: str, content: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><main>{content}</main></body></html>"
     )
-
-
-def anchor(to: str, text: str) -> str:
-    return f'<a href="{escape(to)}">{escape(text)}</a>'
 
 
 def state(word: str, kind: str) -> str:

@@ -1,41 +1,25 @@
-"""Pages for people: a repository, its issues and pull requests. Only what is public; there is nothing to sign in to."""
+"""Pages for people: an issue, a pull request. Only what is public; there is nothing to sign in to."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from functools import partial
 
 from aiohttp import web
 
 from tests.twins.github import discussed, refs
-from tests.twins.github.html import POLICY, anchor, escape, label, markdown, state, whole
+from tests.twins.github.html import POLICY, escape, label, markdown, state, whole
 from tests.twins.github.state import Comment, Issue, Pull, Repository, World
 
 DIFF_LINES = 400
 
 
 class Pages:
-    """`/OWNER/NAME`, `…/issues`, `…/pulls`, `…/issues/N`, `…/pull/N`, and a list of repositories at `/`."""
+    """`/OWNER/NAME/issues/N`, `/OWNER/NAME/pull/N`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def add_routes(self, app: web.Application) -> None:
-        app.router.add_get("/", self._home)
-        app.router.add_get("/{owner}/{name}", partial(self._of_repository, _repository))
-        app.router.add_get("/{owner}/{name}/issues", partial(self._of_repository, _issues))
-        app.router.add_get("/{owner}/{name}/pulls", partial(self._of_repository, _pulls))
         app.router.add_get(r"/{owner}/{name}/{kind:issues|pull}/{number:\d+}", self._discussed)
         app.router.add_get("/{path:.*}", self._nothing)
-
-    async def _home(self, request: web.Request) -> web.Response:
-        items = [anchor(f"/{it.full_name}", it.full_name) for it in self._world.repositories if not it.private]
-        return _page("GitHub's twin", "<h1>GitHub’s twin</h1>" + _list(items))
-
-    async def _of_repository(self, content: Callable[[Repository], str], request: web.Request) -> web.Response:
-        with self._world.lock:
-            it = self._visible(request)
-            return _page(it.full_name, _head(it) + content(it))
 
     async def _discussed(self, request: web.Request) -> web.Response:
         with self._world.lock:
@@ -74,48 +58,8 @@ def _page(title: str, content: str, status: int = 200) -> web.Response:
 
 
 def _head(it: Repository) -> str:
-    home = f"/{it.full_name}"
-    links = (anchor(home, it.full_name), anchor(f"{home}/issues", "Issues"), anchor(f"{home}/pulls", "Pull requests"))
     notes = " <em>archived</em>" if it.archived else ""
-    return f"<nav>{' · '.join(links)}{notes}</nav>"
-
-
-def _repository(it: Repository) -> str:
-    branch = refs.default_branch(it.path)
-    sha = refs.tip(it.path, branch)
-    if sha is None:
-        return "<p>This repository is empty.</p>"
-    names = refs.git(it.path, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
-    files = refs.git(it.path, "ls-tree", "-r", "--name-only", sha).splitlines()
-    return (
-        f"<h1>{escape(it.full_name)}</h1><p><code>{escape(branch)}</code> at <code>{sha[:7]}</code></p>"
-        f"<h2>Files</h2>{_list([f'<code>{escape(name)}</code>' for name in files])}"
-        f"<h2>Branches</h2>{_list([f'<code>{escape(name)}</code>' for name in names])}"
-    )
-
-
-def _issues(it: Repository) -> str:
-    return "<h1>Issues</h1>" + _list([_line(it, each) for each in _newest(it) if not isinstance(each, Pull)])
-
-
-def _pulls(it: Repository) -> str:
-    for pull in it.pulls:
-        discussed.refresh(it, pull)
-    return "<h1>Pull requests</h1>" + _list([_line(it, each) for each in _newest(it) if isinstance(each, Pull)])
-
-
-def _newest(it: Repository) -> list[Issue]:
-    return [each for _, each in sorted(it.issues.items(), reverse=True) if not each.deleted and each.moved is None]
-
-
-def _line(it: Repository, thing: Issue) -> str:
-    kind = "pull" if isinstance(thing, Pull) else "issues"
-    link = anchor(f"/{it.full_name}/{kind}/{thing.number}", f"#{thing.number} {thing.title}")
-    return f"{state(*_state(thing))} {link} {''.join(label(each.name) for each in thing.labels)}"
-
-
-def _list(items: list[str]) -> str:
-    return "<ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>" if items else "<p>None.</p>"
+    return f"<nav>{escape(it.full_name)}{notes}</nav>"
 
 
 def _state(thing: Issue) -> tuple[str, str]:

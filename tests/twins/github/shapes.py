@@ -195,17 +195,6 @@ def branch(world: World, it: Repository, name: str, sha: str) -> Json:
     }
 
 
-def protection(world: World, it: Repository, name: str) -> Json:
-    url = f"{world.api}/repos/{it.full_name}/branches/{name}/protection"
-    off = {"enabled": False}
-    return {
-        "url": url,
-        "enforce_admins": {"url": f"{url}/enforce_admins", "enabled": True},
-        **dict.fromkeys(("required_linear_history", "allow_force_pushes", "allow_deletions", "block_creations"), off),
-        "required_signatures": {"url": f"{url}/required_signatures", "enabled": False},
-    }
-
-
 def commit(world: World, it: Repository, sha: str) -> Json:
     url, web = f"{world.api}/repos/{it.full_name}", f"{world.url}/{it.full_name}"
     tree, name, email, when, message = refs.subject(it.path, sha)

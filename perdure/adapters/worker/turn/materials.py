@@ -15,14 +15,18 @@ from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.worker.turn.experiment import experiment_text
 from perdure.adapters.worker.turn.written import read_report
+from perdure.models.bent import faults
 from perdure.models.contract import Contract
 from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.phases import Step
-from perdure.models.promised import labels
+from perdure.models.promised import changed, labels, notes
 from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
 from perdure.models.turn import TurnInput
+from perdure.text import one_line
+
+_MESSAGE_LINES = 12
+"""Of a changed promise's test."""
 
 REPORT_CASES = 40
 REPORT_CASES_CHARS = 40_000
@@ -45,7 +49,7 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
         found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
     report = read_report(vault, delivery, materials.get("report", ""))
     if report is not None and report.experiment is not None:
-        found["experiment"] = experiment_text(report)
+        found["experiment"] = _experiment(report)
     return found
 
 
@@ -160,3 +164,21 @@ _READ: Mapping[str, Callable[[bytes], str]] = {
     "findings": _findings,
     "review": _as_it_is,
 }
+
+
+def _experiment(report: TestReport) -> str:
+    """The line of the verdict, why it is red, then each changed promise with both versions."""
+    tried = report.experiment
+    if tried is None:
+        return ""
+    lines = [tried.line, *(f"tampered: {fault.title}" for fault in faults(report)), *notes(tried)]
+    promises = changed(report)
+    if promises:
+        base = tried.branch or "the base"
+        lines.append(f"Changed promises, tests of {base} that fail on the change. Each needs an answer in `promises`:")
+    for one in promises:
+        file = one.promise.file
+        lines.append(f"- {one.name}" + (f" ({one_line(file, 200)})" if file and file not in one.name else ""))
+        lines += [f"    {line}" for line in one.promise.message.splitlines()[:_MESSAGE_LINES]]
+        lines += [f"  {line}" for line in one.versions]
+    return "\n".join(line for line in lines if line.strip())
