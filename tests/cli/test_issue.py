@@ -14,7 +14,7 @@ from temporalio.client import Client
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.select import Forges
 from perdure.cli.request.issue import named_issue
-from perdure.cli.request.validation import Asked, Taken, take_in
+from perdure.cli.request.validation import DeliverOptions, Taken, take_in
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
@@ -58,7 +58,7 @@ def here(github: GitHubTwin, origin: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 async def taken(env: dict[str, str], **asked: str | None) -> Taken:
-    return await asyncio.to_thread(take_in, Asked(**asked), env)
+    return await asyncio.to_thread(take_in, DeliverOptions(**asked), env)
 
 
 async def refused(env: dict[str, str], **asked: str | None) -> PerdureError:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.cli.request.validation import Asked, take_in
+from perdure.cli.request.validation import DeliverOptions, take_in
 from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
 from tests.cli.test_cli_bad_input import nowhere, refused
@@ -84,7 +84,7 @@ async def test_what_is_pushed_to_github_needs_a_token_and_what_is_not_needs_none
 ) -> None:
     there = here.parent / "github" / "me" / "calc.git"
     git(there, "update-ref", "refs/heads/topic", git(there, "commit-tree", "-p", "main", "-m", "hers", "main^{tree}"))
-    asked = Asked(request="x", branch="topic", fix=False, **wanted)
+    asked = DeliverOptions(request="x", branch="topic", fix=False, **wanted)
     nobody = env | {"PERDURE_GITHUB_TOKEN": ""}
     if wanted == {"phases": "test"}:
         assert (await asyncio.to_thread(take_in, asked, nobody)).request.push is False

@@ -94,7 +94,7 @@ class Piped(_Receiver):
         self._left -= len(data[: self._left])
 
 
-class Closed(_Receiver):
+class ClosedReport(_Receiver):
     """A file of a runner that opens it to read and write, which nobody may do with a pipe that others cannot empty.
 
     It is opened once and closed once: whoever else does has written another report, or wants to, and none counts.

@@ -13,7 +13,7 @@ from perdure.adapters.checks.flakes import settled
 from perdure.adapters.checks.held import refused, told
 from perdure.adapters.checks.judgement import judged
 from perdure.adapters.checks.junit import left_behind
-from perdure.adapters.checks.received import Closed, Piped
+from perdure.adapters.checks.received import ClosedReport, Piped
 from perdure.adapters.checks.runners import alone, invocation
 from perdure.adapters.checks.runners.base import Invocation
 from perdure.adapters.checks.seeds import Seed
@@ -222,7 +222,7 @@ async def _received(sandbox: Sandbox, wanted: Command, call: Invocation, kept: P
     """The command, run; a report that is taken over meanwhile is kept there, out of its reach."""
     if call.report is None or call.written == "anyhow":
         return await sandbox.run(wanted), call
-    receiver = await in_thread(Piped if call.written == "through" else Closed, call.report, kept)
+    receiver = await in_thread(Piped if call.written == "through" else ClosedReport, call.report, kept)
     try:
         finished = await sandbox.run(wanted)
     finally:

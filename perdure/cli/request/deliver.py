@@ -23,7 +23,7 @@ from perdure.cli.request.options import (
 )
 
 if TYPE_CHECKING:
-    from perdure.cli.request.validation import Asked
+    from perdure.cli.request.validation import DeliverOptions
     from perdure.cli.screen import Screen
     from perdure.client import Submitted
 
@@ -83,10 +83,10 @@ def deliver(
     import asyncio
 
     from perdure.cli.look.watch import detached
-    from perdure.cli.request.validation import Asked
+    from perdure.cli.request.validation import DeliverOptions
     from perdure.cli.screen import Screen
 
-    asked = Asked.typed(context.params)
+    asked = DeliverOptions.typed(context.params)
     screen = Screen(json=json)
     submitted: list[Submitted] = []
     try:
@@ -97,7 +97,9 @@ def deliver(
         raise detached(screen, submitted[0].delivery.id) from None
 
 
-async def _deliver(asked: Asked, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool) -> int:
+async def _deliver(
+    asked: DeliverOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
+) -> int:
     """`submitted` gets what was started as soon as it is: from then on Ctrl-C only leaves."""
     import asyncio
 

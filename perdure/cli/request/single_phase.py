@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from perdure.cli.request.options import Options
-from perdure.cli.request.validation import Asked, nearest
+from perdure.cli.request.validation import DeliverOptions, nearest
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
@@ -35,7 +35,7 @@ def phase_named(name: str) -> Phase:
     return Phase(word)
 
 
-def asked_for(phase: Phase, options: PhaseOptions) -> Asked:
+def asked_for(phase: Phase, options: PhaseOptions) -> DeliverOptions:
     """The same in the words of `deliver`. BadInput for what does not go together, and for what is missing.
 
     A review with `--fix` tests first: each of its fixes is tested again, and red has to mean what the fix did.
@@ -49,7 +49,7 @@ def asked_for(phase: Phase, options: PhaseOptions) -> Asked:
         words = title_of(plan)
     phases = f"{Phase.TEST},{phase}" if phase is Phase.REVIEW and options.fix else str(phase)
     shared = {field.name: getattr(options, field.name) for field in fields(Options)}
-    return Asked(
+    return DeliverOptions(
         **shared | {"request": words or None},
         phases=phases,
         plan=plan,

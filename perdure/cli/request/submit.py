@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from perdure import __version__, secrets
 
 if TYPE_CHECKING:
-    from perdure.cli.request.validation import Asked, Taken
+    from perdure.cli.request.validation import DeliverOptions, Taken
     from perdure.cli.screen import Screen
     from perdure.client import Submitted
 
 
 async def hand_in(
-    taken: Taken, asked: Asked, screen: Screen, submitted: list[Submitted], *, detach: bool, name: str = ""
+    taken: Taken, asked: DeliverOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, name: str = ""
 ) -> Submitted:
     """Start the delivery, or come back to the one of that id or of the same words, and tell the header.
 

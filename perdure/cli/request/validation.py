@@ -25,7 +25,7 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Options):
+class DeliverOptions(Options):
     """The options of `perdure deliver`, and what `perdure run` adds to them.
 
     plan      a plan in Markdown, used instead of making one
@@ -73,7 +73,7 @@ class Taken:
         return issue_delivery_id(self.request.repository, self.meant.number or 0)
 
 
-def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
+def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
     """Check everything that can be checked here, the cheapest first; raises BadInput or InvalidRequest.
 
     Blocks on git and the network.
@@ -154,7 +154,7 @@ def take_in(asked: Asked, env: Mapping[str, str]) -> Taken:
     return Taken(parse_request(raw), wanted, elsewhere, target, base, base_sha, host, file, config)
 
 
-def request_text(asked: Asked, *, needed: bool = True) -> str:
+def request_text(asked: DeliverOptions, *, needed: bool = True) -> str:
     """The request's words: the argument, `--request`, or standard input for `-`; `needed` where no issue says it."""
     if asked.text is not None and asked.request is not None:
         raise BadInput("the request was given twice", where="TEXT and --request", fix="give one of them")

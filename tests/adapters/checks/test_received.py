@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.received import Closed, Piped, documents
+from perdure.adapters.checks.received import ClosedReport, Piped, documents
 from perdure.models.limits import JUNIT_BYTES
 from tests.needs import require
 from tests.npm_packages import installed
@@ -94,7 +94,7 @@ async def test_a_report_that_is_forged_at_the_end_of_the_process_is_a_contradict
 
 def closed_by(*texts: str, tmp_path: Path, mode: str = "w+") -> str:
     """What is kept of a report that is written over and over again, at once."""
-    receiver = Closed(tmp_path / "report", tmp_path / "into")
+    receiver = ClosedReport(tmp_path / "report", tmp_path / "into")
     for text in texts:
         with (tmp_path / "report").open(mode) as file:
             file.write(text)
@@ -111,7 +111,7 @@ def test_a_file_that_is_closed_once_is_a_report_and_one_that_is_closed_twice_is_
 
 def test_a_file_that_somebody_else_has_open_another_name_for_or_takes_the_place_of_is_no_report(tmp_path: Path) -> None:
     report, into = tmp_path / "report", tmp_path / "into"
-    receiver = Closed(report, into)
+    receiver = ClosedReport(report, into)
     with report.open("r+b") as held, report.open("w+b") as file:
         file.write(b"true")
         file.close()
@@ -119,13 +119,13 @@ def test_a_file_that_somebody_else_has_open_another_name_for_or_takes_the_place_
             there[:] = b"lies"
     receiver.close()
     assert not into.exists()
-    receiver = Closed(report, into)
+    receiver = ClosedReport(report, into)
     report.write_text("true")
     (tmp_path / "other").hardlink_to(report)
     (tmp_path / "other").write_text("lies")
     receiver.close()
     assert not into.exists()
-    receiver = Closed(report, into)
+    receiver = ClosedReport(report, into)
     (tmp_path / "other").write_text("lies")
     report.write_text("true")
     (tmp_path / "other").rename(report)
