@@ -33,7 +33,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.testing import TimeSkipper
 from temporalio.worker import Worker
-from workflow_cast import Cast
+from workflow_fixtures import Cast
 
 from perdure.client import Perdure
 from perdure.client import budgets as treasury

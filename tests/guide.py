@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.nursery import ran
+from tests.fork_server import ran
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs" / "submitting.md").read_text(encoding="utf-8")

@@ -29,7 +29,7 @@ from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
-from tests.nursery import Forked, Kept, fork
+from tests.fork_server import Forked, Kept, fork
 from tests.processes import family, send
 from tests.targets import CALC, git, heads, make_target, pulls
 

@@ -15,7 +15,7 @@ from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
-from tests.project_bench import Bench
+from tests.command_fixtures import Bench
 from tests.project_files import Files
 
 

@@ -15,8 +15,8 @@ from threading import Thread
 
 import pytest
 
+from tests.fork_server import fork, ran
 from tests.lab import make_target
-from tests.nursery import fork, ran
 
 ROOT = Path(__file__).parents[2]
 

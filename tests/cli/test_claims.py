@@ -14,7 +14,7 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, Status, UsageResult
 from perdure.models.result import TestsResult as Verdict
 from perdure.models.verify import Mark, PublishedFacts, PullFact, ReportFact, TriedFact
-from tests.cli.receipt_cast import (
+from tests.cli.receipt_evidence import (
     CHECKPOINTS,
     GOOD,
     HEAD,

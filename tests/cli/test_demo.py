@@ -21,7 +21,7 @@ from perdure.demo.stage import DemoDirectories, environment, stage
 from perdure.local.identity import ServerRecord
 from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
-from tests.cli.shows import ELSEWHERE, ROOT, Show, show, visitor
+from tests.cli.demo_run import ELSEWHERE, ROOT, Show, show, visitor
 
 __all__ = ["show", "visitor"]
 

@@ -12,7 +12,7 @@ from perdure.models.decisions import Asked, Gate
 from perdure.models.ledger import Spend
 from perdure.models.result import StepRecord
 from perdure.models.state import Progress
-from tests.cli.decision_desk import Desk, desk, server
+from tests.cli.decision_fixtures import Desk, desk, server
 from tests.cli.test_asking_shown import NOON
 from tests.cli.typist import Typist
 

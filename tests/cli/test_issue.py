@@ -20,7 +20,7 @@ from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
 from tests.lab import git
-from tests.served import server
+from tests.temporal_server import server
 from tests.twins.github import GitHubTwin
 
 __all__ = ["server"]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.cli.decision_desk import Desk, desk, server
+from tests.cli.decision_fixtures import Desk, desk, server
 
 __all__ = ["desk", "server"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.models.limits import WORKFLOW_TASK
 from tests.cli.conftest import Cli
-from tests.cli.decision_desk import Desk, desk, server
+from tests.cli.decision_fixtures import Desk, desk, server
 
 __all__ = ["desk", "server"]
 

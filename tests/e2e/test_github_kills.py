@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from perdure.models.result import Status
+from tests.fork_server import Kept
 from tests.github_lab import BUILD, ID, GitHubLab, github_lab
 from tests.lab import finished, git, heads, until
-from tests.nursery import Kept
 
 KILLS = 8 if "FORGE_KILLS" in os.environ else 4
 """Tried in one delivery of `make chaos-github`, and of the suite.

@@ -18,8 +18,8 @@ from temporalio.service import RPCError
 
 from perdure.client import Delivery
 from perdure.models.errors import PerdureError
+from tests.fork_server import Kept
 from tests.lab import FIXES, Lab, check_shipped, finished, make_target, until
-from tests.nursery import Kept
 
 SHIPPED = {
     "calc.py": (

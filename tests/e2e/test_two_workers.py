@@ -12,8 +12,8 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from tests.e2e.test_cancel import holding, pending
+from tests.fork_server import Forked
 from tests.lab import BUILT, CALC, HAPPY, Lab, check_shipped, finished, make_target, until
-from tests.nursery import Forked
 from tests.processes import children_of, name_of
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}

@@ -14,7 +14,7 @@ from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from tests.replay.record import HISTORIES, name_of, read
-from tests.served import LOADED_ONCE
+from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS, Delivery
 
 KEPT = sorted(HISTORIES.glob("*.json*"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from workflow_cast import cast, client, fresh, perdure
+from workflow_fixtures import cast, client, fresh, perdure
 
-from tests.served import server
+from tests.temporal_server import server
 
 __all__ = ["cast", "client", "fresh", "perdure", "server"]

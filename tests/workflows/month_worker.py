@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from people_cast import Company
+from people_fixtures import Company
 from temporalio.client import Client
 from temporalio.worker import Worker
 

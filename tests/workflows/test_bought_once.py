@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from people_cast import WHOLE, Company
+from people_fixtures import WHOLE, Company
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.ledger import Spend, Usage

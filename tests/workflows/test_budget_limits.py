@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from people_cast import BUILT, WHOLE, Company, at, events, reset, waiting
+from people_fixtures import BUILT, WHOLE, Company, at, events, reset, waiting
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase

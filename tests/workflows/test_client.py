@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 from temporalio.worker import Worker
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest

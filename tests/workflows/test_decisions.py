@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from people_cast import PLANNED, Company, events, reset, waiting
+from people_fixtures import PLANNED, Company, events, reset, waiting
 from temporalio.client import (
     Client,
     WorkflowHandle,
@@ -16,7 +16,7 @@ from temporalio.client import (
     WorkflowUpdateStage,
 )
 from temporalio.service import RPCError
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase

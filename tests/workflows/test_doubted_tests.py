@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from people_cast import WHOLE, Company, waiting
+from people_fixtures import WHOLE, Company, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.result import DeliveryResult, Status, TestsStatus

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from people_cast import BUILT, PLANNED, WHOLE, Company, at, waiting
+from people_fixtures import BUILT, PLANNED, WHOLE, Company, at, waiting
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.worker import Worker
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.decisions import CheckedPlan, Question
@@ -17,7 +17,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
-from tests.served import LOADED_ONCE
+from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.empty_pb2 import Empty
-from people_cast import WHOLE, Company, at, events, task_timeout, waiting
+from people_fixtures import WHOLE, Company, at, events, task_timeout, waiting
 from temporalio.api.testservice.v1 import SleepRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.local.binary import temporal_binary

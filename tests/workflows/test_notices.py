@@ -6,14 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from telling_cast import PLANNED, TOLD, gated, plans, telling
+from notice_fixtures import PLANNED, TOLD, gated, plans, telling
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
-from workflow_cast import Cast
+from workflow_fixtures import Cast
 
 from perdure.adapters.worker.attempt import DEATHS_PER_TURN
 from perdure.client import Perdure

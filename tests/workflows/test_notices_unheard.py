@@ -6,10 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from telling_cast import PLANNED, gated, telling
+from notice_fixtures import PLANNED, gated, telling
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import TimeSkipper, WorkflowEnvironment
-from workflow_cast import Cast
+from workflow_fixtures import Cast
 
 from perdure.client import Perdure
 from perdure.client.notifications import NoticeTried, not_notified, try_notice

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.worker import Worker
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.delivery import ARTIFACT_READ_BYTES

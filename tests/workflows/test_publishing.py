@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase

@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.cli.look.report.from_host import PNG, REPORT_PICTURES_BYTES
 from perdure.cli.look.report.gather import gather
@@ -28,7 +28,7 @@ from perdure.models.report import Plan, Review, Screenshot, Screenshots, TestRep
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from tests.lab import until
-from tests.served import LOADED_ONCE
+from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 REQUEST = {"repository": "/r", "request": "Add sub"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from people_cast import PLANNED, Company, events, reset, waiting
+from people_fixtures import PLANNED, Company, events, reset, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.ids import short_run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from people_cast import Company, waiting
+from people_fixtures import Company, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.phases import Phase

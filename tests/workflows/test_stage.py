@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.models.ledger import Spend, Usage

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from people_cast import PLANNED, Company, waiting
+from people_fixtures import PLANNED, Company, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Answered, Perdure
 from perdure.models.errors import BadInput, InvalidRequest

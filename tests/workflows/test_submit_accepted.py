@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from people_cast import PLANNED, Company, waiting
+from people_fixtures import PLANNED, Company, waiting
 from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
@@ -19,7 +19,7 @@ from temporalio.client import (
 from temporalio.common import RawValue, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
-from workflow_cast import Cast, playing
+from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
 from perdure.client.submit import told

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from people_cast import Company, waiting
+from people_fixtures import Company, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.models.phases import Phase
 from perdure.schemas import SHAPES, schema

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from people_cast import WHOLE, Company, events, reset, task_timeout
+from people_fixtures import WHOLE, Company, events, reset, task_timeout
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.client import budgets as treasury

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from people_cast import BUILT, Company, at, waiting
+from people_fixtures import BUILT, Company, at, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.local.binary import temporal_binary
 from perdure.models.decisions import Question

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet_cast import REPLY_USD, RULE, Fleet, at_work, clock_server, shared
-from people_cast import BUILT, at, events, reset
+from fleet_fixtures import REPLY_USD, RULE, Fleet, at_work, clock_server, shared
+from people_fixtures import BUILT, at, events, reset
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import TimeSkipper
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from people_cast import BUILT, WHOLE, Company, at, waiting
+from people_fixtures import BUILT, WHOLE, Company, at, waiting
 from temporalio.client import Client
-from workflow_cast import playing
+from workflow_fixtures import playing
 
 from perdure.client import Perdure
 from perdure.models.limits import SAID_BYTES_A_TURN

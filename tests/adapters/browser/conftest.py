@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from app_bench import Bench
+from app_fixtures import Bench
 
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.probe import probe

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from app_bench import Bench, by_name, quick
+from app_fixtures import Bench, by_name, quick
 
 from perdure.adapters.browser.browser import NoBrowser, find_browser
 from perdure.adapters.browser.capture import (

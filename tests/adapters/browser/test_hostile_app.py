@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from app_bench import Bench, by_name, one_pixel, quick
+from app_fixtures import Bench, by_name, one_pixel, quick
 
 from perdure.adapters.browser.browser import find_browser
 

@@ -10,8 +10,8 @@ import pytest
 from perdure.adapters.checks.held import refused
 from perdure.models.config import SandboxGrade
 from perdure.models.report import CommandResult, TestCase
+from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_bench import Bench
 from tests.project_files import Files
 
 PYTEST = f"{sys.executable} -m pytest -q"

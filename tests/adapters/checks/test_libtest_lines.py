@@ -10,8 +10,8 @@ import pytest
 from perdure.adapters.checks.libtest import read_lines
 from perdure.adapters.checks.testcases import BadReport
 from perdure.models.report import TestCase
+from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_bench import Bench
 from tests.project_files import Files
 
 SAID = """\

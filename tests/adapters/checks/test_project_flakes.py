@@ -13,7 +13,7 @@ from perdure.adapters.system.output import flooded
 from perdure.models.config import TestCommand
 from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult, TestCase, TestReport
-from tests.project_bench import PYTEST, Bench
+from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files
 
 ORDER = """\

@@ -13,8 +13,8 @@ import pytest
 
 from perdure.adapters.checks.verdict import verdict
 from perdure.models.report import CommandResult
+from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_bench import Bench
 from tests.project_files import Files
 
 FAKE = """\

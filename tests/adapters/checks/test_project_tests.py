@@ -13,7 +13,7 @@ from perdure.adapters.checks.verdict import not_started, verdict
 from perdure.adapters.repository.detect import detect
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.errors import Superseded
-from tests.project_bench import PYTEST, Bench
+from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files
 
 

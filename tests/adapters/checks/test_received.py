@@ -12,9 +12,9 @@ import pytest
 
 from perdure.adapters.checks.received import ClosedReport, Piped, documents
 from perdure.models.limits import JUNIT_BYTES
+from tests.command_fixtures import Bench
 from tests.needs import require
 from tests.npm_packages import installed
-from tests.project_bench import Bench
 from tests.project_files import Files
 
 PYTEST = f"{sys.executable} -m pytest -q -p no:randomly"

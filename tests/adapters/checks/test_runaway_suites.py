@@ -22,7 +22,7 @@ from perdure.adapters.system.removal import remove
 from perdure.models.config import SandboxGrade, TestCommand
 from perdure.models.limits import JUNIT_BYTES, JUNIT_CASES, OUTPUT_FILE_BYTES, SANDBOX_PROCESSES
 from perdure.models.report import TestReport
-from tests.project_bench import PYTEST, Bench
+from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files
 from tests.untraced import untraced
 

@@ -12,8 +12,8 @@ import pytest
 from perdure.adapters.checks import seeds
 from perdure.adapters.checks.seeds import Seed, sweep
 from perdure.models.config import SandboxGrade
+from tests.command_fixtures import Bench
 from tests.needs import require
-from tests.project_bench import Bench
 from tests.project_files import Files
 
 SHOWN = 'cat "$GOCACHE/ab/compiled" "$GOCACHE/more" 2>&1'

@@ -16,7 +16,7 @@ from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from tests.nursery import Forked, fork
+from tests.fork_server import Forked, fork
 
 BRANCH = "perdure-artifacts"
 FILES = {"plan.md": b"# Plan\n", "receipt.json": b"{}\n"}

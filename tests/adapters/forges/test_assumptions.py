@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from body_cast import CONTRACT, PIECES, WORK, plan_of, shapes, shown
+from body_fixtures import CONTRACT, PIECES, WORK, plan_of, shapes, shown
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from body_cast import CONTRACT, PIECES, WORK, green, plan_of, review_of, shapes, shown
+from body_fixtures import CONTRACT, PIECES, WORK, green, plan_of, review_of, shapes, shown
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt

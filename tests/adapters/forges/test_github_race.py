@@ -9,7 +9,7 @@ from pathlib import Path
 
 from github_lab import TOKEN, Lab
 
-from tests.nursery import fork
+from tests.fork_server import fork
 
 PROCESSES = 4
 

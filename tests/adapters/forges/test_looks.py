@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from body_cast import CONTRACT, PIECES, WORK, shapes, shown
+from body_fixtures import CONTRACT, PIECES, WORK, shapes, shown
 from hypothesis import given
 from markdown_it import MarkdownIt
 

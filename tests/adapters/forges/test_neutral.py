@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from body_cast import PIECES, shapes, shown
+from body_fixtures import PIECES, shapes, shown
 from hypothesis import given
 
 from perdure.adapters.forges.body import marker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from body_cast import CONTRACT, WORK
+from body_fixtures import CONTRACT, WORK
 
 from perdure.adapters.forges.body import Looks, body
 from perdure.adapters.forges.reports import artifact_files

@@ -15,7 +15,7 @@ from perdure.adapters.repository.host import load_host_config, unknown_variables
 from perdure.models.amounts import seconds
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput
-from tests.project_bench import NO_FILE
+from tests.command_fixtures import NO_FILE
 
 
 def refusal(text: str) -> BadInput:

@@ -15,7 +15,7 @@ from perdure.models.amounts import seconds
 from perdure.models.config import HostConfig, Limits, RepositoryConfig, TestCommand
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
-from tests.project_bench import NO_FILE
+from tests.command_fixtures import NO_FILE
 
 
 def repository(text: str = "") -> RepositoryConfig:

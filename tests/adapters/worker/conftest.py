@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.system.home import Home
-from tests.served import server
+from tests.temporal_server import server
 
 __all__ = ["server"]
 

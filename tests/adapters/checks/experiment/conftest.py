@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiment_bench import Trials
+from experiment_fixtures import Trials
 
 from perdure.adapters.sandbox.base import Sandbox
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from experiment_bench import Files, Trials
+from experiment_fixtures import Files, Trials
 
 from perdure.models.report import CommandResult, TestCase, TestReport
 

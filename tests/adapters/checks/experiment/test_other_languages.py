@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from experiment_bench import Files, Trials
+from experiment_fixtures import Files, Trials
 
 from perdure.models.experiment import Caught, Experiment
 from tests.needs import require

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiment_bench import Files, Trials
+from experiment_fixtures import Files, Trials
 from real_repositories import REPOSITORIES, fetched
 
 from perdure.models.experiment import Caught

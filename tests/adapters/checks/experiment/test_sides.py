@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from experiment_bench import Trials
+from experiment_fixtures import Trials
 
 from perdure.adapters.checks.experiment.commits import CommitPair
 from perdure.adapters.checks.experiment.sides import Sides, mixed

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from experiment_bench import Trials
+from experiment_fixtures import Trials
 
 from perdure.adapters.checks.experiment.judge import proving
 from perdure.adapters.checks.experiment.sides import Sides

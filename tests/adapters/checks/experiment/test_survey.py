@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from experiment_bench import Trials
+from experiment_fixtures import Trials
 from pydantic import ValidationError
 
 from perdure.adapters.checks.experiment.survey import survey

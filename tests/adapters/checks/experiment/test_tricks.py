@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiment_bench import Trials
+from experiment_fixtures import Trials
 from trick_bases import ADD, BASES, PLAIN, TEST, Base, prepared
 
 from perdure.models.config import SandboxGrade

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiment_bench import Trials
+from experiment_fixtures import Trials
 
 from tests.needs import require
 from tests.npm_packages import installed

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from turn_bench import bench
+from turn_fixtures import bench
 
 __all__ = ["bench"]

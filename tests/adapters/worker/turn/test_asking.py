@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from turn_bench import DELIVERY, Bench, in_activity
+from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.close import Closing
 from activities.open_pull_request import PullRequests

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_bench import in_activity
+from turn_fixtures import in_activity
 
 from activities.prepare import Preparation
 from perdure.adapters.git.workspace import Workspace

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_bench import DELIVERY, Bench, in_activity, working
+from turn_fixtures import DELIVERY, Bench, in_activity, working
 
 from activities.prepare import Preparation
 from perdure.adapters.git.checkpoint import read_transcript
@@ -62,7 +62,7 @@ CHILD = """
 import asyncio, os, sys
 import anthropic
 sys.path.insert(0, "tests/adapters/worker/turn")
-from turn_bench import in_activity
+from turn_fixtures import in_activity
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.transaction import take_turn

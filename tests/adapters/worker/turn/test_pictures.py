@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
-from turn_bench import DELIVERY, Bench, in_activity
+from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.capture_pages import Pages
 from activities.prepare import Preparation
@@ -48,7 +48,7 @@ PAGE = "<title>x</title><h1>Sums</h1><script>console.error('do what the bench sa
 
 
 @pytest.fixture
-async def app_bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def app_fixtures(tmp_path: Path) -> AsyncIterator[Bench]:
     """A prepared delivery on a repository that has an application."""
     files = {**CALC, "index.html": PAGE, "perdure.toml": CALC["perdure.toml"] + APP}
     origin = make_target(tmp_path / "calc.git", files)
@@ -77,8 +77,8 @@ async def captured(bench: Bench) -> Captured:
     return done
 
 
-async def test_the_reviewer_sees_the_pages_of_the_commit_and_pays_for_pixels_not_for_text(app_bench: Bench) -> None:
-    bench = app_bench
+async def test_the_reviewer_sees_the_pages_of_the_commit_and_pays_for_pixels_not_for_text(app_fixtures: Bench) -> None:
+    bench = app_fixtures
     (Workspace.open(bench.host.home, DELIVERY).path / "index.html").write_text("not committed")
     done = await captured(bench)
     assert (done.taken, done.summary) == (2, "2 pages")

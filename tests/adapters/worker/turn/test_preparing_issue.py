@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turn_bench import in_activity
+from turn_fixtures import in_activity
 
 from activities.prepare import Preparation
 from perdure.adapters.git.retention import kept

@@ -8,7 +8,7 @@ import json
 from datetime import datetime
 
 import pytest
-from turn_bench import DELIVERY, Bench
+from turn_fixtures import DELIVERY, Bench
 
 from perdure.adapters.git.checkpoint import snapshot
 from perdure.adapters.git.vault import Vault

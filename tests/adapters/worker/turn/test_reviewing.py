@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from turn_bench import DELIVERY, Bench, in_activity
+from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.commit import Commits
 from activities.inspect_change import Inspection

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from turn_bench import in_activity
+from turn_fixtures import in_activity
 
 from activities.prepare import Preparation
 from activities.run_tests import test_commit

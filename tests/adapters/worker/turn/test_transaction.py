@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from temporalio import activity
-from turn_bench import DELIVERY, Bench, in_activity, vault
+from turn_fixtures import DELIVERY, Bench, in_activity, vault
 
 from perdure.adapters.git.checkpoint import read_transcript
 from perdure.adapters.git.workspace import Workspace

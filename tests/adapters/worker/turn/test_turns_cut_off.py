@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from turn_bench import DELIVERY, Bench, vault, working
+from turn_fixtures import DELIVERY, Bench, vault, working
 
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.journal import read_lines

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
-from workflow_cast import Cast
+from workflow_fixtures import Cast
 
 from activities.notify import Notices
 from perdure.adapters.system.home import Home
@@ -22,7 +22,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.receiver import SECRET
-from tests.served import LOADED_ONCE
+from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}

@@ -1,4 +1,4 @@
-"""A cast for the whole process, and how a test sees what a delivery waits for."""
+"""Activities for the whole process, and how a test sees what a delivery waits for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
-from workflow_cast import Cast
+from workflow_fixtures import Cast
 
 from perdure.models.decisions import Asked, CheckedPlan, CheckPlanInput
 from perdure.models.ledger import Spend, Usage

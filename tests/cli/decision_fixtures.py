@@ -1,4 +1,4 @@
-"""A desk: a person at the real command, a real server, and a delivery that plans, asks and waits as a test wants."""
+"""A person at the real command, a real server, and a delivery that plans, asks and waits as a test wants."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
-from tests.served import LOADED_ONCE, server
-from tests.workflows.workflow_cast import Cast
+from tests.temporal_server import LOADED_ONCE, server
+from tests.workflows.workflow_fixtures import Cast
 from workflows import WORKFLOWS
 
 __all__ = ["PLAN", "Desk", "Scene", "desk", "on_a_terminal", "server"]

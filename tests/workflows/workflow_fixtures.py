@@ -41,7 +41,7 @@ from perdure.models.work import (
     PrepareInput,
 )
 from perdure.plugin import perdure_plugin
-from tests.served import LOADED_ONCE
+from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 

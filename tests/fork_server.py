@@ -3,7 +3,7 @@
 What is forked then executes worker.py, or `perdure`, from its first line, in a session, with an environment, directory
 and files of its own: a process like any other, that lives and dies by real signals. Two things differ from a program
 begun anew: modules are loaded already (three seconds of a processor each time for a worker, one for a command, under
-coverage), and /proc/<pid> shows the nursery's command line and environment. Tests that look there, or that are about
+coverage), and /proc/<pid> shows the server's command line and environment. Tests that look there, or that are about
 starting, use `Lab.program`, `Lab.supervised` or `Cli.start`.
 """
 
@@ -52,9 +52,9 @@ _LOOK_S = 0.02
 class Forked:
     """A process as `subprocess.Popen` would show it, as far as tests need."""
 
-    def __init__(self, nursery: _Nursery, pid: int) -> None:
+    def __init__(self, server: _ForkServer, pid: int) -> None:
         self.pid, self.returncode = pid, None
-        self._nursery, self._fd = nursery, os.pidfd_open(pid)
+        self._fork_server, self._fd = server, os.pidfd_open(pid)
 
     returncode: int | None
 
@@ -83,7 +83,7 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     def _end(self) -> None:
-        self.returncode = self._nursery.ask({"reap": self.pid})
+        self.returncode = self._fork_server.ask({"reap": self.pid})
         os.close(self._fd)
 
 
@@ -105,7 +105,7 @@ class Kept:
         self._task.cancel()
 
 
-class _Nursery:
+class _ForkServer:
     """This side of it. What it forked for this process is killed when this process ends, however it does.
 
     All processes of a test run share one: to load it takes as long as some deliveries. It ends with the last of them.
@@ -133,7 +133,7 @@ class _Nursery:
         with self._turn:  # commands are waited for in threads
             self._socket.sendmsg([json.dumps(request).encode()], told)
             answer = self._socket.recv(64)
-        assert answer, "the nursery has died"
+        assert answer, "the fork server has died"
         return int(answer)
 
 
@@ -149,7 +149,7 @@ def _begin(place: Path) -> None:
         listening.bind(str(place))
         listening.listen()
         env = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "PYTHONSAFE"))}
-        command = [sys.executable, "-m", "tests.nursery", str(listening.fileno())]
+        command = [sys.executable, "-m", "tests.fork_server", str(listening.fileno())]
         subprocess.Popen(
             command,
             cwd=_ROOT,
@@ -162,8 +162,8 @@ def _begin(place: Path) -> None:
 
 
 @cache
-def _nursery() -> _Nursery:
-    return _Nursery()
+def _fork_server() -> _ForkServer:
+    return _ForkServer()
 
 
 def fork(program: str, *args: str, env: dict[str, str], cwd: Path, files: tuple[int, int, int]) -> Forked:
@@ -171,9 +171,9 @@ def fork(program: str, *args: str, env: dict[str, str], cwd: Path, files: tuple[
 
     `files` are descriptors of its standard input, output and error.
     """
-    nursery = _nursery()
+    server = _fork_server()
     request = {"program": program, "args": args, "env": env, "cwd": str(cwd)}
-    return Forked(nursery, nursery.ask(request, *files))
+    return Forked(server, server.ask(request, *files))
 
 
 def ran(

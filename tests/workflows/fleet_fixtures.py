@@ -15,7 +15,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
-from workflow_cast import Cast
+from workflow_fixtures import Cast
 
 from activities.last_table import last_table
 from perdure.client import budgets as treasury
@@ -26,7 +26,7 @@ from perdure.models.phases import Phase
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
-from tests.served import LOADED_ONCE
+from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 RULE = "label:team-a"
