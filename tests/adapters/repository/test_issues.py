@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.repository.issues import ISSUE_BYTES, ISSUE_COMMENT_BYTES, bounded, read_issue
 from perdure.adapters.repository.terms import branch_of
-from perdure.adapters.worker.issues import ISSUE_BYTES, ISSUE_COMMENT_BYTES, bounded, read_issue
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import Issue, IssueComment
 from perdure.models.request import DeliveryRequest
