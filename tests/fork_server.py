@@ -209,22 +209,30 @@ def _serve(listening: socket.socket) -> None:
                 control, _ = listening.accept()
                 asking[control.fileno()] = control, set()
                 looking.register(control, select.POLLIN)
-            elif not _answer(*asking[number]):
+            elif not _answered(*asking[number]):
                 looking.unregister(number)
-                asking.pop(number)[0].close()
+                control, children = asking.pop(number)
+                control.close()
+                for child in children:
+                    with suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
         if not asking:
             break
     for left in (place, place.with_suffix(".lock")):
         left.unlink(missing_ok=True)
 
 
+def _answered(control: socket.socket, children: set[int]) -> bool:
+    """Do what is asked for; False when who asked has ended, however it did."""
+    try:
+        return _answer(control, children)
+    except OSError:
+        return False
+
+
 def _answer(control: socket.socket, children: set[int]) -> bool:
-    """Do what is asked for; False when who asked has ended, and its children with it."""
     message, told, _, _ = control.recvmsg(_REQUEST, socket.CMSG_SPACE(3 * 4))
     if not message:
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
         return False
     request = json.loads(message)
     if "reap" in request:
