@@ -239,9 +239,9 @@ async def test_asking_for_the_first_time_does_not_block_the_event_loop(played: P
     twin, _ = await played('[[line]]\nsay = "fine"\n')
     code = f"""
 import asyncio, time
-from perdure.adapters.agents.model import Model, Question
+from perdure.adapters.agents.model import Model, ModelRequest
 opening = {{"role": "user", "content": [{{"type": "text", "text": "x"}}]}}
-question = Question("claude-sonnet-5-5", 1000, None, "Step: implement", (), (opening,), None)
+question = ModelRequest("claude-sonnet-5-5", 1000, None, "Step: implement", (), (opening,), None)
 async def main():
     model, worst, last = Model("key", {twin.url!r}), 0.0, time.thread_time()
     async def tick():
