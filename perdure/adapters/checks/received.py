@@ -46,7 +46,7 @@ class _Receiver(ABC):
 
     @abstractmethod
     def _take(self, data: bytes) -> None:
-        """Return what the descriptor said."""
+        """Take in what the descriptor said."""
 
     def close(self) -> None:
         """To be called when no process of the command lives any more."""
