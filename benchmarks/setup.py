@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.adapters.turn.turn_fixtures import in_activity
+from tests.adapters.worker.turn.turn_fixtures import in_activity
 
 from activities.prepare import Preparation
 from perdure.adapters.system.home import Home
