@@ -17,8 +17,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.adapters.worker.turn.turn_fixtures import in_activity
-
 from activities.prepare import Preparation
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.environments import KeptEnvironment
@@ -26,6 +24,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.setting_up import read_set_up
 from perdure.models.request import DeliveryRequest
 from perdure.models.work import PrepareInput
+from tests.adapters.worker.turn.turn_fixtures import in_activity
 from tests.lab import CALC, make_target
 
 MEGABYTES, FILES = int(os.environ.get("MEGABYTES", "300")), int(os.environ.get("FILES", "12000"))
