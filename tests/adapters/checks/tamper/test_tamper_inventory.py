@@ -193,4 +193,4 @@ def test_hits_make_a_verdict_red_and_stand_in_its_note_unless_they_were_asked_fo
 
 
 def test_a_title_holds_nothing_that_moves_a_cursor_or_turns_letters_round() -> None:
-    assert hit(Tampering.GONE, "a\x1b[2J\u202e\u200b\x07 b\nc", "x").title == "a[2J b c"
+    assert hit(Tampering.GONE, "a\x1b[2J\u202e\u200b\x07 b\nc", "x").title == "a b c"
