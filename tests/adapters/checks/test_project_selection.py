@@ -67,7 +67,7 @@ def calls(root: Path) -> list[list[str]]:
             ".venv/bin/cargo", "cargo nextest run", "calc", "tests::adds",
             ["cargo", "nextest", "run", "--no-fail-fast", "--tool-config-file", "perdure:F"],
             ["--lib", "-E", "test(=tests::adds) | test(=adds)"],
-            "cargo nextest run --lib -E 'test(=tests::adds) | test(=adds)'",
+            "cargo nextest run -E 'test(=tests::adds) | test(=adds)'",
         ),
         (
             "mvnw", "./mvnw -q test", "com.x.CalcTest", "adds",
