@@ -237,11 +237,12 @@ class Delivery(TakesMessages):
         state, info = self.state, workflow.info()
         await self.forge.tell(info.workflow_id)
         closed = await self.stage.close(keep=state.status not in SUCCESSES)
+        booked = state.usage
         fold.closed(state, closed)
         await self.stage.allowance.give_back()
         self.stage.show()
         if state.status not in SUCCESSES:
-            left = self.stage.left_behind().again().model_dump(mode="json", exclude_defaults=True)
+            left = self.stage.left_behind().again(booked).model_dump(mode="json", exclude_defaults=True)
             resume = ResumePoint(run_id=info.run_id, state=left)
             workflow.upsert_memo({"resume": resume.model_dump(mode="json")})
         result = result_of(state, self.request, info.workflow_id, info.run_id)

@@ -129,10 +129,15 @@ class DeliveryState(BaseModel):
             kept.insert(0, said)
         self.told = tuple(kept)
 
-    def again(self) -> DeliveryState:
+    def again(self, booked: Usage | None = None) -> DeliveryState:
         """As a retry begins: the work is kept, the verdict and the counts that led to it are not; what people decided
-        is, but not that nobody did in time."""
+        is, but not that nobody did in time.
+
+        booked  of the turns it goes on from, where the usage is that of all replies: one whose turn was cut off is
+                counted by the turn that takes it up
+        """
         fresh = {
+            "usage": booked or self.usage,
             "status": None,
             "reason": None,
             "message": "",

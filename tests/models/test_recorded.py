@@ -9,12 +9,13 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.models import limits
+from perdure.models import fold, limits
 from perdure.models.ledger import Spend, Usage
-from perdure.models.phases import ALL_PHASES, Phase, why_not
+from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
 from perdure.models.request import ResumePoint
 from perdure.models.state import DeliveryState, parse_resume
 from perdure.models.turn import Ending, Outcome, TurnResult
+from perdure.models.work import Closed
 
 ROOT = Path(__file__).parents[2]
 TOKENS = st.integers(0, 10**9)
@@ -71,6 +72,19 @@ def test_phases_that_cannot_stand_alone_are_told_why() -> None:
     assert why_not((Phase.REVIEW,), "branch") is None
     for phase in (Phase.TEST, Phase.REVIEW, Phase.SHIP):
         assert str(why_not((Phase.PLAN, phase), None)).startswith(f"{phase} needs something to work on")
+
+
+def test_a_reply_whose_turn_was_cut_off_is_counted_once_by_the_retry_that_takes_it_up() -> None:
+    first, second = Usage(output_tokens=5, cost_usd=0.1), Usage(output_tokens=7, cost_usd=0.2)
+    state = DeliveryState()
+    fold.turn(state, Step.PLAN, 1, 1, TurnResult(checkpoint="c1", summary="", usage=first))
+    booked = state.usage
+    fold.closed(state, Closed(usage=first + second))  # the second reply was paid, its turn cancelled
+    assert state.usage.output_tokens == 12, "the end says what was paid"
+    retry = state.again(booked)
+    fold.turn(retry, Step.PLAN, 1, 2, TurnResult(checkpoint="c2", summary="", usage=second))
+    fold.closed(retry, Closed(usage=first + second))
+    assert retry.usage.output_tokens == 12
 
 
 def test_every_shared_limit_is_used() -> None:

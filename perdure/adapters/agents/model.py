@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -166,9 +167,14 @@ class Model:
 
 
 def load() -> None:
-    """Import the API library and build the types of its replies: seconds of a processor, once in a process."""
+    """Import the API library and what its first request would import, and build the types of its replies: seconds of a
+    processor, once in a process. Not to be called from an event loop."""
+    import anyio
     from anthropic.types.parsed_message import ParsedMessage
 
+    with suppress(ImportError):  # the library asks for it where it is installed: it reads every package's metadata
+        import opentelemetry.propagate  # noqa: F401
+    asyncio.run(anyio.lowlevel.checkpoint())  # loads what it sends with
     ParsedMessage.construct(content=[{"type": "text", "text": ""}], usage={"input_tokens": 0, "output_tokens": 0})
 
 
