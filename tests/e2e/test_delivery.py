@@ -24,7 +24,7 @@ def kept_waiting() -> int:  # ns the loop's thread could have run and other prog
 def watched(handle, run=asyncio.Handle._run):
     if threading.current_thread() is not main:  # a workflow's own loop
         return run(handle)
-    began, waited = time.monotonic_ns(), kept_waiting()
+    began, waited, worked = time.monotonic_ns(), kept_waiting(), time.thread_time()
     try:
         if proof:
             end = time.thread_time() + proof.pop()
@@ -33,15 +33,16 @@ def watched(handle, run=asyncio.Handle._run):
         return run(handle)
     finally:
         took = (time.monotonic_ns() - began - (kept_waiting() - waited)) / 1e9
-        if took > 0.1:
+        if time.thread_time() - worked > 0.1 or took > 0.3:
             print(f"HELD {took:.3f} s {handle!r}", flush=True)
 
 proof = [0.11]  # seconds that the first callback is made to hold it: that is always seen
 asyncio.Handle._run = watched
 """
 RUNS = 3
-"""A call that blocks does so in every run; that another thread held the interpreter meanwhile, which lasts as long as
-other programs have the processor, does not happen in all of them."""
+"""A call that blocks does so in every run. Of the loop's own time a tenth of a second is too much; of all time three:
+another thread that holds the interpreter keeps it for as long as other programs have the processor, which was seen to be
+0.12 to 0.22 s in three runs of three beside one other test."""
 
 
 @pytest.mark.timeout(180)
