@@ -40,9 +40,8 @@ proof = [0.11]  # seconds that the first callback is made to hold it: that is al
 asyncio.Handle._run = watched
 """
 RUNS = 3
-"""A call that blocks does so in every run. Of the loop's own time a tenth of a second is too much; of all time three:
-another thread that holds the interpreter keeps it for as long as other programs have the processor, which was seen to be
-0.12 to 0.22 s in three runs of three beside one other test."""
+"""A call that blocks does so in every run. Of the loop's own work a tenth of a second is too much, of all time
+three: another thread that holds the interpreter keeps it for as long as other programs have the processor."""
 
 
 @pytest.mark.timeout(180)

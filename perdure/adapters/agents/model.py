@@ -6,7 +6,6 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -167,15 +166,49 @@ class Model:
 
 
 def load() -> None:
-    """Import the API library and what its first request would import, and build the types of its replies: seconds of a
-    processor, once in a process. Not to be called from an event loop."""
-    import anyio
-    from anthropic.types.parsed_message import ParsedMessage
+    """Import the API library, and have it take a reply of nothing, which builds the types of requests and replies:
+    seconds of a processor, once in a process. Not to be called from an event loop."""
+    asyncio.run(_nothing_asked())
 
-    with suppress(ImportError):  # the library asks for it where it is installed: it reads every package's metadata
-        import opentelemetry.propagate  # noqa: F401
-    asyncio.run(anyio.lowlevel.checkpoint())  # loads what it sends with
-    ParsedMessage.construct(content=[{"type": "text", "text": ""}], usage={"input_tokens": 0, "output_tokens": 0})
+
+async def _nothing_asked() -> None:
+    import anthropic
+    import anyio
+    import httpx2
+
+    await anyio.lowlevel.checkpoint()  # what it sends with
+    answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_NOTHING)
+    nobody = httpx2.MockTransport(lambda _: answer)
+    async with anthropic.AsyncAnthropic(
+        api_key="none", base_url=API, max_retries=0, http_client=anthropic.DefaultAsyncHttpxClient(transport=nobody)
+    ) as client:
+        asking = client.messages.stream(model="none", max_tokens=1, messages=[{"role": "user", "content": "none"}])
+        async with asking as stream:
+            await stream.get_final_message()
+
+
+def _event(**fields: object) -> str:
+    return f"event: {fields['type']}\ndata: {json.dumps(fields)}\n\n"
+
+
+_NO_TOKENS = {"input_tokens": 0, "output_tokens": 0}
+_NO_MESSAGE = {"id": "", "type": "message", "role": "assistant", "model": "none", "content": [], "usage": _NO_TOKENS}
+_TEXT, _CALL = {"type": "text", "text": ""}, {"type": "tool_use", "id": "", "name": "", "input": {}}
+_END = {"stop_reason": "end_turn", "stop_sequence": None}
+_NOTHING = "".join(
+    (
+        _event(type="message_start", message={**_NO_MESSAGE, "stop_reason": None, "stop_sequence": None}),
+        _event(type="content_block_start", index=0, content_block=_TEXT),
+        _event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "-"}),
+        _event(type="content_block_stop", index=0),
+        _event(type="content_block_start", index=1, content_block=_CALL),
+        _event(type="content_block_delta", index=1, delta={"type": "input_json_delta", "partial_json": "{}"}),
+        _event(type="content_block_stop", index=1),
+        _event(type="message_delta", delta=_END, usage={"output_tokens": 0}),
+        _event(type="message_stop"),
+    )
+)
+"""A reply with each kind of event, as the API streams it."""
 
 
 def _encodable(content: list[dict[str, object]]) -> Any:
