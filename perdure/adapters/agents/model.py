@@ -168,23 +168,17 @@ class Model:
 def load() -> None:
     """Import the API library, and have it take a reply of nothing, which builds the types of requests and replies:
     seconds of a processor, once in a process. Not to be called from an event loop."""
-    asyncio.run(_nothing_asked())
-
-
-async def _nothing_asked() -> None:
     import anthropic
     import anyio
     import httpx2
 
-    await anyio.lowlevel.checkpoint()  # what it sends with
+    asyncio.run(anyio.lowlevel.checkpoint())  # what requests are sent with
     answer = httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_NOTHING)
-    nobody = httpx2.MockTransport(lambda _: answer)
-    async with anthropic.AsyncAnthropic(
-        api_key="none", base_url=API, max_retries=0, http_client=anthropic.DefaultAsyncHttpxClient(transport=nobody)
-    ) as client:
+    nobody = anthropic.DefaultHttpxClient(transport=httpx2.MockTransport(lambda _: answer))
+    with anthropic.Anthropic(api_key="none", base_url=API, max_retries=0, http_client=nobody) as client:
         asking = client.messages.stream(model="none", max_tokens=1, messages=[{"role": "user", "content": "none"}])
-        async with asking as stream:
-            await stream.get_final_message()
+        with asking as stream:
+            stream.get_final_message()
 
 
 def _event(**fields: object) -> str:
