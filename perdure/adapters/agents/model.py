@@ -169,7 +169,7 @@ def load() -> None:
     """Import the API library, and have it take a reply of nothing, which builds the types of requests and replies:
     seconds of a processor, once in a process. Not to be called from an event loop."""
     import anthropic
-    import anyio
+    import anyio.lowlevel
     import httpx2
 
     asyncio.run(anyio.lowlevel.checkpoint())  # what requests are sent with
