@@ -1,0 +1,229 @@
+"""A backlog as it is sent, and all it knows of its items: the one argument of workflow type `Backlog` and its answers.
+
+The decisions about it are pure: perdure.models.rules.scheduling. Reading a file of items: perdure.models.rules.backlog.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from perdure.models.base import Recorded, Written
+from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
+
+ITEMS_MOST = 1000
+"""Of one backlog: a night's work of the largest team is a tenth, and its table is read by a person."""
+
+PARALLEL_MOST = 100
+"""Deliveries of one backlog at once: more than any one forge or model account was seen to let through."""
+
+ITEM_ID = r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
+"""Part of a workflow's id and of a branch, typed by people: short, and without case."""
+
+ItemId = Annotated[str, Field(pattern=f"^{ITEM_ID}$", max_length=40)]
+Text = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
+Glob = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
+Command = Annotated[str, Field(min_length=1, max_length=PLACE_CHARS)]
+
+
+class BacklogItem(Written):
+    """One item: it becomes one delivery, and one commit of the integration branch.
+
+    id          names it: lower case letters, digits and dashes; left out with an issue: `issue-14`
+    request     what is wanted, in words; may be left out where an issue says it all
+    issue       an open issue of the repository: 14, "#14" or its address
+    priority    higher goes first among those that are ready; -100 to 100
+    labels      put on its delivery
+    role        whose prompt it is built with: frontend, test, …; empty: nobody's in particular
+    depends_on  ids of items that have to land before it begins
+    touches     globs of files it is expected to change: two items whose globs meet are not built at the same time
+    check       commands that hold once it has landed, and in every landing after it
+    budget_usd  the most its delivery may spend; left out: an equal share of what the backlog has left
+    """
+
+    id: ItemId
+    request: str = ""
+    issue: int | str | None = None
+    priority: int = Field(default=0, ge=-100, le=100)
+    labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
+    role: str = Field(default="", max_length=LABEL_CHARS)
+    depends_on: tuple[ItemId, ...] = ()
+    touches: tuple[Glob, ...] = Field(default=(), max_length=LABELS_MOST)
+    check: tuple[Command, ...] = Field(default=(), max_length=LABELS_MOST)
+    budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
+
+
+class BacklogRequest(Written):
+    """Many requests that shall land on one integration branch.
+
+    repository  as for a delivery
+    base        the branch it begins from and its pull request goes into; default: the target's default branch
+    branch      the integration branch; default: `perdure/<backlog id>`
+    land        branch: one integration branch, one pull request at the end
+    parallel    deliveries at once
+    budget_usd  the most all of them may spend together; left out: each has its own budget only
+    window      hours in which deliveries may begin, of the worker's clock: "23:00-07:00"; left out: always
+    overlap     wait: items whose `touches` meet are built one after the other; build: at the same time
+    gates, questions, labels, model, config, source, proof   as in a delivery's request, for each of them
+    """
+
+    repository: str = Field(min_length=1, max_length=PLACE_CHARS)
+    items: tuple[BacklogItem, ...] = Field(min_length=1, max_length=ITEMS_MOST)
+    base: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
+    branch: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
+    land: Literal["branch"] = "branch"
+    parallel: int = Field(default=4, ge=1, le=PARALLEL_MOST)
+    budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
+    window: str | None = None
+    overlap: Literal["wait", "build"] = "wait"
+    gates: tuple[Literal["plan", "pull_request"], ...] = ()
+    questions: bool | None = None
+    labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
+    model: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
+    config: str | None = None
+    source: str | None = Field(default=None, max_length=PLACE_CHARS)
+    proof: str | None = Field(default=None, max_length=NAME_CHARS)
+    version: int = Field(default=1, ge=1, le=1)
+
+
+class ItemPhase(StrEnum):
+    """Where one item stands, as far as it is stored; ready, after others and blocked follow from the others' states."""
+
+    WAITING = "waiting"
+    BUILDING = "building"
+    LANDED = "landed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+ENDED = (ItemPhase.LANDED, ItemPhase.FAILED, ItemPhase.SKIPPED, ItemPhase.CANCELLED)
+"""An item in one of these has no delivery that runs."""
+
+SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED)
+"""What depends on an item in one of these may begin."""
+
+
+class ItemState(BaseModel):
+    """All a backlog knows of one item beside what it was given.
+
+    delivery  the workflow id of its delivery; empty: none was ever started
+    run_id    of the newest run that is known
+    runs      how many times a delivery was started for it
+    commit    the commit of the integration branch that is this item
+    landing   it has asked for the turn to land, or has it
+    waits     what its delivery waits for a person to decide, in one line; gate: what kind; since: when it began
+    words     why it ended as it did, in one line
+    usd       what its delivery has paid as far as known; granted: the most it may pay; None: its own budget
+    order     when it was added, counted: of two equal items the older goes first
+    began, ended   of its newest delivery
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    item: BacklogItem
+    phase: ItemPhase = ItemPhase.WAITING
+    order: int = 0
+    delivery: str = ""
+    run_id: str = ""
+    runs: int = 0
+    commit: str = ""
+    landing: bool = False
+    waits: str = ""
+    gate: str = ""
+    of: str = ""
+    since: datetime | None = None
+    status: str = ""
+    reason: str = ""
+    words: str = ""
+    usd: float = 0.0
+    granted: float | None = None
+    began: datetime | None = None
+    ended: datetime | None = None
+
+
+class Opened(Recorded):
+    """The integration branch is there. `attributes`: the server knows Perdure's search attributes."""
+
+    base: str
+    base_sha: str
+    branch: str
+    queue: str
+    attributes: bool = False
+
+
+class BacklogState(BaseModel):
+    """All of a backlog, and all that goes with it into a new run.
+
+    items    by id, in the order in which they were added
+    opened   None: its branch is not there yet
+    turn     the item that may land now; seq: counts the grants; empty: nobody
+    queue    items that asked for the turn, in the order in which they did
+    head     the integration branch's newest commit that is known
+    held     why no further item begins, in one line; empty: one may
+    pull_request   address of the one at the end
+    message  in one line, how it ended
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    version: int = 1
+    items: dict[str, ItemState] = {}
+    opened: Opened | None = None
+    turn: str = ""
+    seq: int = 0
+    queue: tuple[str, ...] = ()
+    head: str = ""
+    held: str = ""
+    waiting: str = ""
+    status: str = "running"
+    message: str = ""
+    pull_request: str = ""
+    began: datetime | None = None
+    notes: tuple[str, ...] = ()
+
+
+class ItemView(Recorded):
+    """One item as it is shown. `phase`: ready, after (others), building, landing, waits (for you), landed, failed,
+    blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it."""
+
+    id: str
+    phase: str
+    because: str = ""
+    caption: str = ""
+    delivery: str = ""
+    commit: str = ""
+    unblocks: int = 0
+    depends_on: tuple[str, ...] = ()
+    blocked_by: str = ""
+    gate: str = ""
+    of: str = ""
+    since: datetime | None = None
+    usd: float = 0.0
+    priority: int = 0
+    critical: bool = False
+
+
+class BacklogProgress(Recorded):
+    """The answer to query `progress`, and the result of a backlog that has ended."""
+
+    backlog_id: str
+    run_id: str
+    repository: str
+    status: str
+    base: str = ""
+    branch: str = ""
+    head: str = ""
+    parallel: int = 1
+    budget_usd: float | None = None
+    usd: float | None = 0.0
+    held: str = ""
+    waiting: str = ""
+    message: str = ""
+    pull_request: str = ""
+    turn: str = ""
+    began: datetime | None = None
+    items: tuple[ItemView, ...] = ()

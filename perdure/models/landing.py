@@ -1,0 +1,206 @@
+"""Landing: what a delivery of a backlog and its backlog say to each other, and what its activities take and give.
+
+Landing belongs to the delivery; the backlog only grants the turn. One commit a delivery: its tree was tested exactly as
+it lands, its parent is the integration branch's head.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from perdure.models.base import Recorded, Written
+from perdure.models.limits import NAME_CHARS, PLACE_CHARS
+from perdure.models.result import PullRequest
+from perdure.models.work import TestVerdict
+
+
+class LandingPlace(Written):
+    """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
+    branch; check: commands of items that have landed, which have to hold with this one, too."""
+
+    backlog: str = Field(min_length=1, max_length=PLACE_CHARS)
+    item: str = Field(min_length=1, max_length=NAME_CHARS)
+    branch: str = Field(min_length=1, max_length=NAME_CHARS)
+
+
+class LandingAsked(Recorded):
+    """Signal `landing_asked`, delivery to backlog: it is tested and reviewed, and asks for the turn. Said twice it
+    counts once. `seq`: counted by the delivery, repeated by the answer."""
+
+    item: str
+    delivery: str
+    run_id: str
+    seq: int
+
+
+class LandingGranted(Recorded):
+    """Signal `landing_granted`, backlog to delivery: it may land now, until it says that it is over.
+
+    head   the newest commit that landed, as far as the backlog knows; the branch has to have it still; empty: none did
+    check  commands of items that have landed, the ones to run with this landing, by item
+    """
+
+    seq: int
+    head: str = ""
+    check: dict[str, tuple[str, ...]] = {}
+
+
+class LandingOver(Recorded):
+    """Signal `landing_over`, delivery to backlog: the turn is given back. `commit`: what landed; empty: nothing did,
+    and `words` say why, in one line."""
+
+    item: str
+    delivery: str
+    seq: int
+    commit: str = ""
+    words: str = ""
+
+
+class ItemWaits(Recorded):
+    """Signal `item_waits`, delivery to backlog: it waits for a person; empty `words`: it goes on. `of`: repeated by the
+    decision; `number`: counted by the delivery: an older one than the newest heard says nothing."""
+
+    item: str
+    delivery: str
+    number: int
+    words: str = ""
+    gate: str = ""
+    of: str = ""
+    since: datetime | None = None
+
+
+class ItemEnded(Recorded):
+    """Signal `item_ended`, delivery to backlog: its run has ended. Status and reason as in its result."""
+
+    item: str
+    delivery: str
+    run_id: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    usd: float | None = None
+    commit: str = ""
+
+
+class RebaseInput(Recorded):
+    """Bring the delivery's commits onto the integration branch's head, as one commit.
+
+    head      the delivery's newest commit; base_sha: what its commits are on; checkpoint: the files of `head`
+    landed    a commit the branch has to have still (somebody may have put it back); empty: none
+    subject, kind   as for CommitInput; number: counts the landings tried, for the commit's trailer
+    """
+
+    delivery: str
+    policy: str
+    place: LandingPlace
+    head: str
+    checkpoint: str
+    landed: str = ""
+    subject: str = ""
+    kind: str = ""
+    number: int = 1
+
+
+class Rebased(Recorded):
+    """The delivery stands on the integration branch's head now, whether it met conflicts there or not.
+
+    onto        that head: the delivery's new base_sha and head
+    policy      the terms with the new base
+    commit      the one commit on it; empty: conflicts, and `checkpoint` holds the files with their markers
+    moved       false: it stood there already, and the verdict on its tree is the one that was reached
+    conflicts   paths, at most 50; since: what landed there since the delivery began, for its agent (artifact)
+    baseline    artifact of the TestReport on `onto`; base_red: whether it failed there
+    landed      it is on the branch already: a worker died between the push and its report
+    """
+
+    onto: str
+    policy: str
+    checkpoint: str
+    commit: str = ""
+    tree: str = ""
+    moved: bool = True
+    conflicts: tuple[str, ...] = ()
+    since: str = ""
+    baseline: str = ""
+    base_red: bool = False
+    landed: str = ""
+    summary: str = ""
+
+
+class LandInput(Recorded):
+    """Move the integration branch from `onto` to `commit`, if it is there still. `tests`: the verdict on its tree."""
+
+    delivery: str
+    policy: str
+    workflow_id: str
+    place: LandingPlace
+    commit: str
+    onto: str
+    tests: TestVerdict | None = None
+
+
+class Landed(Recorded):
+    """`commit` is on the branch; empty: somebody else moved it first, and it is at `head` now."""
+
+    commit: str = ""
+    head: str = ""
+    summary: str = ""
+
+
+class OpenBacklogInput(Recorded):
+    """Find the base, and make the integration branch where it is not there. `branch`: empty for the backlog's own."""
+
+    backlog: str
+    repository: str
+    base: str = ""
+    branch: str = ""
+    source: str = ""
+    proof: str = ""
+
+
+class LookInput(Recorded):
+    """Deliveries that should be running: workflow ids."""
+
+    deliveries: tuple[str, ...]
+
+
+class Look(Recorded):
+    """What became of them, by workflow id: `running`, `missing`, or how the newest run closed; with its run id."""
+
+    found: dict[str, tuple[str, str]] = {}
+
+
+class ResumeInput(Recorded):
+    """The delivery whose newest run has ended without delivering."""
+
+    delivery: str
+
+
+class Resumed(Recorded):
+    """Its request, with the point where it goes on; None: there is nothing to go on from."""
+
+    request: dict[str, object] | None = None
+    words: str = ""
+
+
+class CloseBacklogInput(Recorded):
+    """The integration branch as one pull request into `base`. `body`: the table of items, in Markdown."""
+
+    backlog: str
+    repository: str
+    base: str
+    branch: str
+    head: str
+    title: str
+    body: str
+    source: str = ""
+    proof: str = ""
+
+
+class ClosedBacklog(Recorded):
+    """`pull_request` None: the branch is there, but this origin has no forge that Perdure speaks to."""
+
+    pull_request: PullRequest | None = None
+    message: str = ""
