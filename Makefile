@@ -68,7 +68,7 @@ fmt: $(READY) ## format the code and fix what can be fixed
 	@$(BIN)/ruff format .
 
 schema: $(READY) ## write docs/schema and the TypeScript types from the models
-	@$(BIN)/python -m perdure.schemas
+	@$(BIN)/python -m schemas
 
 replay: $(READY) ## replay the kept histories against today's workflows
 	@$(PYTEST) -q tests/replay $(ARGS)

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from perdure.local.binary import temporal_binary
 from perdure.models.decisions import Asked
-from perdure.schemas import SHAPES, schema
+from schemas import SHAPES, schema
 from tests.guide import Stranger, snippet
 from tests.lab import HAPPY, Lab, make_target, until
 

@@ -15,7 +15,7 @@ HEAVY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["perdure.client", "perdure.plugin", "perdure.schemas"])
+@pytest.mark.parametrize("module", ["perdure.client", "perdure.plugin"])
 def test_importing_it_loads_nothing_that_only_the_engine_needs(module: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", f"import {module}"],

@@ -16,10 +16,10 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
 from perdure.models.rules.inbox import SHAPES as DECISIONS
 from perdure.models.state import Progress
-from perdure.schemas import SHAPES, Shape, files, schema
-from perdure.schemas.__main__ import main
-from perdure.schemas.describe import described
-from perdure.schemas.generate import DIALECT
+from schemas import SHAPES, Shape, files, schema
+from schemas.__main__ import main
+from schemas.describe import described
+from schemas.generate import DIALECT
 from workflows.delivery import Delivery
 
 ROOT = Path(__file__).parents[2]

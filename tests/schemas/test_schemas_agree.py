@@ -13,7 +13,7 @@ from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.inbox import SHAPES as DECISIONS
-from perdure.schemas import SHAPES, schema
+from schemas import SHAPES, schema
 
 SENT = {shape.name: shape for shape in SHAPES if shape.sent}
 SCHEMAS = {name: Draft202012Validator(schema(shape)) for name, shape in SENT.items()}

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from workflow_fixtures import playing
 
 from perdure.models.phases import Phase
-from perdure.schemas import SHAPES, schema
+from schemas import SHAPES, schema
 from tests import needs
 from tests.guide import ROOT, Stranger, snippet
 

@@ -15,7 +15,7 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.attaching import Attached
 from perdure.models.state import Progress
-from perdure.schemas import examples
+from schemas import examples
 
 
 @dataclass(frozen=True)

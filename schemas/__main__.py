@@ -1,11 +1,11 @@
-"""`python -m perdure.schemas [ROOT]` writes the schemas below ROOT (default: here); `make schema` does."""
+"""`python -m schemas [ROOT]` writes the schemas below ROOT (default: here); `make schema` does."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from perdure.schemas.generate import files
+from schemas.generate import files
 
 
 def main(root: Path) -> None:

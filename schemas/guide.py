@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perdure.schemas.catalogue import Shape
+    from schemas.catalogue import Shape
 
 
 HEAD = """\

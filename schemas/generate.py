@@ -12,10 +12,10 @@ from pydantic_core import core_schema
 
 from perdure.models.base import Recorded, Written
 from perdure.models.limits import PLACE_CHARS, REQUEST_BYTES, SAID_BYTES
-from perdure.schemas.catalogue import SHAPES, Shape
-from perdure.schemas.describe import described
-from perdure.schemas.guide import guide
-from perdure.schemas.typescript import declarations
+from schemas.catalogue import SHAPES, Shape
+from schemas.describe import described
+from schemas.guide import guide
+from schemas.typescript import declarations
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.schemas.catalogue import SHAPES, Shape
-from perdure.schemas.generate import files, schema
+from schemas.catalogue import SHAPES, Shape
+from schemas.generate import files, schema
 
 __all__ = ["SHAPES", "Shape", "files", "schema"]
