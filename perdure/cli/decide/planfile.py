@@ -7,8 +7,8 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]  # has no types of its own
 from pydantic import ValidationError
 
+from perdure.cli.yaml_text import NotRead, read
 from perdure.models.errors import BadInput
-from perdure.models.limits import NESTING
 from perdure.models.report import Plan, Task
 from perdure.models.request import explain
 
@@ -17,11 +17,6 @@ _HEAD = """\
 # the old one. Close it unchanged, or empty it, and nothing is sent.
 """
 _WIDTH = 110
-_OPENING = (
-    *(yaml.BlockMappingStartToken, yaml.BlockSequenceStartToken),
-    *(yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken),
-)
-_CLOSING = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # likewise
@@ -56,38 +51,20 @@ def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
     if markdown:
         return text, title_of(text)
     try:
-        _check(text)
-        found = yaml.safe_load(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f"line {mark.line + 1}: " if mark is not None else ""
-        raise BadInput(f"{line}this is not YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"this is not YAML: {str(error).partition(chr(10))[0]}") from None
-    if not isinstance(found, dict):
+        found = read(text)
+    except NotRead as error:
+        raise BadInput(f"line {error.line}: {error}" if error.line else str(error)) from None
+    if not isinstance(found.data, dict):
         raise BadInput(f"line 1: a plan has fields: {', '.join(Plan.model_fields)}")
     try:
-        plan = Plan.model_validate(found)
+        plan = Plan.model_validate(found.data)
     except ValidationError as error:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         words = explain(error, (*Plan.model_fields, *Task.model_fields))
-        raise BadInput(f"line {_line(node, first['loc'])}: {words}") from None
+        raise BadInput(f"line {found.line(first['loc'])}: {words}") from None
     if empty := plan.empty():
-        raise BadInput(f"line {_line(node, (empty,))}: {empty}: is empty")
+        raise BadInput(f"line {found.line((empty,))}: {empty}: is empty")
     return plan.model_dump_json(), plan.title
-
-
-def _check(text: str) -> None:
-    """ValueError for what would grow or recurse when it is read: a name for a part (a few of them, naming each other,
-    are a gigabyte), deep nesting."""
-    depth = 0
-    for token in yaml.scan(text, Loader=yaml.SafeLoader):
-        if isinstance(token, yaml.AnchorToken | yaml.AliasToken):
-            raise ValueError(f"line {token.start_mark.line + 1}: write it out: &names and *names are not read")
-        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
-        if depth > NESTING:
-            raise ValueError(f"line {token.start_mark.line + 1}: it is nested deeper than {NESTING} levels")
 
 
 def blank(text: str) -> bool:
@@ -102,20 +79,3 @@ def _trimmed(value: Any) -> Any:
     if isinstance(value, list):
         return [_trimmed(one) for one in value]
     return {name: _trimmed(one) for name, one in value.items()} if isinstance(value, dict) else value
-
-
-def _line(node: yaml.Node | None, loc: tuple[int | str, ...]) -> int:
-    """The line of a field, counted from 1; of what should hold it, where it is missing."""
-    line = 1
-    for part in loc:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(part)), None)
-            if found is None:
-                break
-            line, node = found[0].start_mark.line + 1, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line

@@ -1,0 +1,1 @@
+"""`perdure backlog`: many requests that land on one integration branch."""

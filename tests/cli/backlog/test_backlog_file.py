@@ -1,0 +1,86 @@
+"""A file of items: YAML or JSON, and each mistake with file, line and key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.backlog.file import BACKLOG_BYTES, parsed, read_file
+from perdure.models.errors import BadInput, InvalidRequest
+
+NIGHT = """\
+version: 1
+repository: .
+window: 23:00-07:00
+items:
+  - id: api
+    request: Add GET /durations
+    depends_on: [no]
+
+  - issue: 14
+  - id: page
+    request: |
+      Show the durations
+      on the start page
+"""
+
+
+def test_yaml_and_json_say_the_same() -> None:
+    found = parsed(NIGHT, "night.yaml").raw
+    assert found["window"] == "23:00-07:00"
+    assert found["items"][0]["depends_on"] == ["no"]
+    assert found["items"][1] == {"issue": 14}
+    for indent in (None, 2, "\t"):
+        assert parsed(json.dumps(found, indent=indent), "night.json").raw == found
+    odd = {"a": "\U0001f600 \t \\ud83d / \x7f", "b": 'C:\\u0041 "x"'}
+    assert parsed(json.dumps(odd), "x").raw == odd
+    assert parsed('{"a": "x\\/y"}', "x").raw == {"a": "x/y"}
+
+
+@pytest.mark.parametrize(
+    ("said", "what", "where"),
+    [
+        ("items.0.depends_on: api, page, api", "depends_on: api, page, api", 'night.yaml:7 item "api"'),
+        ("items.1.reqest: unknown field", "reqest: unknown field", "night.yaml:9 item #2"),
+        ("items.2.request: is empty", "request: is empty", 'night.yaml:11 item "page"'),
+        ("items.2: is twice", "is twice", 'night.yaml:10 item "page"'),
+        ("window: never opens", "window: never opens", "night.yaml:3"),
+        ("base: required field", "base: required field", "night.yaml:1"),
+        ("a cycle: api, page", "a cycle: api, page", "night.yaml:1"),
+        ("items.99.id: gone", "id: gone", "night.yaml:4 item #100"),
+    ],
+)
+def test_what_is_refused_is_told_with_file_line_and_item(said: str, what: str, where: str) -> None:
+    error = parsed(NIGHT, "night.yaml").placed(InvalidRequest(said))
+    assert (error.what, error.where) == (what, where)
+    assert error.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("items:\n  - id: a\n    id: b\n", "x:3", "id: is given twice"),
+        ('{"items": [],\n "items": []}', "x:2", "items: is given twice"),
+        ('{"items": [\n', "x:2", "not YAML"),
+        ("- id: a\n", "x:1", "a backlog has fields"),
+        ("", "x:1", "a backlog has fields"),
+        ("a: &b 1\n", "x:1", "&names"),
+    ],
+)
+def test_what_is_no_backlog_at_all_is_refused_with_its_line(text: str, where: str, what: str) -> None:
+    with pytest.raises(BadInput) as error:
+        parsed(text, "x")
+    assert what in error.value.what
+    assert error.value.where == where
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    large, odd = tmp_path / "large.yaml", tmp_path / "odd.yaml"
+    large.write_text("#" * (BACKLOG_BYTES + 1))
+    odd.write_bytes(b"a: \xff\n")
+    for path in (large, odd, tmp_path / "gone.yaml", tmp_path):
+        with pytest.raises(BadInput, match="cannot be read") as error:
+            read_file(str(path))
+        assert error.value.where == str(path)

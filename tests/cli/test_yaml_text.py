@@ -1,0 +1,48 @@
+"""YAML as people mean it: words stay words, nothing is dropped in silence, each mistake has its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.cli.yaml_text import NotRead, read
+
+
+def test_what_looks_like_a_switch_a_time_or_an_octal_number_is_the_word_that_was_typed() -> None:
+    text = "[no, on, yes, 010, 12:30, 2026-01-05, 1e3, 0x1f, 1_000, .inf, <<]"
+    assert read(text).data == ["no", "on", "yes", "010", "12:30", "2026-01-05", "1e3", "0x1f", "1_000", ".inf", "<<"]
+    assert read("[true, False, null, ~, 12, -1, 2.5]").data == [True, False, None, None, 12, -1, 2.5]
+    assert read("a:\n").data == {"a": None}
+    assert read("").data is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "a: is given twice, in line 1 too"),
+        ("items:\n  - id: x\n    id: y\n", 3, "id: is given twice, in line 2 too"),
+        ("a: &x [1]\nb: *x\n", 1, "&names and *names are not read"),
+        ("a: 1\nb: [\n", 3, "this is not YAML"),
+        ("a:\n\t- b\n", 2, "this is not YAML"),
+        ("a: 1\n---\nb: 2\n", 2, "this is not YAML"),
+        ("a: !!timestamp 2026-01-05\n", 1, "this is not YAML"),
+        ("a: !!python/object/apply:os.system [ls]\n", 1, "this is not YAML"),
+        ("[a]: 1\n", 1, "a key has to be a word"),
+        ("[" * 5000, 1, "nested deeper than"),
+        ("a: \x00\n", 0, "this is not YAML"),
+    ],
+)
+def test_what_is_not_read_is_told_with_its_line(text: str, line: int, what: str) -> None:
+    with pytest.raises(NotRead) as error:
+        read(text)
+    assert what in str(error.value)
+    assert error.value.line == line
+
+
+def test_a_field_has_a_line_and_one_that_is_missing_that_of_what_should_hold_it() -> None:
+    found = read("version: 1\nitems:\n  - id: a\n    request: x\n  - id: b\n")
+    assert [found.line(loc) for loc in ((), ("items",), ("items", 0, "request"), ("items", 1, "request"))] == [
+        1,
+        2,
+        4,
+        5,
+    ]
