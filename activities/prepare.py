@@ -202,6 +202,7 @@ class Preparation:
             treasury=shared_by(self._host.config, contract, request),
             document=config.delivery.document,
             app=bool(config.app.start),
+            landing=request.landing.branch if request.landing is not None else "",
             summary=_summary(contract, done, baseline, base.known),
         )
 

@@ -23,9 +23,13 @@ from perdure.models.webui.details import refused
 from perdure.models.work import TestVerdict
 from workflows.endings import Stopped, doubts, heed_cancellation, invalid, not_delivered
 from workflows.inbox import TakesMessages
+from workflows.landing import Landing
 from workflows.publishing import Publishing
 from workflows.stage import Stage
 from workflows.steps import Steps
+
+LANDING_FIXES = 2
+"""Rounds of mending what cannot land, before a person is asked: who conflicts twice with what lands needs one."""
 
 
 @workflow.defn
@@ -45,6 +49,7 @@ class Delivery(TakesMessages):
         resume = self.request.resume
         self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
         self.steps = Steps(self.stage, self.forge)
+        self.landing = Landing(self.stage, self.forge, self.steps)
 
     @workflow.run
     async def run(self, raw: Any = None, *more: Any) -> DeliveryResult:
@@ -75,7 +80,9 @@ class Delivery(TakesMessages):
             await self.test_until_green()
         if self.selected(Phase.REVIEW):
             await self.review_until_clean()
-        if self.selected(Phase.SHIP):
+        if self.prepared.landing:
+            await self.land()
+        elif self.selected(Phase.SHIP):
             await self.open_pull_request()
         else:
             await self.hand_over()
@@ -107,6 +114,8 @@ class Delivery(TakesMessages):
             if not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary):
                 raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
             self.state.built = True
+        if self.state.conflicts:  # it goes on in the middle of a landing
+            await self.landing.mend()
         if self.prepared.document and not self.state.documented:
             await self.steps.document()
             self.state.documented = True
@@ -164,6 +173,28 @@ class Delivery(TakesMessages):
             self.state.status = Status.DRAFT if self.state.pull_request.draft else Status.DELIVERED
         return None
 
+    async def land(self) -> None:
+        """One commit of the backlog's branch, tested exactly as it lands; what stands in its way is its own to mend."""
+        self.enter(Phase.LAND)
+        if words := "; ".join(doubts(self.state, self.prepared)):
+            raise not_delivered(Reason.TESTS_RED, f"this cannot land: {words}")
+        await self.publishable()
+        while not await self.landing.landed():
+            await self.make_landable()
+        self.state.status = Status.COMPLETED
+
+    async def make_landable(self) -> None:
+        """Twice by itself, then as often as a person says; and through all checks again."""
+        if self.state.landing_fixes >= LANDING_FIXES and (words := await self.landing.given_up()):
+            raise not_delivered(Reason.LIMITS, words)
+        await self.landing.mend()
+        if self.selected(Phase.TEST):
+            await self.test_until_green()
+        if self.selected(Phase.REVIEW):
+            await self.review_until_clean()
+        self.enter(Phase.LAND)
+        await self.publishable()
+
     async def publishable(self) -> None:
         """Nothing secret is in it, and a person agrees, where that was asked for; what they say is mended first."""
         await self._without_secrets()
@@ -209,7 +240,7 @@ class Delivery(TakesMessages):
 
     async def _undeliverable(self, reason: Reason, message: str) -> None:
         """Red tests or blockers that remain: no pull request, or a draft with the report where that is asked for."""
-        if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP):
+        if self.prepared.on_failure == "draft" and self.selected(Phase.SHIP) and not self.prepared.landing:
             self.enter(Phase.SHIP)
             await self._without_secrets()
             if words := await self.steps.decision(Gate.PULL_REQUEST):
@@ -247,6 +278,7 @@ class Delivery(TakesMessages):
             workflow.upsert_memo({"resume": resume.model_dump(mode="json")})
         result = result_of(state, self.request, info.workflow_id, info.run_id)
         await self.stage.notices.ended(result, notifies=closed.notifies)
+        await self.landing.ended(result)
         if state.status is Status.CANCELLED:
             raise asyncio.CancelledError
         if state.status in SUCCESSES:

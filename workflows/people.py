@@ -34,12 +34,14 @@ class People:
     waited  how long it has waited, in this run
     tell    says to those who want to hear of it that something waits: waiting, reminder
     comment  says where the request came from what it waits for; empty: it goes on
+    backlog  says so to the backlog it is part of; None: it goes on
     """
 
     def __init__(self, state: DeliveryState, show: Callable[[], None], tell: Callable[[str], None]) -> None:
         self.state, self._show, self._tell = state, show, tell
         state.started = state.started or workflow.now()
         self.comment: Callable[[str], Awaitable[None]] = _nothing
+        self.backlog: Callable[[Asked | None], Awaitable[None]] = _nothing
         self._started = state.started
         self.waited = timedelta(0)
 
@@ -132,8 +134,10 @@ class People:
             with self.waits(words):
                 self._tell("waiting")
                 await self.comment(words)
+                await self.backlog(asked)
                 await self._decision(asked)
             await self.comment("")
+            await self.backlog(None)
         return state.decided[asked.key]
 
     async def _decision(self, asked: Asked) -> None:
@@ -209,5 +213,5 @@ class People:
         return breach(self.state, prepared, self._started, workflow.now(), paying=paying)
 
 
-async def _nothing(_: str) -> None:
+async def _nothing(_: object) -> None:
     """Tell nobody."""

@@ -15,6 +15,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from perdure.models.errors import ForgeUnavailable
+from perdure.models.landing import Landed, LandInput
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
 from perdure.models.phases import Phase, Step
 from perdure.models.publishing import (
@@ -173,6 +174,11 @@ class Publishing:
         """The branch alone. Raises Stopped where the forge says no."""
         step = "push_branch"
         return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, Pushed, work.branch))
+
+    async def land(self, work: LandInput) -> Landed:
+        """The integration branch, moved from where the change was tested. Raises Stopped where the forge says no."""
+        caption = f"{work.commit[:7]} → {work.place.branch}"
+        return await self._stage.recorded(Step.LAND, 1, lambda: self._patiently(Step.LAND, work, Landed, caption))
 
     async def _patiently(self, activity: str, work: Any, result: type[T], summary: str) -> T:
         """An attempt at a time; between them the delivery says what it waits for and when it tries again."""

@@ -131,7 +131,8 @@ class Steps:
 
     async def _write(self, step: Step, attempt: int, found: dict[str, str]) -> None:
         """One fresh conversation about the change and what was found in it, and a commit of its own."""
-        outcome = await self._stage.turns(step, attempt, self._materials() | self._change() | found)
+        change = self._change() if self._state.head else {}
+        outcome = await self._stage.turns(step, attempt, self._materials() | change | found)
         await self.commit(step, attempt, outcome.summary)
 
     async def fix(self, step: Step, found: dict[str, str]) -> None:

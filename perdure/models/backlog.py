@@ -89,6 +89,15 @@ class BacklogRequest(Written):
     version: int = Field(default=1, ge=1, le=1)
 
 
+class LandingPlace(Written):
+    """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
+    branch; check: commands of items that have landed, which have to hold with this one, too."""
+
+    backlog: str = Field(min_length=1, max_length=PLACE_CHARS)
+    item: str = Field(min_length=1, max_length=NAME_CHARS)
+    branch: str = Field(min_length=1, max_length=NAME_CHARS)
+
+
 class ItemPhase(StrEnum):
     """Where one item stands, as far as it is stored; ready, after others and blocked follow from the others' states."""
 
@@ -111,10 +120,10 @@ class ItemState(BaseModel):
     """All a backlog knows of one item beside what it was given.
 
     delivery  the workflow id of its delivery; empty: none was ever started
-    run_id    of the newest run that is known
+    run_id    of its newest chain of runs, the first of them
     runs      how many times a delivery was started for it
     commit    the commit of the integration branch that is this item
-    landing   it has asked for the turn to land, or has it
+    asked     number of its newest question for the turn to land; told: of what it waits for
     waits     what its delivery waits for a person to decide, in one line; gate: what kind; since: when it began
     words     why it ended as it did, in one line
     usd       what its delivery has paid as far as known; granted: the most it may pay; None: its own budget
@@ -131,7 +140,8 @@ class ItemState(BaseModel):
     run_id: str = ""
     runs: int = 0
     commit: str = ""
-    landing: bool = False
+    asked: int = 0
+    told: int = 0
     waits: str = ""
     gate: str = ""
     of: str = ""
@@ -146,7 +156,8 @@ class ItemState(BaseModel):
 
 
 class Opened(Recorded):
-    """The integration branch is there. `attributes`: the server knows Perdure's search attributes."""
+    """The base was found. `queue`: where the integration branch is pushed; `attributes`: the server knows Perdure's
+    search attributes."""
 
     base: str
     base_sha: str
@@ -160,7 +171,7 @@ class BacklogState(BaseModel):
 
     items    by id, in the order in which they were added
     opened   None: its branch is not there yet
-    turn     the item that may land now; seq: counts the grants; empty: nobody
+    turn     the item that may land now, since `granted`; empty: nobody
     queue    items that asked for the turn, in the order in which they did
     head     the integration branch's newest commit that is known
     held     why no further item begins, in one line; empty: one may
@@ -174,7 +185,7 @@ class BacklogState(BaseModel):
     items: dict[str, ItemState] = {}
     opened: Opened | None = None
     turn: str = ""
-    seq: int = 0
+    granted: datetime | None = None
     queue: tuple[str, ...] = ()
     head: str = ""
     held: str = ""

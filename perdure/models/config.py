@@ -159,6 +159,7 @@ class StepsSettings(Settings):
     fix_tests: StepSettings = StepSettings()
     review: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
     fix_review: StepSettings = StepSettings()
+    fix_landing: StepSettings = StepSettings()
 
 
 class AppSettings(Settings):

@@ -19,7 +19,8 @@ from perdure.models.unreadable import a_number, kind_of
 
 class Gate(StrEnum):
     """A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
-    `deaths`: whether work that was cut off again and again is tried once more."""
+    `deaths`: whether work that was cut off again and again is tried once more; `landing`: whether a change that could
+    not land, twice, is mended once more."""
 
     PLAN = "plan"
     TESTS = "tests"
@@ -27,6 +28,7 @@ class Gate(StrEnum):
     BUDGET = "budget"
     QUESTION = "question"
     DEATHS = "deaths"
+    LANDING = "landing"
 
 
 class Verdict(StrEnum):

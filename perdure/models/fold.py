@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.models.decisions import CheckedPlan
+from perdure.models.landing import Landed, Rebased
 from perdure.models.phases import Step
 from perdure.models.publishing import Pushed, Shipped
 from perdure.models.result import TestsStatus
@@ -48,6 +49,10 @@ def take(
             shipped(state, Shipped.model_validate(result))
         case "push_branch":
             state.message = Pushed.model_validate(result).summary
+        case Step.REBASE:
+            rebased(state, Rebased.model_validate(result))
+        case Step.LAND:
+            landed(state, Landed.model_validate(result))
         case "close":
             closed(state, Closed.model_validate(result))
         case step if step in AGENTIC:
@@ -123,6 +128,27 @@ def captured(state: DeliveryState, taken: Captured, commit: str) -> None:
 def shipped(state: DeliveryState, made: Shipped) -> None:
     """The pull request, where the origin has a forge."""
     state.pull_request, state.message = made.pull_request, made.message
+
+
+def rebased(state: DeliveryState, made: Rebased) -> None:
+    """It stands on the integration branch's head now: as one commit, or as files with conflicts and none."""
+    assert state.prepared is not None
+    onto = {"base_sha": made.onto, "head": made.onto, "policy": made.policy}
+    known = {"baseline": made.baseline, "base_red": made.base_red} if made.baseline else {}
+    state.prepared = state.prepared.model_copy(update=onto | known)
+    state.checkpoint, state.since = made.checkpoint, made.since
+    if made.conflicts:
+        state.conflicts, state.unlanded, state.head = made.conflicts, state.head, ""
+    elif made.landed:
+        state.landed = made.landed
+        state.message = f"landed as {made.landed[:7]}"
+    else:
+        state.head = made.commit
+
+
+def landed(state: DeliveryState, made: Landed) -> None:
+    """The integration branch holds it; it does not where somebody else was faster."""
+    state.landed, state.message = made.commit, made.summary
 
 
 def closed(state: DeliveryState, left: Closed) -> None:

@@ -8,21 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import Field
-
-from perdure.models.base import Recorded, Written
-from perdure.models.limits import NAME_CHARS, PLACE_CHARS
+from perdure.models.backlog import LandingPlace
+from perdure.models.base import Recorded
 from perdure.models.result import PullRequest
 from perdure.models.work import TestVerdict
-
-
-class LandingPlace(Written):
-    """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
-    branch; check: commands of items that have landed, which have to hold with this one, too."""
-
-    backlog: str = Field(min_length=1, max_length=PLACE_CHARS)
-    item: str = Field(min_length=1, max_length=NAME_CHARS)
-    branch: str = Field(min_length=1, max_length=NAME_CHARS)
 
 
 class LandingAsked(Recorded):
@@ -72,7 +61,8 @@ class ItemWaits(Recorded):
 
 
 class ItemEnded(Recorded):
-    """Signal `item_ended`, delivery to backlog: its run has ended. Status and reason as in its result."""
+    """Signal `item_ended`, delivery to backlog: it has ended. Status and reason as in its result; `run_id`: the first
+    run of its chain of runs."""
 
     item: str
     delivery: str
@@ -150,7 +140,8 @@ class Landed(Recorded):
 
 
 class OpenBacklogInput(Recorded):
-    """Find the base, and make the integration branch where it is not there. `branch`: empty for the backlog's own."""
+    """Find the base (activity `open_backlog`, any host), then make the integration branch where it is not there
+    (activity `make_branch`, on the queue that `Opened` names). `branch`: empty for the backlog's own."""
 
     backlog: str
     repository: str
@@ -166,10 +157,24 @@ class LookInput(Recorded):
     deliveries: tuple[str, ...]
 
 
-class Look(Recorded):
-    """What became of them, by workflow id: `running`, `missing`, or how the newest run closed; with its run id."""
+class Found(Recorded):
+    """What became of one delivery: `running`, `missing`, or how its newest run closed; as ItemEnded where it says so.
 
-    found: dict[str, tuple[str, str]] = {}
+    run_id  of the first run of that chain of runs
+    """
+
+    status: str
+    run_id: str = ""
+    reason: str = ""
+    message: str = ""
+    usd: float | None = None
+    commit: str = ""
+
+
+class Look(Recorded):
+    """By workflow id."""
+
+    found: dict[str, Found] = {}
 
 
 class ResumeInput(Recorded):
@@ -204,3 +209,22 @@ class ClosedBacklog(Recorded):
 
     pull_request: PullRequest | None = None
     message: str = ""
+
+
+class VouchInput(Recorded):
+    """The request of an item's delivery, to be vouched for by the home whose proof its backlog came with.
+
+    said   the backlog's request as it was sent, without its items
+    delivery, request   of the item
+    """
+
+    backlog: str
+    said: dict[str, object]
+    delivery: str
+    request: dict[str, object]
+
+
+class Vouched(Recorded):
+    """`proof` for the request; empty where the backlog's own does not hold here."""
+
+    proof: str = ""

@@ -6,13 +6,15 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """A part of a delivery that a user can select, skip or run alone."""
+    """A part of a delivery that a user can select, skip or run alone; `land` comes in the place of `ship` where it is
+    part of a backlog, and is never selected."""
 
     PLAN = "plan"
     BUILD = "build"
     TEST = "test"
     REVIEW = "review"
     SHIP = "ship"
+    LAND = "land"
 
 
 class Step(StrEnum):
@@ -29,6 +31,9 @@ class Step(StrEnum):
     REVIEW = "review"
     FIX_REVIEW = "fix_review"
     OPEN_PULL_REQUEST = "open_pull_request"
+    REBASE = "rebase"
+    FIX_LANDING = "fix_landing"
+    LAND = "land"
 
 
 class Kind(StrEnum):
@@ -39,7 +44,7 @@ class Kind(StrEnum):
     CHORE = "chore"
 
 
-ALL_PHASES: tuple[Phase, ...] = tuple(Phase)
+ALL_PHASES: tuple[Phase, ...] = tuple(phase for phase in Phase if phase is not Phase.LAND)
 
 
 def speaks_for_itself(phases: tuple[Phase, ...] | None, branch: str | None, plan: str | None) -> bool:
@@ -58,6 +63,8 @@ def why_not(phases: tuple[Phase, ...], branch: str | None) -> str | None:
     """
     if not phases:
         return "no phase is selected"
+    if Phase.LAND in phases:
+        return "land cannot be selected: it comes with a backlog, in the place of ship"
     if branch is None and Phase.BUILD not in phases:
         for phase in (Phase.TEST, Phase.REVIEW, Phase.SHIP):
             if phase in phases:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from perdure.models.backlog import LandingPlace
 from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
@@ -64,6 +65,7 @@ class DeliveryRequest(Written):
     source              the submitter's checkout, for `[setup] copy`; counts with `proof` only
     proof               set by the command line and by clients that have this home's key (docs/submitting.md): without
                         it no path of the worker's host counts, but for repositories its owner's settings allow
+    landing             set by a backlog: its change lands there, instead of a pull request
     resume              set by `perdure retry`: go on where another run ended
     """
 
@@ -87,6 +89,7 @@ class DeliveryRequest(Written):
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
+    landing: LandingPlace | None = None
     resume: ResumePoint | None = None
 
     @property

@@ -51,6 +51,10 @@ class DeliveryState(BaseModel):
     assumptions    what agents assumed where they would have asked
     purse       what it has reserved of a fleet's budget, where it is under one
     deaths      how often a person was asked about work that had been cut off again and again
+    landings    how often it has asked for the turn to land; landed: its commit on the integration branch
+    landing_fixes   rounds of mending what could not land
+    conflicts   files with conflict markers at `checkpoint`, while there is no commit; unlanded: the commit before them
+    since       artifact: what landed since it began, for the agent that mends
     sample      the run that a rewind began, whose replies are kept apart from those before it; empty: none did
     """
 
@@ -114,6 +118,12 @@ class DeliveryState(BaseModel):
     purse: Purse = Purse()
     deaths: int = 0
     sample: str = ""
+    landings: int = 0
+    landed: str = ""
+    landing_fixes: int = 0
+    conflicts: tuple[str, ...] = ()
+    unlanded: str = ""
+    since: str = ""
 
     @property
     def findings(self) -> str:
@@ -146,6 +156,7 @@ class DeliveryState(BaseModel):
             "asked": None,
             "held": "",
             "purse": self.purse.again(),
+            "landing_fixes": 0,
             "decided": {key: made for key, made in self.decided.items() if made.verdict is not Verdict.EXPIRED},
         }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})

@@ -79,6 +79,17 @@ STEPS: dict[Step, About] = {
         "otherwise and says:",
     ),
     Step.OPEN_PULL_REQUEST: About("ship"),
+    Step.REBASE: About("rebase"),
+    Step.FIX_LANDING: About(
+        "fix landing",
+        agentic=True,
+        writes=True,
+        fixes=True,
+        tested=True,
+        asks=True,
+        sent_back="The change above could not land. A person in charge of this delivery says:",
+    ),
+    Step.LAND: About("land"),
 }
 
 AGENTIC = tuple(step for step, about in STEPS.items() if about.agentic)

@@ -69,6 +69,7 @@ class Prepared(Recorded):
     notifies    somebody wants to hear of gates and of the end: there is an address to tell
     comments_at_gates   the issue's comment says what it waits for; false only in histories of releases that did not
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
+    landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
     """
 
     queue: str
@@ -112,6 +113,7 @@ class Prepared(Recorded):
     notifies: bool = False
     comments_at_gates: bool = False
     treasury: dict[str, float] = {}
+    landing: str = ""
     branches: dict[str, str] = {}
 
     @property

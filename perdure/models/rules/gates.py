@@ -25,6 +25,7 @@ def decided_by_people(config: RepositoryConfig, phases: Sequence[str], request: 
     gates = [Gate.PLAN] if Phase.PLAN in phases and Gate.PLAN in wanted else []
     gates += [Gate.TESTS] if config.delivery.questions and {Phase.TEST, Phase.SHIP} <= {*phases} else []
     gates += [Gate.DEATHS] if config.delivery.questions else []
+    gates += [Gate.LANDING] if config.delivery.questions and request.landing is not None else []
     gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted else []
     return {
         "asks": True,
@@ -45,9 +46,20 @@ def put(gate: Gate, state: DeliveryState) -> Put:
             tree, summary = (state.tests.tree, state.tests.summary) if state.tests else ("", "")
             words = f"{CANNOT_TELL}: {summary}; approve if none is new, reject with what to mend"
             return _named(tree, state.asked_fixes), words, ("approve", "reject")
+        case Gate.LANDING:
+            words = f"it could not land: {in_the_way(state)}; approve to mend it once more, reject to end it"
+            return _named(state.head or state.unlanded, state.landing_fixes), words, ("approve", "reject")
         case _:
             words = f"publish {state.head[:7]} as {_as(state)}{_promises(state)}"
             return _named(state.head, state.mends), words, ("approve", "reject")
+
+
+def in_the_way(state: DeliveryState) -> str:
+    """The reason why a change could not land, in one line."""
+    if state.conflicts:
+        more = len(state.conflicts) - 3
+        return f"conflicts in {', '.join(state.conflicts[:3])}" + (f" and {more} more" if more > 0 else "")
+    return state.tests.summary if state.tests is not None else "tests are red"
 
 
 def let_through(state: DeliveryState) -> Decided | None:
@@ -86,6 +98,8 @@ def _promises(state: DeliveryState) -> str:
 
 def _as(state: DeliveryState) -> str:
     prepared = state.prepared
+    if prepared is not None and prepared.landing:
+        return f"a commit of {prepared.landing}"
     if prepared is None or Phase.SHIP in prepared.phases:
         return "a pull request"
     return f"the newest commit of {prepared.branch}"

@@ -38,7 +38,7 @@ _PICTURES = "screenshots"
 
 
 def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
-    """Names to texts: `plan`, `report`, `findings` and `review` are artifacts, `base` and `head` become `diff`, and a
+    """Names to texts: those in _READ are artifacts, `base` and `head` become `diff`, and a
     report brings its `experiment` along; others stay as they are, and screenshots are left out."""
     found = {
         name: _READ[name](vault.get_artifact(delivery, value)) for name, value in materials.items() if name in _READ
@@ -160,6 +160,7 @@ def _as_it_is(data: bytes) -> str:
 
 _READ: Mapping[str, Callable[[bytes], str]] = {
     "plan": _as_it_is,
+    "conflict": _as_it_is,
     "report": _report,
     "findings": _findings,
     "review": _as_it_is,

@@ -1,0 +1,215 @@
+"""A delivery's side of its backlog: it asks for the turn to land, uses it and gives it back; it tells of its end.
+
+The branch itself moves by compare-and-swap: the turn only keeps two from testing the same place in vain. So whatever
+gets lost here costs time, never a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from perdure.models import fold
+from perdure.models.backlog import LandingPlace
+from perdure.models.decisions import Asked, Gate
+from perdure.models.landing import (
+    ItemEnded,
+    ItemWaits,
+    LandingAsked,
+    LandingGranted,
+    LandingOver,
+    LandInput,
+    Rebased,
+    RebaseInput,
+)
+from perdure.models.phases import Phase, Step
+from perdure.models.result import DeliveryResult, Status, TestsStatus
+from perdure.models.rules.gates import in_the_way, let_through
+from perdure.models.work import Prepared
+from workflows.endings import Stopped
+from workflows.publishing import Publishing
+from workflows.stage import Stage
+from workflows.steps import Steps
+
+TURN_SOON = timedelta(seconds=10)
+"""Where nobody else lands, the turn comes in a fraction of a second; only what takes longer is shown as waiting."""
+
+ASK_AGAIN = timedelta(minutes=5)
+"""Until it is asked for once more: the backlog may have begun again from before it heard the question."""
+
+
+class Landing:
+    """One delivery's landing; does nothing where the delivery is no item of a backlog."""
+
+    def __init__(self, stage: Stage, forge: Publishing, steps: Steps) -> None:
+        self._stage, self._forge, self._steps = stage, forge, steps
+        self._granted: LandingGranted | None = None
+        self._waits = 0
+        if stage.request.landing is not None:
+            workflow.set_signal_handler("landing_granted", self._hear)
+            stage.people.backlog = self._tell_waiting
+
+    @property
+    def _place(self) -> LandingPlace:
+        assert self._stage.request.landing is not None
+        return self._stage.request.landing
+
+    @property
+    def _prepared(self) -> Prepared:
+        assert self._stage.state.prepared is not None
+        return self._stage.state.prepared
+
+    async def landed(self) -> bool:
+        """In its turn: brought onto the branch's head, tested as it lands, pushed. False where it cannot land as it is:
+        then it is its own to mend, and others land meanwhile."""
+        granted, words = await self._turn(), ""
+        while not self._stage.state.landed:
+            rebased = await self._rebased(granted.head, granted.seq)
+            if rebased.landed:
+                break
+            if rebased.conflicts:
+                words = f"conflicts in {', '.join(rebased.conflicts[:3])}"
+            elif not await self._holds(rebased):
+                words = f"red on {rebased.onto[:7]}"
+            if words:
+                break
+            await self._land(rebased)  # moves nothing where somebody was faster: once more, on what they pushed
+        await self._give_back(granted, words)
+        return not words
+
+    async def given_up(self) -> str:
+        """Ask a person whether it is mended once more; the words with which it ends, empty where it goes on."""
+        words = await self._steps.decision(Gate.LANDING)
+        if not words and Gate.LANDING in self._prepared.gates:
+            return ""
+        return f"it could not land: {in_the_way(self._stage.state)}" + (f"; rejected: {words}" if words else "")
+
+    async def mend(self) -> None:
+        """Mend what could not land: conflicts with what landed meanwhile, or tests that are red together with it."""
+        state = self._stage.state
+        found = {"conflict": state.since} if state.since else {}
+        if not state.conflicts and state.tests is not None:
+            found["report"] = state.tests.report
+        before = {"base": self._prepared.base_sha, "head": state.unlanded} if state.conflicts else {}
+        await self._steps.fix(Step.FIX_LANDING, found | before)
+        if not state.head:
+            raise Stopped(Status.NO_CHANGES, None, "nothing of the change was left once its conflicts were mended")
+        state.landing_fixes += 1
+        state.conflicts, state.unlanded = (), ""
+
+    async def ended(self, result: DeliveryResult) -> None:
+        """Tell the backlog how this run ended; whatever happens now does not change that."""
+        if self._stage.request.landing is None:
+            return
+        said = ItemEnded(
+            item=self._place.item,
+            delivery=result.delivery_id,
+            run_id=workflow.info().first_execution_run_id,
+            status=result.status,
+            reason=result.reason or "",
+            message=result.message[:300],
+            usd=result.usage.cost_usd,
+            commit=self._stage.state.landed,
+        )
+        telling = asyncio.create_task(self._tell("item_ended", said))
+        with suppress(asyncio.CancelledError):
+            await workflow.wait([telling])
+        with suppress(asyncio.CancelledError):
+            await telling
+
+    async def _rebased(self, landed: str, number: int) -> Rebased:
+        """Bring the change onto the integration branch's head as one commit, or as files with conflicts to mend."""
+        state, prepared, place = self._stage.state, self._prepared, self._place
+        work = RebaseInput(
+            delivery=self._stage.delivery,
+            policy=prepared.policy,
+            place=place,
+            head=state.head,
+            checkpoint=state.checkpoint,
+            landed=landed,
+            subject=state.title or prepared.title or " ".join(self._stage.request.request.split())[:60],
+            kind=state.kind,
+            number=number,
+        )
+        rebased = await self._stage.once(Step.REBASE, work, Rebased, attempt=number)
+        fold.rebased(state, rebased)
+        if not (rebased.commit or rebased.conflicts or rebased.landed):
+            raise Stopped(Status.NO_CHANGES, None, f"all of it is on {place.branch} already")
+        return rebased
+
+    async def _holds(self, rebased: Rebased) -> bool:
+        """The verdict on exactly this tree lets it land. One that was reached where the branch still is stands."""
+        state, prepared = self._stage.state, self._prepared
+        known = state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved
+        if Phase.TEST in prepared.phases and not known:
+            await self._steps.run_tests()
+        return state.tests is None or state.tests.status is not TestsStatus.RED or let_through(state) is not None
+
+    async def _land(self, rebased: Rebased) -> None:
+        work = LandInput(
+            delivery=self._stage.delivery,
+            policy=self._prepared.policy,
+            workflow_id=workflow.info().workflow_id,
+            place=self._place,
+            commit=rebased.commit,
+            onto=rebased.onto,
+            tests=self._stage.state.tests,
+        )
+        fold.landed(self._stage.state, await self._forge.land(work))
+
+    async def _turn(self) -> LandingGranted:
+        """The turn, asked for until it is granted. It is not on the delivery's time."""
+        state, info = self._stage.state, workflow.info()
+        state.landings += 1
+        asked = LandingAsked(
+            item=self._place.item, delivery=info.workflow_id, run_id=info.first_execution_run_id, seq=state.landings
+        )
+        await self._tell("landing_asked", asked)
+        if not await self._heard(state.landings, TURN_SOON):
+            with self._stage.people.waits(f"for its turn to land on {self._place.branch}"):
+                while not await self._heard(state.landings, ASK_AGAIN):
+                    await self._tell("landing_asked", asked)
+        assert self._granted is not None
+        return self._granted
+
+    async def _heard(self, seq: int, patience: timedelta) -> bool:
+        with suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(
+                lambda: self._granted is not None and self._granted.seq == seq,
+                timeout=patience,
+                timeout_summary=f"its turn to land on {self._place.branch}"[:100],
+            )
+            return True
+        return False
+
+    def _hear(self, granted: LandingGranted) -> None:
+        self._granted = granted
+
+    async def _give_back(self, granted: LandingGranted, words: str) -> None:
+        over = LandingOver(
+            item=self._place.item,
+            delivery=workflow.info().workflow_id,
+            seq=granted.seq,
+            commit=self._stage.state.landed,
+            words=words,
+        )
+        await self._tell("landing_over", over)
+
+    async def _tell_waiting(self, asked: Asked | None) -> None:
+        """Tell the backlog that a person has to decide here; None: somebody has."""
+        self._waits += 1
+        said = ItemWaits(item=self._place.item, delivery=workflow.info().workflow_id, number=self._waits)
+        if asked is not None:
+            about = {"words": asked.words[:200], "gate": str(asked.gate), "of": asked.of, "since": asked.since}
+            said = said.model_copy(update=about)
+        await self._tell("item_waits", said)
+
+    async def _tell(self, signal: str, said: Any) -> None:
+        """A backlog that is not there any more hears nothing, and the delivery goes on."""
+        with suppress(ApplicationError):
+            await workflow.get_external_workflow_handle(self._place.backlog).signal(signal, said)
