@@ -37,7 +37,7 @@ from workflows.stage import Stage
 from workflows.steps import Steps
 
 TURN_SOON = timedelta(seconds=10)
-"""Where nobody else lands, the turn comes in a fraction of a second; only what takes longer is shown as waiting."""
+"""The turn comes, unless somebody else lands, in a fraction of a second; only what takes longer is shown as waiting."""
 
 ASK_AGAIN = timedelta(minutes=5)
 """Until it is asked for once more: the backlog may have begun again from before it heard the question."""

@@ -43,12 +43,24 @@ export interface DeliveryRequest {
   source?: string | null;
   /** set by the command line and by clients that have this home's key (docs/submitting.md): without it no path of the worker's host counts, but for repositories its owner's settings allow */
   proof?: string | null;
+  /** set by a backlog: its change lands there, instead of a pull request */
+  landing?: LandingPlace | null;
   /** set by `perdure retry`: go on where another run ended */
   resume?: ResumePoint | null;
 }
 
-/** A part of a delivery that a user can select, skip or run alone. */
-export type Phase = "plan" | "build" | "test" | "review" | "ship";
+/** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; check: commands of items that have landed, which have to hold with this one, too. */
+export interface LandingPlace {
+  backlog: string;
+  item: string;
+  branch: string;
+}
+
+/**
+ * A part of a delivery that a user can select, skip or run alone; `land` comes in the place of `ship` where it is
+ * part of a backlog, and is never selected.
+ */
+export type Phase = "plan" | "build" | "test" | "review" | "ship" | "land";
 
 /**
  * The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
@@ -73,9 +85,10 @@ export interface Approve {
 
 /**
  * A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
- * `deaths`: whether work that was cut off again and again is tried once more.
+ * `deaths`: whether work that was cut off again and again is tried once more; `landing`: whether a change that could
+ * not land, twice, is mended once more.
  */
-export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question" | "deaths";
+export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question" | "deaths" | "landing";
 
 /** `note` says why: it is what planning or fixing goes back with. */
 export interface Reject {
@@ -146,7 +159,7 @@ export interface Decide {
   said: Record<string, unknown>;
 }
 
-/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order. */
+/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch. */
 export interface DeliveryResult {
   delivery_id: string;
   run_id: string;
@@ -161,6 +174,7 @@ export interface DeliveryResult {
   head_sha: string | null;
   checkpoint: string | null;
   pull_request: PullRequest | null;
+  landed: string | null;
   plan: string | null;
   tests: TestsResult;
   review: ReviewResult;

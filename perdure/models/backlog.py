@@ -99,7 +99,7 @@ class LandingPlace(Written):
 
 
 class ItemPhase(StrEnum):
-    """Where one item stands, as far as it is stored; ready, after others and blocked follow from the others' states."""
+    """The stand of one item, as far as it is stored; ready, after others and blocked follow from the others' states."""
 
     WAITING = "waiting"
     BUILDING = "building"
@@ -113,7 +113,7 @@ ENDED = (ItemPhase.LANDED, ItemPhase.FAILED, ItemPhase.SKIPPED, ItemPhase.CANCEL
 """An item in one of these has no delivery that runs."""
 
 SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED)
-"""What depends on an item in one of these may begin."""
+"""Items that depend on one in any of these may begin."""
 
 
 class ItemState(BaseModel):

@@ -158,7 +158,7 @@ class LookInput(Recorded):
 
 
 class Found(Recorded):
-    """What became of one delivery: `running`, `missing`, or how its newest run closed; as ItemEnded where it says so.
+    """The fate of one delivery: `running`, `missing`, or how its newest run closed; as ItemEnded where it says so.
 
     run_id  of the first run of that chain of runs
     """

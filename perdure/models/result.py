@@ -159,7 +159,7 @@ class DecisionMade(Published):
 class DeliveryResult(Published):
     """The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made;
     `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it;
-    `decisions`: the newest 20 of what people decided, in their order."""
+    `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch."""
 
     delivery_id: str
     run_id: str
@@ -174,6 +174,7 @@ class DeliveryResult(Published):
     head_sha: str | None = None
     checkpoint: str | None = None
     pull_request: PullRequest | None = None
+    landed: str | None = None
     plan: str | None = None
     tests: TestsResult = TestsResult()
     review: ReviewResult = ReviewResult()

@@ -42,6 +42,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         head_sha=state.head or None,
         checkpoint=state.checkpoint or None,
         pull_request=state.pull_request,
+        landed=state.landed or None,
         plan=_link(state.plan),
         tests=tests_of(state),
         review=state.review_result.model_copy(
