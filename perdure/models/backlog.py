@@ -177,11 +177,13 @@ class BacklogState(BaseModel):
     held     why no further item begins, in one line; empty: one may
     pull_request   address of the one at the end
     message  in one line, how it ended
+    sent     digest of the items as they were sent, by which the same backlog is known again
     """
 
     model_config = ConfigDict(extra="ignore")
 
     version: int = 1
+    sent: str = ""
     items: dict[str, ItemState] = {}
     opened: Opened | None = None
     turn: str = ""
@@ -195,6 +197,35 @@ class BacklogState(BaseModel):
     pull_request: str = ""
     began: datetime | None = None
     notes: tuple[str, ...] = ()
+
+
+class AddItem(Written):
+    """Updates `add` and `edit`: the whole item."""
+
+    item: BacklogItem
+
+
+class NamedItem(Written):
+    """Updates `skip`, `retry` and `cancel_item`. `item`: its id; `by`: who says so."""
+
+    item: str = Field(min_length=1, max_length=NAME_CHARS)
+    note: str = Field(default="", max_length=PLACE_CHARS)
+    by: str = Field(default="", max_length=NAME_CHARS)
+
+
+class PrioritisedItem(NamedItem):
+    """Update `prioritise`."""
+
+    priority: int = Field(ge=-100, le=100)
+
+
+class BacklogAttached(Recorded):
+    """The answer to update `attach`: the backlog of this id has been accepted, just now or before."""
+
+    backlog_id: str
+    run_id: str
+    repository: str
+    items: int
 
 
 class ItemView(Recorded):

@@ -141,14 +141,14 @@ class Landed(Recorded):
 
 class OpenBacklogInput(Recorded):
     """Find the base (activity `open_backlog`, any host), then make the integration branch where it is not there
-    (activity `make_branch`, on the queue that `Opened` names). `branch`: empty for the backlog's own."""
+    (activity `make_branch`, on the queue that `Opened` names). `said`: the backlog's request without its items: its proof is about that."""
 
     backlog: str
     repository: str
     base: str = ""
     branch: str = ""
     source: str = ""
-    proof: str = ""
+    said: dict[str, object] = {}
 
 
 class LookInput(Recorded):
@@ -201,7 +201,7 @@ class CloseBacklogInput(Recorded):
     title: str
     body: str
     source: str = ""
-    proof: str = ""
+    said: dict[str, object] = {}
 
 
 class ClosedBacklog(Recorded):
