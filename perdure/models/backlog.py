@@ -12,13 +12,21 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.models.base import Recorded, Written
+from perdure.models.issue import IssueName
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
+from perdure.models.touches import TOUCHES_MOST
+from perdure.models.window import Offset
+from perdure.text import one_line
 
 ITEMS_MOST = 1000
 """Of one backlog: a night's work of the largest team is a tenth, and its table is read by a person."""
 
 PARALLEL_MOST = 100
 """Deliveries of one backlog at once: more than any one forge or model account was seen to let through."""
+
+CHECKS_MOST = 20
+"""Commands of landed items in one landing, and so of one item: at some seconds each they take less than the tests of an
+ordinary repository. The others' turn comes with the next landings."""
 
 ITEM_ID = r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
 """Part of a workflow's id and of a branch, typed by people: short, and without case."""
@@ -39,7 +47,8 @@ class BacklogItem(Written):
     labels      put on its delivery
     role        whose prompt it is built with: frontend, test, …; empty: nobody's in particular
     depends_on  ids of items that have to land before it begins
-    touches     globs of files it is expected to change: two items whose globs meet are not built at the same time
+    touches     files it is expected to change, as in .gitignore: src/api/**, *.md; items whose patterns meet are not
+                built at the same time
     check       commands that hold once it has landed, and in every landing after it
     budget_usd  the most its delivery may spend; left out: an equal share of what the backlog has left
     """
@@ -51,9 +60,15 @@ class BacklogItem(Written):
     labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
     role: str = Field(default="", max_length=LABEL_CHARS)
     depends_on: tuple[ItemId, ...] = ()
-    touches: tuple[Glob, ...] = Field(default=(), max_length=LABELS_MOST)
-    check: tuple[Command, ...] = Field(default=(), max_length=LABELS_MOST)
+    touches: tuple[Glob, ...] = Field(default=(), max_length=TOUCHES_MOST)
+    check: tuple[Command, ...] = Field(default=(), max_length=CHECKS_MOST)
     budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
+
+    @property
+    def caption(self) -> str:
+        """The request in one short line, the issue's number before it."""
+        number = f"#{IssueName.parse(self.issue).number} " if self.issue is not None else ""
+        return one_line(number + self.request, 80)
 
 
 class BacklogRequest(Written):
@@ -65,7 +80,8 @@ class BacklogRequest(Written):
     land        branch: one integration branch, one pull request at the end
     parallel    deliveries at once
     budget_usd  the most all of them may spend together; left out: each has its own budget only
-    window      hours in which deliveries may begin, of the worker's clock: "23:00-07:00"; left out: always
+    window      hours in which deliveries may begin: "23:00-07:00" in UTC, "23:00-07:00 +02:00", "23:00-07:00
+                Europe/Berlin"; left out: always
     overlap     wait: items whose `touches` meet are built one after the other; build: at the same time
     gates, questions, labels, model, config, source, proof   as in a delivery's request, for each of them
     """
@@ -128,7 +144,9 @@ class ItemState(BaseModel):
     words     why it ended as it did, in one line
     usd       what its delivery has paid as far as known; granted: the most it may pay; None: its own budget
     order     when it was added, counted: of two equal items the older goes first
-    began, ended   of its newest delivery
+    added     when that was, where it was not there from the beginning
+    began, ended   of its newest delivery; ended: when it was skipped or cancelled, too
+    checked   when its `check` was last given to an item that landed
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -151,19 +169,22 @@ class ItemState(BaseModel):
     words: str = ""
     usd: float = 0.0
     granted: float | None = None
+    added: datetime | None = None
     began: datetime | None = None
     ended: datetime | None = None
+    checked: datetime | None = None
 
 
 class Opened(Recorded):
     """The base was found. `queue`: where the integration branch is pushed; `attributes`: the server knows Perdure's
-    search attributes."""
+    search attributes; `offsets`: of the zone that the window names, from now on."""
 
     base: str
     base_sha: str
     branch: str
     queue: str
     attributes: bool = False
+    offsets: tuple[Offset, ...] = ()
 
 
 class BacklogState(BaseModel):
