@@ -13,6 +13,7 @@ from activities.comment import Comments
 from activities.commit import Commits
 from activities.inspect_change import Inspection
 from activities.keep import Keeping
+from activities.land import LandingHere
 from activities.last_table import last_table
 from activities.notify import Notices
 from activities.open_pull_request import PullRequests
@@ -20,6 +21,7 @@ from activities.prepare import Preparation
 from activities.publish_artifacts import Publications
 from activities.push_branch import Pushing
 from activities.read import Reading
+from activities.rebase import Rebasing
 from activities.run_tests import Testing
 from activities.spent import SpendLogs
 from activities.turns import turns
@@ -44,6 +46,7 @@ def publishing(host: Host) -> Activities:
         PullRequests(host).open_pull_request,
         Verification(host).verify_published,
         Pushing(host).push_branch,
+        LandingHere(host).land,
     ]
 
 
@@ -53,6 +56,7 @@ def here(host: Host) -> Activities:
         *([] if host.publisher else publishing(host)),
         *turns(host),
         Commits(host).commit,
+        Rebasing(host).rebase,
         Testing(host).run_tests,
         Inspection(host).inspect_change,
         Pages(host).capture_pages,

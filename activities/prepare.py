@@ -138,7 +138,7 @@ class Preparation:
                 if lease.proved:
                     workspace = await in_thread(self._workspace, vault, contract, generation)
                     lease.check()
-                    return await in_thread(_complete, contract, settings, workspace.path)
+                    return await in_thread(complete, contract, settings, workspace.path)
             generation += 1
 
     def _workspace(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
@@ -226,7 +226,7 @@ def _generation(home: Home, delivery: str) -> int:
         return 0
 
 
-def _complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
+def complete(contract: Contract, settings: Effective, tree: Path) -> Contract:
     """The terms with what the repository's own files say: commands nobody wrote down, and notes for agents."""
     settings = with_detected(settings, detect(tree))
     notes = read_notes(tree, settings.config.delivery.notes)

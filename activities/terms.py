@@ -70,6 +70,7 @@ class Terms:
             allow_test_changes=request.allow_test_changes,
             prompts=_prompts(vault, base_sha),
             issue=issue,
+            landing=request.landing,
         )
         if (Phase.SHIP in settings.config.delivery.phases or request.push) and not self.hosted(contract):
             forge = keys.forge(target.url)  # one with accounts is asked where its token is

@@ -15,3 +15,6 @@ IN_AN_EMPTY_REPOSITORY = (CrashPoint.AFTER_FIRST_COMMIT,)
 
 WHERE_SOMEBODY_IS_TOLD = (CrashPoint.AFTER_NOTICE,)
 """Points that only a delivery comes by whose host has addresses to tell."""
+
+WHERE_A_BACKLOG_LANDS = (CrashPoint.DURING_REBASE, CrashPoint.AFTER_REBASE, CrashPoint.AFTER_LANDING)
+"""Points that only a delivery comes by that is an item of a backlog."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.models.backlog import LandingPlace
 from perdure.models.base import Recorded
 from perdure.models.config import RepositoryConfig
 from perdure.models.issue import Issue
@@ -27,6 +28,8 @@ class Contract(Recorded):
     origins    where each effective setting came from, by dotted name
     grade      the sandbox grade this delivery runs in
     prompts    the repository's own prompts (`.perdure/prompts/<step>.md` of the base branch), by step
+    landing    the integration branch that it lands on, as an item of a backlog; None: it is no item
+    began      the commit it began on, where it stands on a later one since; empty: base_sha
     """
 
     delivery: str
@@ -46,3 +49,5 @@ class Contract(Recorded):
     allow_test_changes: bool = False
     prompts: dict[str, str] = {}
     issue: Issue | None = None
+    landing: LandingPlace | None = None
+    began: str = ""

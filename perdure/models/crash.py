@@ -24,5 +24,8 @@ class CrashPoint(StrEnum):
     AFTER_ARTIFACTS = "after-artifacts"
     AFTER_FIRST_COMMIT = "after-first-commit"
     AFTER_PUSH = "after-push"
+    DURING_REBASE = "during-rebase"
+    AFTER_REBASE = "after-rebase"
+    AFTER_LANDING = "after-landing"
     AFTER_PULL_REQUEST = "after-pull-request"
     AFTER_NOTICE = "after-notice"

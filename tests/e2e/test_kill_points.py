@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from perdure.models.crash import CrashPoint
-from tests.crash_points import AT_A_HOSTED_FORGE, IN_AN_EMPTY_REPOSITORY, WHERE_SOMEBODY_IS_TOLD, WHERE_TESTS_CHANGE
+from tests.crash_points import (
+    AT_A_HOSTED_FORGE,
+    IN_AN_EMPTY_REPOSITORY,
+    WHERE_A_BACKLOG_LANDS,
+    WHERE_SOMEBODY_IS_TOLD,
+    WHERE_TESTS_CHANGE,
+)
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
@@ -24,7 +30,13 @@ PAID_AGAIN = {CrashPoint.WAITING_FOR_MODEL}
 """The only point where a reply is asked for again: it had not arrived."""
 
 
-ELSEWHERE = {*AT_A_HOSTED_FORGE, *IN_AN_EMPTY_REPOSITORY, *WHERE_SOMEBODY_IS_TOLD, *WHERE_TESTS_CHANGE}
+ELSEWHERE = {
+    *AT_A_HOSTED_FORGE,
+    *IN_AN_EMPTY_REPOSITORY,
+    *WHERE_A_BACKLOG_LANDS,
+    *WHERE_SOMEBODY_IS_TOLD,
+    *WHERE_TESTS_CHANGE,
+}
 """Points that this delivery does not come by."""
 
 NOT_BEGUN = {CrashPoint.HANDED_OUT}

@@ -42,14 +42,15 @@ class NestedRepository(PerdureError):
         )
 
 
-def begin(workspace: Workspace, turn: Mapping[str, Any]) -> str:
+def begin(workspace: Workspace, turn: Mapping[str, Any], tree: str = "", parent: str | None = None) -> str:
     """Write the checkpoint that a delivery begins from and return its commit.
 
-    It holds the base commit's files, byte for byte, whatever lies in the worktree now: restore to it.
+    It holds the base commit's files, byte for byte, whatever lies in the worktree now: restore to it. Or those of
+    another tree, as a checkout writes them, where it begins anew after `parent`.
     """
-    vault, tree = workspace.vault, workspace.record().exact_base
+    vault, tree = workspace.vault, tree or workspace.record().exact_base
     sidecar = vault.objects.blob(Sidecar(empty=links(vault, tree)).to_json())
-    return _write(vault, tree, sidecar, turn)
+    return _write(vault, tree, sidecar, turn, parent=parent)
 
 
 def snapshot(

@@ -149,17 +149,21 @@ class Host:
         """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it."""
         async with self.lease(delivery) as (workspace, lease):
             contract = await in_thread(self.contract, workspace.vault, delivery, policy)
-            workspace = await self.make_valid(workspace, lease, contract)
-            ports = await in_thread(self._ports, workspace, contract)
-            yield WorkspaceSession(
-                workspace=workspace,
-                lease=lease,
-                contract=contract,
-                sandbox=await in_thread(self.sandbox, delivery, contract.grade),
-                git=await in_thread(view, workspace, contract.base, contract.base_sha, contract.branch),
-                env=ports,
-                directory=self.home.workspace(delivery),
-            )
+            yield await self.opened(workspace, lease, contract)
+
+    async def opened(self, workspace: Workspace, lease: Lease, contract: Contract) -> WorkspaceSession:
+        """A leased workspace, made valid and set up under these terms."""
+        workspace = await self.make_valid(workspace, lease, contract)
+        ports = await in_thread(self._ports, workspace, contract)
+        return WorkspaceSession(
+            workspace=workspace,
+            lease=lease,
+            contract=contract,
+            sandbox=await in_thread(self.sandbox, contract.delivery, contract.grade),
+            git=await in_thread(view, workspace, contract.base, contract.base_sha, contract.branch),
+            env=ports,
+            directory=self.home.workspace(contract.delivery),
+        )
 
     def _ports(self, workspace: Workspace, contract: Contract) -> dict[str, str]:
         """The leased pair as variables, written to `.ports.env` too; nothing where nobody needs one. Raises NoPorts."""

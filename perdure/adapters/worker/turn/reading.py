@@ -50,7 +50,7 @@ def text_of(vault: Vault, record: WorkspaceRecord, work: ReadInput) -> str:
     """`turns` (a line each), `logs` (what was said and done), `diff`, or the artifact whose hash `checkpoint` names."""
     if work.what == "diff":
         head = vault.read_ref(f"refs/heads/{branch_name(work.delivery)}")
-        return vault.diff(record.base_sha, head) if head else ""
+        return vault.diff(vault.merge_base(record.base_sha, head), head) if head else ""
     if work.what == "artifact":
         return vault.get_artifact(work.delivery, work.checkpoint).decode(errors="replace")
     if work.what == "turns":
