@@ -14,8 +14,17 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.written import read_report
-from perdure.adapters.worker.verify.checkpoints import begun, between, commits, held, hole, page, turns_of, way_to
-from perdure.adapters.worker.verify.ledger import ledger
+from perdure.adapters.worker.verify.checkpoints import (
+    begun,
+    between,
+    commits,
+    held,
+    hole,
+    ledger,
+    page,
+    turns_of,
+    way_to,
+)
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import VERIFY_PAGE
 from perdure.models.verify import Facts, PublishedFacts, PublishedInput, PullFact, ReportFact, TriedFact, VerifyInput

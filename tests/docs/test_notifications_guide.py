@@ -13,8 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
 
+from perdure.adapters.notify.addresses import NOTIFY_SECRET_BYTES, headers, key_of
 from perdure.adapters.notify.send import NOTIFY_ATTEMPT_S
-from perdure.adapters.notify.sign import NOTIFY_SECRET_BYTES, headers, key_of
 from perdure.models.config import Heard, HostConfig
 from perdure.models.limits import NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import Message

@@ -14,8 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import perdure
-from perdure.adapters.notify.addresses import Address
-from perdure.adapters.notify.sign import headers
+from perdure.adapters.notify.addresses import Address, headers
 from perdure.adapters.system.threads import in_thread
 from perdure.models.errors import NoticeRefused, NoticeUnheard
 

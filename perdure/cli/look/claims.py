@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.cli.look.claims_of_vault import begins, checkpoints, commits
-from perdure.cli.look.evidence import Evidence, Unknown
-from perdure.cli.look.judging import Judged, no, unknown, yes
+from perdure.cli.look.evidence import Evidence, Judged, Unknown, no, unknown, yes
 from perdure.cli.words import count, money, short
 from perdure.models.result import SUCCESSES, ReviewStatus, Status, TestsStatus
 from perdure.models.verify import Claim, LedgerFact

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from perdure.cli.look.evidence import Evidence, Unknown
-from perdure.cli.look.judging import Judged, no, unknown, yes
+from perdure.cli.look.evidence import Evidence, Judged, Unknown, no, unknown, yes
 from perdure.cli.words import count, short
 from perdure.models.verify import CommitFact
 

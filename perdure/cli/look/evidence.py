@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, Receipt
 from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
-from perdure.models.verify import CheckpointFact, Facts, PublishedFacts
+from perdure.models.verify import CheckpointFact, Facts, Mark, PublishedFacts
 from perdure.models.work import Prepared
 
 if TYPE_CHECKING:
@@ -124,3 +124,18 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
 
 def _turn(act: Act, checkpoint: str) -> TurnSpan:
     return TurnSpan(str(act.given.get("checkpoint", "")), checkpoint, act.activity, act.attempt, act.turn)
+
+
+Judged = tuple[Mark, str]
+
+
+def yes(said: str) -> Judged:
+    return Mark.VERIFIED, said
+
+
+def no(problems: Iterable[str]) -> Judged:
+    return Mark.CONTRADICTED, "; ".join(problems)
+
+
+def unknown(why: str) -> Judged:
+    return Mark.UNKNOWN, why

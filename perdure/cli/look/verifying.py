@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from perdure.cli.look.claims import claims
-from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, told_by
-from perdure.cli.look.judging import no, unknown, yes
+from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, no, told_by, unknown, yes
 from perdure.cli.words import count, short
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus

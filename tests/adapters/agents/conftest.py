@@ -10,9 +10,8 @@ import pytest
 
 from perdure.adapters.agents.model import Model
 from perdure.adapters.agents.tools import Toolbox
-from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.probe import probe
-from perdure.adapters.sandbox.select import sandbox_for
+from perdure.adapters.sandbox.select import Off, sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.notify.addresses import Address
+from perdure.adapters.notify.addresses import Address, headers, key_of
 from perdure.adapters.notify.send import NOTIFY_RETRY_AFTER_S, retry_after, send
-from perdure.adapters.notify.sign import headers, key_of
 from perdure.models.errors import BadInput, NoticeRefused, NoticeUnheard
 from tests.receiver import SECRET, Receiver, genuine
 

@@ -12,9 +12,8 @@ import pytest
 
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.landlock import Landlock
-from perdure.adapters.sandbox.off import Off
 from perdure.adapters.sandbox.probe import probe, probe_landlock
+from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.adapters.system.home import Home
 

@@ -16,8 +16,7 @@ import pytest
 from perdure.adapters.sandbox import groups
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.groups import MARK, OURS, SANDBOX, ControlGroup, delegated
-from perdure.adapters.sandbox.landlock import Landlock
-from perdure.adapters.sandbox.off import Off
+from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.usage import Caps
 from perdure.cli.host.checkups import check_sandbox
 from tests import needs

@@ -11,8 +11,7 @@ import pytest
 from perdure.adapters.sandbox import usage
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
-from perdure.adapters.sandbox.landlock import Landlock
-from perdure.adapters.sandbox.off import Off
+from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.usage import Caps
 from perdure.models.amounts import size
 from perdure.models.config import CommandLimits, HostConfig

@@ -9,10 +9,9 @@ from perdure.adapters.agents.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.tools.bash import BASH
 from perdure.adapters.agents.tools.edit import EDIT
-from perdure.adapters.agents.tools.glob import GLOB
-from perdure.adapters.agents.tools.grep import GREP
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.agents.tools.read import READ
+from perdure.adapters.agents.tools.searching import GLOB, GREP
 from perdure.adapters.agents.tools.write import WRITE
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS

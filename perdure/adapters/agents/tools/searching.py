@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from perdure.adapters.agents.tools import search
-from perdure.adapters.agents.tools.base import Toolbox, ToolCall
+from perdure.adapters.agents.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.tools.paths import ToolError, inside
 from perdure.adapters.system.threads import in_thread
+from perdure.models.base import Written
 
 SEARCH_S = 20.0
 SEARCH_FILES = 50_000
@@ -78,3 +81,46 @@ async def _run(request: bytes) -> bytes:
     if not answer:
         raise ToolError(f"the search did not end within {SEARCH_S:.0f} s: use a simpler pattern or a smaller path")
     return answer
+
+
+class GlobInput(Written):
+    pattern: str = Field(min_length=1, description="such as *.py, src/**/*.ts or tests/test_{a,b}.py")
+    path: str = Field(default=".", description="directory to look in, relative to the repository's root")
+
+
+async def glob(given: GlobInput, call: ToolCall) -> str:
+    return await search_files(call, given.path, mode="glob", pattern=given.pattern)
+
+
+GLOB = Tool(
+    "glob",
+    "List files of the repository by path pattern, sorted by path. Dependencies and caches are left out.",
+    GlobInput,
+    glob,
+)
+
+
+class GrepInput(Written):
+    pattern: str = Field(min_length=1, description="Python regular expression, matched line by line")
+    path: str = Field(default=".", description="file or directory, relative to the repository's root")
+    glob: str | None = Field(default=None, description="only files whose path matches, such as *.py or src/**/*.ts")
+    ignore_case: bool = Field(default=False)
+
+
+async def grep(given: GrepInput, call: ToolCall) -> str:
+    return await search_files(
+        call,
+        given.path,
+        mode="grep",
+        pattern=given.pattern,
+        files=given.glob,
+        ignore_case=given.ignore_case,
+    )
+
+
+GREP = Tool(
+    "grep",
+    "Find lines by regular expression in the repository's text files. Dependencies and caches are not searched.",
+    GrepInput,
+    grep,
+)
