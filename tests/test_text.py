@@ -14,7 +14,7 @@ from perdure.adapters.checks.findings import names
 from perdure.adapters.checks.tamper import inventory
 from perdure.adapters.forges import neutral, reports
 from perdure.adapters.notify import message
-from perdure.cli.look.report import harmless
+from perdure.cli import words
 from perdure.models import promised
 from perdure.models.report import Tampering
 from perdure.models.webui import markdown
@@ -34,8 +34,8 @@ UNSEEN = {
 SHOWN: dict[str, Callable[[str], str]] = {
     "the terminal": visible,
     "a line of the terminal": one_line,
-    "the report": harmless.shown,
-    "a line of the report": harmless.shown_line,
+    "the report": words.shown,
+    "a line of the report": words.shown_line,
     "an issue in a prompt": issue.shown,
     "a turn's summary": lambda text: first_line(text, 100),
     "a forge's title": neutral.plain,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 from perdure.models.spans import span as span
+from perdure.text import one_line, visible
 
 
 def money(usd: float | None) -> str:
@@ -55,3 +58,30 @@ def typed_here() -> str:
         return f"{shlex.quote(sys.executable)} -m perdure.cli"
     near = os.path.relpath(beside)
     return shlex.quote(near if not near.startswith("..") else str(beside))
+
+
+REPORT_TEXT_CHARS = 20_000
+"""Of any one text on a report's page: a command's last lines have some 8,000."""
+
+
+_SLACK = 4
+"""Times the limit: how much of a text is looked at, for colours and the like are not counted in what is shown."""
+
+
+def shown(text: str, limit: int = REPORT_TEXT_CHARS) -> str:
+    """The visible part of it, at most `limit` characters; tabs and ends of lines stay. What is cut says so."""
+    kept = visible(text[: _SLACK * limit])
+    if len(kept) <= limit and len(text) <= _SLACK * limit:
+        return kept
+    return f"{kept[:limit]}\n… cut here: {len(text):,} characters in all"
+
+
+def shown_line(text: str, limit: int = 300) -> str:
+    """The same in one line."""
+    return one_line(text[: _SLACK * limit], limit)
+
+
+def paragraphs(text: str, width: int = 86) -> Iterator[str]:
+    """Its visible part, broken into lines; its own ends of lines stay."""
+    for line in shown(text, 8000).strip().splitlines():
+        yield from textwrap.wrap(line, width, break_on_hyphens=False) or [""]

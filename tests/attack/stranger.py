@@ -128,7 +128,7 @@ def _details(_: Ground) -> Seen:
 
 def _markup(_: Ground) -> Seen:
     """The report is a file that people open in a browser."""
-    from perdure.cli.look.report.harmless import shown
+    from perdure.cli.words import shown
 
     seen = shown("what is \u202enettirw\u200b")
     return held("\u202e" not in seen, seen)

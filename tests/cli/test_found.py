@@ -65,7 +65,7 @@ def test_a_failing_test_is_told_with_its_message_and_the_command_to_repeat_it() 
     fine = TestCase(name="test_subs", outcome="passed")
     assert report_lines(report(command(since=Since.NEW, cases=(failed, fine)))) == [
         "tests of ccccccc, compared with main",
-        "✗ unit: failed, exit code 1, 1 passed, 1 failed",
+        "✗ unit: failed, exit code 1, new, 1 passed, 1 failed, 0.0 s",
         "  ✗ tests/test_calc.py: test_adds",
         "      assert 6 == 5",
         "      again: pytest -k adds",
@@ -76,14 +76,17 @@ def test_a_failing_test_is_told_with_its_message_and_the_command_to_repeat_it() 
 def test_what_failed_before_too_is_named_without_its_message() -> None:
     known = TestCase(name="test_old", outcome="failed", message="secret of old", known=True)
     told = report_lines(report(command(since=Since.KNOWN, cases=(known,))))
-    assert told[1:3] == ["! unit: failed, exit code 1, 1 failed, as on the base", "  – test_old (as on the base)"]
+    assert told[1:3] == [
+        "! unit: failed, exit code 1, as on the base, 1 failed, 0.0 s",
+        "  – test_old (as on the base)",
+    ]
     assert "secret of old" not in "\n".join(told)
 
 
 def test_a_command_without_a_report_shows_its_last_lines_and_one_that_decides_nothing_says_so() -> None:
     tail = "\n".join(f"line {number}" for number in range(30))
     told = report_lines(report(command("lint", tail=tail, required=False, reason="exit code 1")))
-    assert told[1] == "! lint: failed, exit code 1, does not decide"
+    assert told[1] == "! lint: failed, exit code 1, does not decide, 0.0 s"
     assert told[2:4] == ["    … 18 more lines", "    line 18"]
     assert told[-2:] == ["    line 29", "    again: pytest -q"]
 
@@ -91,7 +94,7 @@ def test_a_command_without_a_report_shows_its_last_lines_and_one_that_decides_no
 def test_what_passed_takes_one_line_and_what_was_fixed_is_named() -> None:
     cases = (TestCase(name="a", outcome="passed"), TestCase(name="b", outcome="skipped"))
     told = report_lines(report(command(verdict="passed", tail="noise", cases=cases), fixed=("test_old",)))
-    assert told[1:] == ["✓ unit: passed, 1 passed, 1 skipped", "✓ failed on main and pass now: test_old"]
+    assert told[1:] == ["✓ unit: passed, 1 passed, 1 skipped, 0.0 s", "✓ failed on main and pass now: test_old"]
 
 
 def test_tampering_comes_first_unless_it_was_asked_for() -> None:
@@ -122,10 +125,10 @@ def test_issues_are_told_by_severity_with_their_place_and_the_engines_own_among_
     assert review_lines(review, found) == [
         "review: 2 blockers, 0 tech debt, 1 skippable",
         "  Nearly.",
-        "✗ blocker: no docstring  calc.py:5",
+        "✗ blocker, engine: a key  k.env:1",
+        "✗ blocker, reviewer: no docstring  calc.py:5",
         "    suggestion: Write one.",
-        "✗ blocker: a key  k.env:1",
-        "– skippable: a name",
+        "– skippable, reviewer: a name",
         "– tests that check something else now",
         "    t.py:7  test_adds",
     ]

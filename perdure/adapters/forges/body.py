@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.adapters.forges.findings import findings_line, findings_section
 from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
 from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
-from perdure.adapters.forges.promises import promises_section
+from perdure.adapters.forges.reports import findings_line, findings_section, promises_section
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract

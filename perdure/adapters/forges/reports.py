@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from perdure.adapters.forges.findings import findings_page
-from perdure.adapters.forges.neutral import code, line, quote
+from perdure.adapters.forges.neutral import code, line, quote, span
 from perdure.adapters.forges.pictures import Addresses, picture_addresses
-from perdure.adapters.forges.promises import experiment_page
-from perdure.models.report import CommandResult, Findings, Plan, Review, Screenshots, Severity, TestCase, TestReport
+from perdure.models.bent import faults
+from perdure.models.promised import Changed, changed, notes
+from perdure.models.report import (
+    ChangedTest,
+    CommandResult,
+    Findings,
+    Plan,
+    Review,
+    Screenshots,
+    Severity,
+    TestCase,
+    TestReport,
+)
 from perdure.models.result import Receipt
+from perdure.models.wording import Point, named, points, verdict_of
 from perdure.text import visible
 
-_VERDICTS = {
-    "passed": "passed",
-    "failed": "failed",
-    "timed_out": "took too long and was ended",
-    "not_started": "could not start",
-    "contradicted": "its report and its exit code disagree",
-}
 _MARKS = {"passed": "✓", "failed": "✗", "errored": "✗", "skipped": "–"}
 
 
@@ -40,14 +45,10 @@ def artifact_files(
         "plan.md": _plan(plan) if plan else "",
         "review.md": _review(review, shown) if review else "",
         "tests.md": _tests(report, review) if report else "",
-        "findings.md": findings_page(findings) if findings else "",
-        "receipt.json": receipt.model_dump_json(indent=2) + "\n" if receipt else "",
+        "findings.md": _findings(findings) if findings else "",
+        "receipt.json": receipt.model_dump_json(indent=2) if receipt else "",
     }
-    return {name: text.encode(errors="replace") for name, text in texts.items() if text} | dict(pictures)
-
-
-def _page(*parts: str) -> str:
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return {name: f"{text}\n".encode(errors="replace") for name, text in texts.items() if text} | dict(pictures)
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -56,7 +57,7 @@ def _list(lines: Iterable[str]) -> str:
 
 def _plan(plan: Plan) -> str:
     tasks = [
-        _page(
+        _joined(
             f"### {number}. {line(task.title)}{task.terms}",
             quote(task.details),
             _list(code(path) for path in task.files),
@@ -65,36 +66,35 @@ def _plan(plan: Plan) -> str:
     ]
     files = _list(code(path) for path in plan.relevant_files)
     checks = _list(line(check) for check in plan.validation)
-    return _page(
+    return _joined(
         f"# Plan: {line(plan.title)}",
         f"## Problem\n\n{quote(plan.problem)}",
         f"## Solution\n\n{quote(plan.solution)}",
         f"## Files\n\n{files}" if files else "",
-        *(["## Tasks", *(task.rstrip("\n") for task in tasks)] if tasks else []),
+        *(["## Tasks", *tasks] if tasks else []),
         f"## How to check\n\n{checks}" if checks else "",
     )
 
 
 def _review(review: Review, shown: Addresses) -> str:
-    order = list(Severity)
-    found = sorted(review.issues, key=lambda issue: order.index(issue.severity))
-    findings = [
-        _page(
-            f"## {issue.severity.replace('_', ' ').capitalize()}: {line(issue.title)}",
-            code(issue.file + (f":{issue.line}" if issue.line else "")) if issue.file.strip() else "",
-            quote(issue.description),
-            f"Suggestion:\n\n{quote(issue.suggestion)}" if issue.suggestion.strip() else "",
-            *(f"![Screenshot]({shown[page]})" for page in dict.fromkeys(issue.screenshots) if page in shown),
-        ).rstrip("\n")
-        for issue in found
-    ]
-    return _page("# Review", quote(review.summary), *(findings or ["Nothing was found."]))
+    found = [_point(point, shown) for point in points(review, None)]
+    return _joined("# Review", quote(review.summary), *(found or ["Nothing was found."]))
+
+
+def _point(point: Point, shown: Addresses) -> str:
+    return _joined(
+        f"## {_word(point.severity).capitalize()}: {line(point.title)}",
+        code(point.where) if point.file.strip() else "",
+        quote(point.description),
+        f"Suggestion:\n\n{quote(point.suggestion)}" if point.suggestion.strip() else "",
+        *(f"![Screenshot]({shown[page]})" for page in dict.fromkeys(point.screenshots) if page in shown),
+    )
 
 
 def _tests(report: TestReport, review: Review | None) -> str:
     compared = f", compared with {code(report.base)}" if report.base else ""
     fixed = _list(line(name) for name in report.fixed)
-    return _page(
+    return _joined(
         "# Tests",
         f"On tree `{report.tree}`, which is commit `{report.commit}`{compared}.",
         line(report.note) if report.note.strip() else "",
@@ -105,39 +105,28 @@ def _tests(report: TestReport, review: Review | None) -> str:
 
 
 def _command(command: CommandResult) -> str:
-    said = [_VERDICTS.get(command.verdict, line(command.verdict))]
-    said += [f"exit code {command.exit_code}"] if command.exit_code is not None else []
-    said += ["as on the base" if command.since == "known" else command.since] if command.since else []
-    said += ["passed when it was run once more"] if command.flaky else []
-    said += [] if command.required else ["does not decide"]
     failed = [case for case in command.cases if case.outcome in ("failed", "errored")]
     counts = {kind: sum(case.outcome == kind for case in command.cases) for kind in _MARKS}
     shown = ", ".join(f"{number} {kind}" for kind, number in counts.items() if number)
-    return _page(
+    return _joined(
         f"## {line(command.name)}",
-        f"{code(command.command)}: {', '.join(said)}, {command.duration_s:.1f} s.",
+        f"{code(command.command)}: {line(verdict_of(command))}, {command.duration_s:.1f} s.",
         line(command.reason) if command.reason.strip() else "",
         f"{shown}." if shown else "",
         *(_failure(case) for case in failed),
         f"### Last lines\n\n{fenced(command.tail)}" if command.tail.strip() and command.verdict != "passed" else "",
         f"### All\n\n{_list(_case(case) for case in command.cases)}" if command.cases else "",
-    ).rstrip("\n")
+    )
 
 
 def _failure(case: TestCase) -> str:
     again = f"Again: {code(case.command)}" if case.command else ""
-    return _page(f"### ✗ {line(_named(case))}", fenced(case.message) if case.message.strip() else "", again).rstrip(
-        "\n"
-    )
+    return _joined(f"### ✗ {line(named(case))}", fenced(case.message) if case.message.strip() else "", again)
 
 
 def _case(case: TestCase) -> str:
     notes = [word for word, holds in (("as on the base", case.known), ("flaky", case.flaky)) if holds]
-    return f"{_MARKS.get(case.outcome, '·')} {line(_named(case))}" + (f" ({', '.join(notes)})" if notes else "")
-
-
-def _named(case: TestCase) -> str:
-    return f"{case.file}: {case.name}" if case.file and case.file not in case.name else case.name
+    return f"{_MARKS.get(case.outcome, '·')} {line(named(case))}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def fenced(text: str) -> str:
@@ -146,3 +135,97 @@ def fenced(text: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", kept)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{kept.strip(chr(10))}\n{fence}"
+
+
+_FINDINGS_SHOWN = 30
+"""Findings in a pull request's text; findings.md has all of them."""
+
+
+def findings_section(findings: Findings | None) -> str:
+    """One line each, the worst first; empty when nothing was found."""
+    found = points(None, findings)
+    lines = [
+        f"- **{_word(point.severity)}** {line(point.title)}"
+        + (f" ({place})" if point.file.strip() and (place := span(point.where)) else "")
+        for point in found[:_FINDINGS_SHOWN]
+    ]
+    if len(found) > _FINDINGS_SHOWN:
+        lines.append(f"- and {len(found) - _FINDINGS_SHOWN} more")
+    return "\n".join(lines)
+
+
+def findings_line(findings: Findings) -> str:
+    """`2 blockers, 1 tech debt, in 3 files, +48 −7`."""
+    counts = Counter(finding.severity for finding in findings.findings)
+    words = [f"{counts[severity]} {_word(severity)}" for severity in Severity if counts[severity]]
+    files = "1 file" if findings.files == 1 else f"{findings.files} files"
+    return f"{', '.join(words) or 'nothing found'}, in {files}, +{findings.added} −{findings.deleted}"
+
+
+def _findings(findings: Findings) -> str:
+    parts = [
+        "# Found by the engine",
+        f"From `{findings.base}` to `{findings.head}`: {findings_line(findings)}.",
+        *(_point(point, {}) for point in points(None, findings)),
+    ]
+    if findings.changed_tests:
+        parts += ["## Tests that check something else now", *(_changed(test) for test in findings.changed_tests)]
+    return _joined(*parts)
+
+
+def _changed(test: ChangedTest) -> str:
+    place = code(test.file + (f":{test.line}" if test.line else ""))
+    before = f"Before:\n\n{quote(test.before)}" if test.before.strip() else ""
+    after = f"Now:\n\n{quote(test.after)}" if test.after.strip() else ""
+    return _joined(f"### {line(test.name)}", place, before, after)
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _word(severity: Severity) -> str:
+    return severity.replace("_", " ")
+
+
+_PROMISES_SHOWN = 10
+"""In a pull request's text; tests.md has all of them."""
+
+
+def promises_section(report: TestReport | None, review: Review | None) -> str:
+    """Each test of the base that fails on the change: why that is right, and both versions. Empty without any."""
+    found = changed(report, review)
+    if not found:
+        return ""
+    base = line(_base(report))
+    said = f"These tests of {base} fail on this change. Each was justified by words of the request, or is a blocker."
+    more = [f"- and {len(found) - _PROMISES_SHOWN} more"] if len(found) > _PROMISES_SHOWN else []
+    return "\n\n".join([said, *(_promise(one) for one in found[:_PROMISES_SHOWN]), *more])
+
+
+def experiment_page(report: TestReport, review: Review | None) -> list[str]:
+    """Parts of tests.md: the line, why it is red, what else there is to know, every changed promise."""
+    tried = report.experiment
+    if tried is None:
+        return []
+    told = [*(f"tampered: {fault.title}" for fault in faults(report)), *notes(tried)]
+    parts = [line(tried.line), "\n".join(f"- {line(words)}" for words in told)]
+    if found := changed(report, review):
+        parts += ["## Changed promises", *(_promise(one, fails=True) for one in found)]
+    return [part for part in parts if part]
+
+
+def _promise(one: Changed, *, fails: bool = False) -> str:
+    head = f"- **{line(one.name)}**: {line(one.why)}"
+    message = one.promise.message.strip() if fails else ""
+    parts = [quote(text) for text in (message, _versions(one.versions)) if text]
+    return "\n\n".join([head, *parts])
+
+
+def _versions(versions: tuple[str, ...]) -> str:
+    """Indented by four, so that a quotation shows it as it is, and it can end nothing."""
+    return "\n".join(f"    {text}" for text in versions)
+
+
+def _base(report: TestReport | None) -> str:
+    return (report.experiment.branch if report and report.experiment else "") or "the base"

@@ -12,10 +12,10 @@ from perdure.adapters.forges.neutral import web_address
 from perdure.cli.decide.asking import decided
 from perdure.cli.look.report import tiles, view
 from perdure.cli.look.report.facts import Report, Turn
-from perdure.cli.look.report.harmless import shown, shown_line
 from perdure.cli.look.report.svg import svg_of
 from perdure.cli.look.report.timeline import timeline_of
-from perdure.cli.words import count, money, tokens
+from perdure.cli.words import count, money, shown, shown_line, tokens
+from perdure.models import wording
 from perdure.models.spans import span
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def page_of(report: Report) -> str:
             svg=Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
             pictures={sha256: Markup(data) for sha256, data in pictures.items()},  # noqa: S704  # base64
             links={"pull": web_address(report.pull_request.url) if report.pull_request else False},
-            points=view.points(report),
+            points=wording.points(report.reviewed, report.findings),
             shot_of=_anchors(report).get,
             sections=_sections(report, bool(timeline.rows)),
             turns=[(name, list(turns)) for name, turns in groupby(report.turns, key=_loop)],
@@ -107,5 +107,11 @@ def _environment() -> Environment:
         "decided": decided,
     }
     environment.filters |= {"status": lambda words: words.replace("_", " ")}
-    environment.globals |= {"view": view, "tiles": tiles, "count": count, "rows": REPORT_TESTS_SHOWN}
+    environment.globals |= {
+        "view": view,
+        "wording": wording,
+        "tiles": tiles,
+        "count": count,
+        "rows": REPORT_TESTS_SHOWN,
+    }
     return environment

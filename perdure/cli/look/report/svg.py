@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from perdure.cli.look.report.harmless import shown_line
 from perdure.cli.look.report.timeline import Bar, Gap, Row, Timeline
-from perdure.cli.words import count
+from perdure.cli.words import count, shown_line
 from perdure.models.spans import span
 
 _ROW, _BAR, _TOP, _BOTTOM = 28, 14, 24, 8

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from perdure.cli.look.chapters import Chapter, chapters, line_of
 from perdure.cli.look.report.facts import Report
-from perdure.cli.look.report.harmless import shown_line
 from perdure.cli.look.report.view import step_name
+from perdure.cli.words import shown_line
 from perdure.models.spans import span
 
 REPORT_ROWS_SHOWN = 60

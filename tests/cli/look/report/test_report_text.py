@@ -8,12 +8,13 @@ import pytest
 from report_samples import at, sample
 
 from perdure.cli.look.report import target_of, view, write_page
-from perdure.cli.look.report.harmless import shown, shown_line
 from perdure.cli.look.report.text import lines_of
+from perdure.cli.words import shown, shown_line
 from perdure.models.errors import BadInput
 from perdure.models.report import CommandResult, TestCase, TestReport
 from perdure.models.result import StepRecord, TestsStatus, UsageResult
 from perdure.models.result import TestsResult as ResultOfTests
+from perdure.models.wording import points
 
 
 def told(**changes: Any) -> str:
@@ -32,12 +33,12 @@ def test_the_text_has_every_part_in_its_order() -> None:
         "1 worker death · 1 turn redone · 0 replies paid twice · green on tree c0ffee1",
         "↻ a worker died in implement, 1m 06s after the start; done again",
         "– waited 55 s, 3m 40s after the start: GitHub does not answer",
-        "! skipped: test_zero is skipped now (tests/test_parse.py:14), allowed by the request",
+        "– skipped: test_zero is skipped now  tests/test_parse.py:14, allowed by the request",
         "✗ tests/test_parse.py: test_negative",
         "again: python -m pytest tests/test_parse.py::test_negative",
-        "test_locale, as on the base",
+        "test_locale (as on the base)",
         "test_clock: flaky, passed when it was run once more",
-        "43 passed, 1 skipped",
+        "44 passed, 2 failed, 1 skipped",
         "✗ blocker, engine: What looks like a key was added  src/settings.py:3",
         "! tech debt, reviewer: The regular expression",
         "/slow · it did not answer within 15 s",
@@ -47,7 +48,7 @@ def test_the_text_has_every_part_in_its_order() -> None:
 
 
 def test_the_worst_is_said_first_and_of_the_same_weight_what_is_certain() -> None:
-    assert [(point.severity, point.source) for point in view.points(sample())] == [
+    assert [(point.severity, point.source) for point in points(sample().reviewed, sample().findings)] == [
         ("blocker", "engine"),
         ("tech_debt", "reviewer"),
         ("skippable", "reviewer"),
@@ -97,7 +98,7 @@ def test_what_strangers_wrote_cannot_move_the_cursor_or_flood_the_screen() -> No
     text = told(test_report=report, message=noise, request=noise, title=noise, branch=noise)
     assert len(text) < 100_000
     assert not {c for c in text if c != "\n" and not c.isprintable()}
-    assert "and 480 more that failed" in text
+    assert "… 480 more fail" in text
 
 
 def test_a_text_is_cut_at_its_limit_and_says_how_long_it_was() -> None:
