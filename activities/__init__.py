@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from activities.backlog import Backlogs
 from activities.capture_pages import Pages
 from activities.check_access import AccessCheck
 from activities.check_plan import CheckingPlans
@@ -15,6 +16,7 @@ from activities.inspect_change import Inspection
 from activities.keep import Keeping
 from activities.land import LandingHere
 from activities.last_table import last_table
+from activities.look import look_for, resume_point
 from activities.notify import Notices
 from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
@@ -34,7 +36,16 @@ Activities = list[Callable[..., Any]]
 def anywhere(host: Host) -> Activities:
     """Return what any host may carry out: queue `perdure`."""
     notices = Notices(host)
-    return [Preparation(host).prepare, Closing(host).close, notices.notice_addresses, notices.notify, last_table]
+    return [
+        Preparation(host).prepare,
+        Closing(host).close,
+        notices.notice_addresses,
+        notices.notify,
+        last_table,
+        Backlogs(host).open_backlog,
+        look_for,
+        resume_point,
+    ]
 
 
 def publishing(host: Host) -> Activities:
@@ -47,6 +58,8 @@ def publishing(host: Host) -> Activities:
         Verification(host).verify_published,
         Pushing(host).push_branch,
         LandingHere(host).land,
+        Backlogs(host).make_branch,
+        Backlogs(host).close_backlog,
     ]
 
 

@@ -22,13 +22,13 @@ from perdure.client.once import SameWords, check_same, request_of, running_of, s
 from perdure.client.pending import not_read
 from perdure.client.standalone import ask_host
 from perdure.client.submit import WORKFLOW, start, start_accepted
-from perdure.client.view import RESUME, Described, Listed, Pending, describe, polled
+from perdure.client.view import Described, Listed, Pending, describe, polled
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_key, issue_delivery_id
 from perdure.models.proof import proof
-from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
+from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
-from perdure.models.state import DeliveryState, Progress, parse_resume
+from perdure.models.state import DeliveryState, Progress, retried
 from perdure.models.summary import progress_of, result_of
 from perdure.models.work import Page, ReadInput
 
@@ -179,11 +179,7 @@ class Delivery(Decisions):
             raise BadInput(f"{self.id} is running", fix=f"perdure watch {self.id}")
         if described.status == WorkflowExecutionStatus.COMPLETED:
             raise BadInput(f"{self.id} is delivered: there is nothing to retry", fix=f"perdure show {self.id}")
-        request = await self.request()
-        begun = ResumePoint.model_validate(request[RESUME]) if RESUME in request else None
-        if (known := described.resume or begun) is not None:  # where a terminated run began is all that is known of it
-            left = parse_resume(known).again().model_dump(mode="json", exclude_defaults=True)
-            request[RESUME] = ResumePoint(run_id=known.run_id, state=left).model_dump(mode="json")
+        request = retried(await self.request(), described.resume)
         if budget_usd is not None:
             request["budget_usd"] = parse_request({**request, "budget_usd": budget_usd}).budget_usd
         try:

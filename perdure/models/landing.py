@@ -141,7 +141,11 @@ class Landed(Recorded):
 
 class OpenBacklogInput(Recorded):
     """Find the base (activity `open_backlog`, any host), then make the integration branch where it is not there
-    (activity `make_branch`, on the queue that `Opened` names). `said`: the backlog's request without its items: its proof is about that."""
+    (activity `make_branch`, on the queue that `Opened` names).
+
+    said    the backlog's request without its items: its proof is about that
+    branch  empty for the backlog's own
+    """
 
     backlog: str
     repository: str
@@ -180,7 +184,7 @@ class Look(Recorded):
 class ResumeInput(Recorded):
     """The delivery whose newest run has ended without delivering."""
 
-    delivery: str
+    workflow_id: str
 
 
 class Resumed(Recorded):

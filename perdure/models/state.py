@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -228,3 +229,15 @@ def parse_resume(resume: ResumePoint) -> DeliveryState:
         return DeliveryState.model_validate(resume.state)
     except ValidationError as error:
         raise InvalidRequest(f"resume.state.{explain(error, tuple(DeliveryState.model_fields))}") from None
+
+
+def retried(request: dict[str, Any], left: ResumePoint | None) -> dict[str, Any]:
+    """A request as it was sent, made to go on where its run ended.
+
+    left  from the memo of that run; None: it was terminated, and where it began is all that is known of it
+    """
+    begun = ResumePoint.model_validate(request["resume"]) if "resume" in request else None
+    if (known := left or begun) is None:
+        return request
+    again = parse_resume(known).again().model_dump(mode="json", exclude_defaults=True)
+    return {**request, "resume": ResumePoint(run_id=known.run_id, state=again).model_dump(mode="json")}

@@ -108,8 +108,13 @@ class _Attempts(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
-        if info.workflow_run_id is None or not input.args or not hasattr(input.args[0], "delivery"):
+        if info.workflow_run_id is None:
             return await self.next.execute_activity(input)
+        if not input.args or not hasattr(input.args[0], "delivery"):
+            try:
+                return await self.next.execute_activity(input)
+            except (StepError, BadInput) as error:
+                raise _translate(error, info.attempt) from None
         try:
             return await self._recorded(input)
         except OSError as error:  # of the record itself

@@ -1,0 +1,135 @@
+"""The work of a backlog outside of its deliveries: its integration branch, a look at the deliveries, the pull request.
+
+Effects: `make_branch` makes the branch where it is not there, `close_backlog` opens one pull request; both look first.
+Keys: the branch. The others only read. No model output chooses host, repository, base or branch.
+"""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.forges.base import Proposal
+from perdure.adapters.forges.body import BODY_CHARS, marker
+from perdure.adapters.forges.neutral import code, neutral, plain
+from perdure.adapters.git.first import FIRST_COMMIT
+from perdure.adapters.git.integration import Integration
+from perdure.adapters.git.landing import fetch_landing
+from perdure.adapters.git.publish import publish_first
+from perdure.adapters.git.remote import Heads, remote_heads
+from perdure.adapters.git.source import Target
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.repository.places import find_target
+from perdure.adapters.repository.terms import base_of
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread, to_the_end
+from perdure.adapters.worker.host import Host
+from perdure.models.backlog import Opened
+from perdure.models.config import RepositoryConfig
+from perdure.models.contract import Contract
+from perdure.models.crash import CrashPoint
+from perdure.models.ids import branch_name, delivery_key
+from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
+from perdure.models.proof import proves
+from perdure.models.request import DeliveryRequest
+
+TITLE_CHARS = 100
+"""Of the pull request of a backlog."""
+
+
+class Backlogs:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @activity.defn
+    async def open_backlog(self, work: OpenBacklogInput) -> Opened:
+        """Raises InvalidRequest, BadInput, ForgeRefused, ForgeUnavailable. Nothing is made."""
+        return await in_thread(self._open, work, False)
+
+    @activity.defn
+    async def make_branch(self, work: OpenBacklogInput) -> Opened:
+        """As above; and the integration branch is there, at the base's commit where it was not."""
+        opened = await in_thread(self._open, work, True)
+        crash_point(CrashPoint.AFTER_PUSH)
+        return opened
+
+    @activity.defn
+    async def close_backlog(self, work: CloseBacklogInput) -> ClosedBacklog:
+        """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), InvalidRequest."""
+        closed = await to_the_end(self._close, work)
+        crash_point(CrashPoint.AFTER_PULL_REQUEST)
+        return closed
+
+    def _open(self, work: OpenBacklogInput, make: bool) -> Opened:
+        target, vault = self._target(work)
+        wanted = DeliveryRequest(repository=work.repository, request="-", base=work.base or None)
+        base, base_sha = base_of(vault, target, wanted)
+        heads = target.heads
+        if make and base_sha == FIRST_COMMIT:
+            heads = publish_first(vault, _ground(work, target, base, base_sha))
+        named, own = bool(work.branch), branch_name(delivery_key(work.backlog))
+        integration = Integration(vault, work.backlog, work.branch or own, named, base, base_sha)
+        if make:
+            integration.make(heads)
+        else:
+            integration.check(heads)
+        return Opened(
+            base=base,
+            base_sha=base_sha,
+            branch=integration.branch,
+            queue=self._host.publisher or self._host.home.queue(),
+            attributes=self._host.attributes,
+        )
+
+    def _close(self, work: CloseBacklogInput) -> ClosedBacklog:
+        target, vault = self._target(work)
+        head = fetch_landing(vault, work.branch, work.head)
+        heads: Heads = remote_heads(vault.url, vault.keys)
+        base_sha = vault.fetch_branch(work.base) if work.base in heads.branches else None
+        if base_sha is not None and vault.is_ancestor(head, base_sha):
+            return ClosedBacklog(message=f"{work.base} has all of {work.branch}: there is nothing to propose")
+        forge = self._host.forges.forge(target.url)
+        if forge is None:
+            message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
+            return ClosedBacklog(message=message)
+        proposal = Proposal(
+            delivery=delivery_key(work.backlog),
+            title=plain(" ".join(work.title.split()))[:TITLE_CHARS],
+            body=_body(work),
+            head=work.branch,
+            head_sha=head,
+            base=work.base,
+        )
+        opened = forge.create(proposal)
+        return ClosedBacklog(pull_request=opened.pull_request, message="; ".join(opened.notes))
+
+    def _target(self, work: OpenBacklogInput | CloseBacklogInput) -> tuple[Target, Vault]:
+        """The repository of a backlog, as of a delivery: a path of this host counts with this home's proof only."""
+        asked = DeliveryRequest(repository=work.repository, request="-")
+        target = find_target(asked, self._ours(work), self._host.config.local_repositories, self._host.forges)
+        return target, Vault.open(self._host.home, target.url, self._host.forges)
+
+    def _ours(self, work: OpenBacklogInput | CloseBacklogInput) -> bool:
+        given, said = work.said.get("proof"), {name: value for name, value in work.said.items() if name != "items"}
+        same = said.get("repository") == work.repository
+        return same and isinstance(given, str) and proves(given, self._host.home.key(), work.backlog, said)
+
+
+def _ground(work: OpenBacklogInput, target: Target, base: str, base_sha: str) -> Contract:
+    return Contract(
+        delivery=delivery_key(work.backlog),
+        repository=target.url,
+        request="",
+        base=base,
+        base_sha=base_sha,
+        branch=base,
+        config=RepositoryConfig(version=1),
+    )
+
+
+def _body(work: CloseBacklogInput) -> str:
+    """The table as the backlog wrote it, with the words of others in it made harmless, and the marker at the end."""
+    end = f"\n\n---\nDelivered by Perdure as backlog {code(work.backlog)}.\n\n{marker(delivery_key(work.backlog))}\n"
+    text, room = neutral(work.body), BODY_CHARS - len(end) - 100
+    if len(text) > room:
+        text = text[: text.rfind("\n", 0, room)] + f"\n\n_… cut here, {len(text) - room} more characters_"
+    return text + end

@@ -1,0 +1,155 @@
+"""A backlog's own branch: made once, never over anybody's; and one pull request of it at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from turn_fixtures import in_activity
+
+from activities.backlog import Backlogs
+from perdure.adapters.forges.local import LocalForge
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker.host import Host
+from perdure.models.backlog import Opened
+from perdure.models.errors import ForgeRefused, InvalidRequest
+from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
+from perdure.models.proof import proof
+from tests.lab import CALC, git, make_target
+
+OWN = "perdure/night"
+
+
+class Opening:
+    def __init__(self, host: Host, origin: Path) -> None:
+        self.host, self.origin = host, origin
+        self.work = OpenBacklogInput(backlog="night", repository=str(origin))
+
+    async def open(self, **more: Any) -> Opened:
+        opened: Opened = await in_activity(Backlogs(self.host).open_backlog, self.work.model_copy(update=more))
+        return opened
+
+    async def make(self, **more: Any) -> Opened:
+        opened: Opened = await in_activity(Backlogs(self.host).make_branch, self.work.model_copy(update=more))
+        return opened
+
+    async def close(self, head: str, **more: Any) -> ClosedBacklog:
+        work = CloseBacklogInput(
+            backlog="night",
+            repository=str(self.origin),
+            base="main",
+            branch=OWN,
+            head=head,
+            title="Night: 2 of 3 items landed",
+            body="| item | state |\n|---|---|\n| api | landed, closes #1, says @ada |\n",
+        )
+        closed: ClosedBacklog = await in_activity(Backlogs(self.host).close_backlog, work.model_copy(update=more))
+        return closed
+
+    def at(self, ref: str) -> str:
+        return git(self.origin, "rev-parse", ref).strip()
+
+    def commit(self, parent: str, message: str, branch: str) -> str:
+        made = git(self.origin, "commit-tree", "-p", parent, "-m", message, f"{parent}^{{tree}}").strip()
+        git(self.origin, "update-ref", f"refs/heads/{branch}", made)
+        return made
+
+
+@pytest.fixture
+async def opening(tmp_path: Path) -> AsyncIterator[Opening]:
+    origin = make_target(tmp_path / "calc.git", CALC)
+    host = Host.open(Home(tmp_path / "home"), {"PATH": os.environ["PATH"], "PERDURE_LOCAL_REPOSITORIES": str(tmp_path)})
+    yield Opening(host, origin)
+    await host.close()
+
+
+async def test_the_branch_begins_at_the_base_and_is_made_once(opening: Opening) -> None:
+    opened = await opening.open()
+    assert (opened.base, opened.branch, opened.base_sha) == ("main", OWN, opening.at("main"))
+    assert OWN not in git(opening.origin, "branch", "--format=%(refname:short)").split(), "a look makes nothing"
+    assert await opening.make() == opened
+    assert opening.at(OWN) == opened.base_sha
+    landed = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    opening.commit("main", "somebody goes on", "main")
+    await opening.make()  # a worker died before it could say so, or the backlog begins again
+    assert opening.at(OWN) == landed
+
+
+async def test_a_branch_with_somebody_elses_commits_is_landed_on_only_if_it_was_named(opening: Opening) -> None:
+    hers = opening.commit("main", "hers", OWN)
+    for attempt in (opening.open, opening.make):
+        with pytest.raises(InvalidRequest, match="commits that are not this backlog's") as refused:
+            await attempt()
+        assert f"branch: {OWN}" in refused.value.fix
+    assert (await opening.make(branch=OWN)).branch == OWN
+    assert opening.at(OWN) == hers
+
+
+@pytest.mark.parametrize(
+    ("branch", "words"),
+    [
+        ("main", "is the base branch: nobody lands there"),
+        ("-x", "cannot be a branch's name"),
+        ("main/x", "the remote has a branch main, so that main/x cannot exist beside it"),
+        ("alone", "has no commit in common with main"),
+    ],
+)
+async def test_a_branch_nobody_can_land_on_is_refused_before_anything_is_made(
+    opening: Opening, branch: str, words: str
+) -> None:
+    git(opening.origin, "update-ref", "refs/heads/alone", git(opening.origin, "commit-tree", "-m", "x", "main^{tree}"))
+    with pytest.raises(InvalidRequest, match=words):
+        await opening.open(branch=branch)
+
+
+async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: Opening, tmp_path: Path) -> None:
+    host = Host.open(Home(tmp_path / "home"), {"PATH": os.environ["PATH"]})
+    closed = Opening(host, opening.origin)
+    with pytest.raises(InvalidRequest, match="repository"):
+        await closed.open()
+    said: dict[str, object] = {"repository": str(opening.origin), "parallel": 2}
+    said["proof"] = proof(host.home.key(), "night", said)
+    assert (await closed.open(said=said)).base == "main"
+    for other in ({**said, "parallel": 3}, {**said, "repository": "/etc"}):
+        with pytest.raises(InvalidRequest, match="repository"):
+            await closed.open(said=other)
+    with pytest.raises(InvalidRequest, match="repository"):
+        await closed.open(said=said, repository=str(tmp_path / "calc.git-work"))
+    await host.close()
+
+
+async def test_an_empty_repository_gets_its_first_commit_with_the_branch(opening: Opening, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "empty.git")
+    where = {"repository": str(tmp_path / "empty.git")}
+    opened = await opening.open(**where)
+    made = await opening.make(**where)
+    assert made.base_sha == opened.base_sha
+    for branch in ("main", OWN):
+        assert git(tmp_path / "empty.git", "rev-parse", branch).strip() == opened.base_sha
+
+
+async def test_one_pull_request_is_opened_at_the_end_and_found_again(opening: Opening) -> None:
+    await opening.make()
+    assert "nothing to propose" in (await opening.close("")).message
+    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    closed = await opening.close(head)
+    assert closed.pull_request is not None
+    assert await opening.close(head) == closed, "killed before it could say so"
+    [(pull, state)] = LocalForge(str(opening.origin)).list()
+    assert (pull.number, state) == (closed.pull_request.number, "open")
+    body = LocalForge(str(opening.origin)).show(pull.number).body
+    assert "| api | landed" in body
+    assert "@ada" not in body, "nobody is called by the words of an item"
+    assert body.rstrip().endswith("<!-- perdure:delivery=night -->")
+
+
+async def test_what_was_taken_off_the_branch_is_not_proposed_silently(opening: Opening) -> None:
+    await opening.make()
+    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    await opening.close(head)
+    git(opening.origin, "update-ref", f"refs/heads/{OWN}", "main")
+    with pytest.raises(ForgeRefused, match=f"was put back: it is at .* without {head[:12]}"):
+        await opening.close(head)
