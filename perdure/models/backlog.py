@@ -5,17 +5,20 @@ The decisions about it are pure: perdure.models.rules.scheduling. Reading a file
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from perdure.models.base import Recorded, Written
 from perdure.models.issue import IssueName
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
-from perdure.models.touches import TOUCHES_MOST
-from perdure.models.window import Offset
+from perdure.models.sent import a_switch, an_issue, bounded, left_out
+from perdure.models.touches import TOUCHES_MOST, leaves
+from perdure.models.unreadable import a_number
+from perdure.models.window import Offset, Window
 from perdure.text import one_line
 
 ITEMS_MOST = 1000
@@ -64,6 +67,38 @@ class BacklogItem(Written):
     check: tuple[Command, ...] = Field(default=(), max_length=CHECKS_MOST)
     budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
 
+    _numbers = field_validator("priority", "budget_usd", mode="before")(a_number)
+    _bounded = field_validator("request")(bounded)
+    _issue_named = field_validator("issue", mode="before")(an_issue)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, raw: Any) -> Any:
+        """With an id: an issue's number is one, where the issue is known by it."""
+        kept = left_out(raw)
+        if isinstance(kept, dict) and "id" not in kept and "issue" in kept:
+            number = 0  # of one that names no issue: that is what is told
+            with suppress(ValueError):
+                number = IssueName.parse(an_issue(kept["issue"])).number
+            return kept | {"id": f"issue-{number}"}
+        return kept
+
+    @field_validator("touches")
+    @classmethod
+    def _inside(cls, touches: tuple[str, ...]) -> tuple[str, ...]:
+        if words := next(filter(None, map(leaves, touches)), ""):
+            raise ValueError(words)
+        return touches
+
+    @model_validator(mode="after")
+    def _whole(self) -> BacklogItem:
+        if self.issue is None and not self.request.strip():
+            missing = "request" not in self.model_fields_set
+            raise ValueError(
+                f"request: {'is missing (or name an issue)' if missing else 'is empty: say what you want'}"
+            )
+        return self
+
     @property
     def caption(self) -> str:
         """The request in one short line, the issue's number before it."""
@@ -103,6 +138,25 @@ class BacklogRequest(Written):
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
     version: int = Field(default=1, ge=1, le=1)
+
+    _left_out = model_validator(mode="before")(left_out)
+    _numbers = field_validator("parallel", "budget_usd", "version", mode="before")(a_number)
+    _switch = field_validator("questions", mode="before")(a_switch)
+    _small = field_validator("config")(bounded)
+
+    @field_validator("land", mode="before")
+    @classmethod
+    def _built(cls, land: Any) -> Any:
+        if land == "stack":
+            raise ValueError("stack is not built yet: leave it out, or write branch")
+        return land
+
+    @field_validator("window")
+    @classmethod
+    def _hours(cls, window: str | None) -> str | None:
+        if window is not None:
+            Window.parse(window)
+        return window
 
 
 class LandingPlace(Written):

@@ -7,13 +7,15 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from perdure.models.backlog import LandingPlace
 from perdure.models.base import Recorded, Written
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
-from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, REQUEST_BYTES, USD_MOST
+from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
+from perdure.models.sent import a_switch, an_issue, bounded, left_out
 from perdure.models.unreadable import a_number, kind_of
 
 
@@ -102,48 +104,13 @@ class DeliveryRequest(Written):
         number = self.issue_number
         return " ".join([*([f"#{number}"] if number else []), *self.request.split()])
 
-    @model_validator(mode="before")
-    @classmethod
-    def _left_out(cls, raw: Any) -> Any:
-        """Null is what programs in Go and Java write for a field that they have and nobody set."""
-        if not isinstance(raw, dict):
-            return raw
-        kept = {name: value for name, value in raw.items() if value is not None or name == "repository"}
-        return kept | ({"request": ""} if "request" in raw and "request" not in kept else {})
-
+    _left_out = model_validator(mode="before")(left_out)
     _numbers = field_validator("budget_usd", "tokens", "spec_version", mode="before")(a_number)
 
-    @field_validator("questions", "allow_test_changes", "fix", "push", mode="before")
-    @classmethod
-    def _yes_or_no(cls, value: Any) -> Any:
-        if not isinstance(value, bool):
-            raise ValueError("is neither true nor false")
-        return value
-
-    @field_validator("request")
-    @classmethod
-    def _bounded(cls, text: str) -> str:
-        if len(text.encode()) > REQUEST_BYTES:
-            raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit: shorten it")
-        return text
-
-    @field_validator("plan", "config")
-    @classmethod
-    def _small(cls, text: str | None) -> str | None:
-        if text is not None and len(text.encode()) > REQUEST_BYTES:
-            raise ValueError(f"is {len(text.encode())} bytes, at most {REQUEST_BYTES} (64 KiB) fit")
-        return text
-
-    @field_validator("issue", mode="before")
-    @classmethod
-    def _issue_named(cls, issue: Any) -> Any:
-        if issue is not None:
-            if isinstance(issue, bool) or not isinstance(issue, int | str):
-                raise ValueError(f"is {kind_of(issue)}: write 12, #12 or https://…/issues/12")
-            if len(str(issue)) > PLACE_CHARS:
-                raise ValueError(f"is {len(str(issue))} characters long, at most {PLACE_CHARS} fit")
-            IssueName.parse(issue)
-        return issue
+    _switches = field_validator("questions", "allow_test_changes", "fix", "push", mode="before")(a_switch)
+    _bounded = field_validator("request")(bounded)
+    _small = field_validator("plan", "config")(bounded)
+    _issue_named = field_validator("issue", mode="before")(an_issue)
 
     @model_validator(mode="after")
     def _whole(self) -> DeliveryRequest:
@@ -173,9 +140,14 @@ def parse_request(raw: Any) -> DeliveryRequest:
         raise InvalidRequest(explain(error, tuple(DeliveryRequest.model_fields))) from None
 
 
+def first_problem(error: ValidationError) -> ErrorDetails:
+    """The one that is told: an unknown field first, it may be why others are missing."""
+    return min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+
+
 def explain(error: ValidationError, names: tuple[str, ...]) -> str:
     """The first problem of a validation error as `field: what is wrong`, unknown fields with the nearest name."""
-    problem = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+    problem = first_problem(error)
     path = ".".join(str(part) for part in problem["loc"])[:100]  # it goes into history, whatever was sent
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1)

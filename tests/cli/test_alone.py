@@ -12,9 +12,9 @@ import pytest
 from perdure.cli.request.single_phase import PhaseOptions, asked_for, phase_named, title_of
 from perdure.cli.request.validation import asks_a_model
 from perdure.models.errors import BadInput
+from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
 from perdure.models.report import Plan
-from perdure.models.request import REQUEST_BYTES
 
 PLAN = Plan(title="Add sub", problem="p", solution="s", relevant_files=[], tasks=[], validation=[])
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.models.errors import InvalidRequest
-from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
+from perdure.models.limits import REQUEST_BYTES
+from perdure.models.request import DeliveryRequest, parse_request
 
 GOOD = {"repository": "/r", "request": "Add sub"}
 JSON = st.recursive(

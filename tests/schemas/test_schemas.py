@@ -13,7 +13,8 @@ from temporalio.workflow import _Definition
 
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.request import REQUEST_BYTES, DeliveryRequest, parse_request
+from perdure.models.limits import REQUEST_BYTES
+from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.rules.inbox import SHAPES as DECISIONS
 from perdure.models.state import Progress
 from schemas import SHAPES, Shape, files, schema

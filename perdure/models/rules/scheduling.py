@@ -152,7 +152,7 @@ def _offsets(state: BacklogState) -> tuple[Offset, ...]:
 def _closed(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
     """Say why nothing at all begins now; empty: something may."""
     if state.held:
-        return f"held: {state.held}"
+        return state.held
     if request.window and not (window := Window.parse(request.window)).is_open(now, _offsets(state)):
         return f"window opens {window.words}"
     return ""

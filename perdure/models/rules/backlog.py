@@ -1,0 +1,150 @@
+"""A backlog as it is sent: read, and refused in one line that names the item and the field."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.models.backlog import ITEMS_MOST, BacklogItem, BacklogRequest, BacklogState
+from perdure.models.errors import InvalidRequest
+from perdure.models.ids import digest
+from perdure.models.issue import IssueName, same_repository
+from perdure.models.request import explain, first_problem
+from perdure.models.rules.dependencies import cycle
+from perdure.models.unreadable import kind_of
+from perdure.text import one_line
+
+_FIELD_WITHIN = re.compile(r"(items\.\d+): (\w+: )")
+
+
+def parse_backlog(raw: Any) -> BacklogRequest:
+    """The backlog a client sent. InvalidRequest: `items.3.depends_on: …`, at `item page`."""
+    if not isinstance(raw, dict):
+        fix = 'send {"repository": …, "items": [{"id": "api", "request": …}]}'
+        raise InvalidRequest(f"expected one JSON object, got {kind_of(raw)}", fix=fix)
+    sent = raw.get("items")
+    if isinstance(sent, list | tuple) and len(sent) > ITEMS_MOST:
+        raise InvalidRequest(f"items: {len(sent)} of them, at most {ITEMS_MOST} fit: make two backlogs of it")
+    if isinstance(sent, list | tuple) and not sent:
+        raise InvalidRequest("items: there is none")
+    try:
+        request = BacklogRequest.model_validate(raw)
+    except ValidationError as error:
+        place = first_problem(error)["loc"]
+        at = place[1] if len(place) > 1 and place[0] == "items" and isinstance(place[1], int) else None
+        words = _explained(error, BacklogRequest if at is None else BacklogItem)
+        raise InvalidRequest(words, where=_where(sent, at)) from None
+    for at, words in _wrong(request):
+        raise InvalidRequest(f"items.{at}.{words}", where=_where(request.items, at))
+    return request
+
+
+def parse_item(raw: Any) -> BacklogItem:
+    """One item, as `add` and `edit` take it. InvalidRequest names the field."""
+    try:
+        return BacklogItem.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest(_explained(error, BacklogItem)) from None
+
+
+def unfit(item: BacklogItem, others: Mapping[str, BacklogItem], repository: str = "") -> str:
+    """Say why an item cannot stand beside these, as `field: why`; empty when it can. A circle: see `circle`."""
+    if item.id in item.depends_on:
+        return f"depends_on: {item.id} depends on itself"
+    if unknown := next((id for id in item.depends_on if id not in others), ""):
+        return f"depends_on: there is no item {unknown}{near(unknown, others)}"
+    if item.issue is not None and repository and not IssueName.parse(item.issue).belongs_to(repository):
+        return f"issue: {str(item.issue)[:200]} is not an issue of {repository[:200]}"
+    return ""
+
+
+def circle(items: Iterable[BacklogItem]) -> str:
+    """`api → page → api` where these wait for each other; empty: there is an order."""
+    return " → ".join(cycle({item.id: item.depends_on for item in items}))
+
+
+def near(id: str, known: Iterable[str]) -> str:
+    """` (did you mean api?)`, or nothing."""
+    found = difflib.get_close_matches(id, sorted(known), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def sent_digest(request: BacklogRequest) -> str:
+    """The same for the same items, in whatever order."""
+    items = sorted(request.items, key=lambda item: item.id)
+    return digest(*(json.dumps(item.model_dump(mode="json"), sort_keys=True) for item in items))
+
+
+def taken(there: BacklogRequest, sent: BacklogRequest) -> str:
+    """Name what the backlog there is, where that is not what was sent; how many at once, and money, do not count."""
+    if words := _elsewhere(there, sent):
+        return words
+    before, now = ({item.id: item for item in request.items} for request in (there, sent))
+    differ = [id for id in dict.fromkeys([*before, *now]) if before.get(id) != now.get(id)]
+    return f"a backlog of other items: {', '.join(differ[:5])}{' …' if len(differ) > 5 else ''}" if differ else ""
+
+
+def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
+    """Say why somebody who sent this cannot attach; empty when they can. Nothing sent fits every backlog.
+
+    `there` has its items in its first run only; state.sent: their digest, as they were sent.
+    """
+    if raw is None or raw == {}:
+        return ""
+    try:
+        sent = parse_backlog(raw)
+    except InvalidRequest as error:
+        return error.what
+    if there.items:
+        other = taken(there, sent)
+    else:
+        other = _elsewhere(there, sent)
+        if not other and state.sent not in ("", sent_digest(sent)):
+            other = "a backlog of other items"
+    return f"the id is taken by {other}" if other else ""
+
+
+def _elsewhere(there: BacklogRequest, sent: BacklogRequest) -> str:
+    if not same_repository(there.repository, sent.repository):
+        return f"a backlog of another repository, {there.repository[:200]}"
+    if (there.base, there.branch) != (sent.base, sent.branch):
+        return "a backlog of another base or branch"
+    return ""
+
+
+def _wrong(request: BacklogRequest) -> Iterable[tuple[int, str]]:
+    """What no item alone can tell: the item's place, and `field: why`."""
+    first = dict[str, int]()
+    for at, item in enumerate(request.items):
+        if item.id in first:
+            yield at, f"id: {item.id} is the id of item {first[item.id] + 1}, too"
+        first.setdefault(item.id, at)
+    known = {item.id: item for item in request.items}
+    for at, item in enumerate(request.items):
+        if words := unfit(item, known, request.repository):
+            yield at, words
+    if words := circle(request.items):
+        yield first[words.split(" ")[0]], f"depends_on: none of these can be the first: {words}"
+
+
+def _explained(error: ValidationError, shape: type[BacklogItem | BacklogRequest]) -> str:
+    problem = first_problem(error)
+    words = _FIELD_WITHIN.sub(r"\1.\2", explain(error, tuple(shape.model_fields)))
+    if problem["type"] == "string_pattern_mismatch":
+        id = one_line(str(problem["input"]), 60)
+        words = f"{words.partition(':')[0]}: {id!r} is no id: lower case letters, digits and dashes, at most 40"
+    return words
+
+
+def _where(items: Any, at: int | None) -> str:
+    """`item page`; `item 4` where it has no name."""
+    if at is None:
+        return ""
+    item = items[at] if isinstance(items, list | tuple) and at < len(items) else None
+    id = item.get("id") if isinstance(item, dict) else getattr(item, "id", None)
+    return f"item {one_line(id, 60)}" if isinstance(id, str) and id else f"item {at + 1}"

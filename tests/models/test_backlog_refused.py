@@ -1,0 +1,232 @@
+"""Backlogs and items as people send them: what is taken, and the one line in which the rest is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.models.backlog import BacklogItem, BacklogRequest
+from perdure.models.errors import InvalidRequest
+from perdure.models.rules.backlog import parse_backlog, parse_item, refusal, sent_digest, taken
+from perdure.models.rules.changes import problem
+from tests.models.test_scheduling import backlog
+
+API = {"id": "api", "request": "Add GET /durations"}
+PAGE = {"id": "page", "request": "Show them", "depends_on": ["api"]}
+
+
+def of(*items: Any, **terms: Any) -> dict[str, Any]:
+    return {"repository": "/r", "items": list(items)} | terms
+
+
+@pytest.mark.parametrize(
+    ("raw", "words", "where"),
+    [
+        ([], "expected one JSON object, got a list", ""),
+        (None, "expected one JSON object, got null", ""),
+        ({"items": [API]}, "repository: required field is missing", ""),
+        ({"repository": "/r"}, "items: required field is missing", ""),
+        (of(), "items: there is none", ""),
+        (of(*[{"id": f"i{at}", "request": "x"} for at in range(1001)]), "items: 1001 of them, at most 1000 fit", ""),
+        (of(API, parallell=2), "parallell: unknown field (did you mean parallel?)", ""),
+        (of(API, parallel=0), "parallel: Input should be greater than or equal to 1", ""),
+        (of(API, parallel="4"), "parallel: is a string: write a number", ""),
+        (of(API, questions="no"), "questions: is neither true nor false", ""),
+        (of(API, land="stack"), "land: stack is not built yet", ""),
+        (of(API, land="trunk"), "land: Input should be 'branch'", ""),
+        (of(API, window="23:00-23:00"), "window: 23:00-23:00 never opens", ""),
+        (of(API, window="24:00-00:00"), "window: 24:00-00:00 never opens", ""),
+        (of(API, window="at night"), "window: 'at night' are no hours: write 23:00-07:00", ""),
+        (of(API, window="25:00-07:00"), "window: 25:00 is no time of a day", ""),
+        (of(API, window="23:00-07:00 +15:00"), "window: +15:00 is no offset", ""),
+        (of(API, window="23:00-07:00 ../etc"), "window: '../etc' is no time zone", ""),
+        (of(5), "items.0: Input should be an object", "item 1"),
+        (of(API, {"reqest": "x", "id": "page"}), "items.1.reqest: unknown field (did you mean request?)", "item page"),
+        (of({"request": "x"}), "items.0.id: required field is missing", "item 1"),
+        (of({"id": "api"}), "items.0.request: is missing (or name an issue)", "item api"),
+        (of({"id": "api", "request": " \n"}), "items.0.request: is empty: say what you want", "item api"),
+        (of({"id": "api", "request": "x" * 65_537}), "items.0.request: is 65537 bytes, at most 65536", "item api"),
+        (of({"issue": "next"}), "items.0.issue: 'next' names no issue: write 12", "item 1"),
+        (of({"issue": True}), "items.0.issue: is true or false: write 12", "item 1"),
+        (of({"issue": 14}, {"issue": "#14"}), "items.1.id: issue-14 is the id of item 1, too", "item issue-14"),
+        (of({"id": "My api", "request": "x"}), "items.0.id: 'My api' is no id: lower case letters", "item My api"),
+        (of(API | {"priority": True}), "items.0.priority: is true or false: write a number", "item api"),
+        (of(API | {"budget_usd": 0}), "items.0.budget_usd: Input should be greater than", "item api"),
+        (of(API, API), "items.1.id: api is the id of item 1, too", "item api"),
+        (of(API | {"depends_on": "page"}), "items.0.depends_on: Input should be a list", "item api"),
+        (of(API | {"depends_on": ["api"]}), "items.0.depends_on: api depends on itself", "item api"),
+        (
+            of(API, PAGE | {"depends_on": ["apii"]}),
+            "items.1.depends_on: there is no item apii (did you mean api?)",
+            "item page",
+        ),
+        (of(API, PAGE | {"depends_on": ["zz"]}), "items.1.depends_on: there is no item zz", "item page"),
+        (
+            of(PAGE, API | {"depends_on": ["page"]}),
+            "items.1.depends_on: none of these can be the first: api → page → api",
+            "item api",
+        ),
+        (
+            of(*[{"id": f"i{at}", "request": "x", "depends_on": [f"i{(at + 1) % 4}"]} for at in (2, 0, 3, 1)]),
+            "items.1.depends_on: none of these can be the first: i0 → i1 → i2 → i3 → i0",
+            "item i0",
+        ),
+        (of(API | {"touches": ["../x"]}), "items.0.touches: '../x' leaves the repository", "item api"),
+        (of(API | {"touches": ["a/../../x"]}), "items.0.touches: 'a/../../x' leaves the repository", "item api"),
+        (of(API | {"touches": ["/etc/**"]}), "items.0.touches: '/etc/**' is absolute", "item api"),
+        (of(API | {"touches": ["C:\\x"]}), "items.0.touches: 'C:\\\\x' is absolute", "item api"),
+        (of(API | {"touches": ["~/x"]}), "items.0.touches: '~/x' is absolute", "item api"),
+        (of(API | {"touches": ["!src"]}), "items.0.touches: '!src' takes back", "item api"),
+        (of(API | {"touches": ["./"]}), "items.0.touches: './' names no files", "item api"),
+        (of(API | {"touches": "src"}), "items.0.touches: Input should be a list", "item api"),
+        (
+            of({"issue": "https://github.com/me/calc/issues/14"}, repository="git@github.com:you/calc"),
+            "items.0.issue: https://github.com/me/calc/issues/14 is not an issue of git@github.com:you/calc",
+            "item issue-14",
+        ),
+    ],
+)
+def test_the_item_and_the_field_that_are_wrong_are_named(raw: Any, words: str, where: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_backlog(raw)
+    assert refused.value.what.startswith(words)
+    assert refused.value.where == where
+    assert "\n" not in refused.value.what
+    assert len(refused.value.what) < 1000
+
+
+@pytest.mark.parametrize("issue", [14, "#14", "https://github.com/me/calc/issues/14"])
+def test_an_issue_names_an_item_that_has_no_id(issue: int | str) -> None:
+    read = parse_backlog(of({"issue": issue, "id": None}, {"id": "docs", "issue": issue}, base=None))
+    assert [item.id for item in read.items] == ["issue-14", "docs"]
+    assert read.items[0].caption == "#14"
+    assert parse_item({"issue": issue}) == read.items[0]
+    assert parse_backlog(read.model_dump(mode="json", exclude_defaults=True)) == read
+    assert parse_backlog(read.model_dump(mode="json")) == read
+
+
+def test_an_item_alone_is_refused_by_its_field() -> None:
+    with pytest.raises(InvalidRequest, match=r"^reqest: unknown field \(did you mean request\?\)"):
+        parse_item({"id": "api", "reqest": "x"})
+    with pytest.raises(InvalidRequest, match=r"^request: is missing"):
+        parse_item({"id": "api"})
+
+
+SENT = parse_backlog(of(API, PAGE))
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (of(API, PAGE), ""),
+        (of(PAGE, API), ""),
+        (of(API, PAGE, repository="/r.git", parallel=9, budget_usd=5, window="1:00-2:00", model="m"), ""),
+        (of(API), "a backlog of other items: page"),
+        (of(API, PAGE | {"request": "Show it"}), "a backlog of other items: page"),
+        (of(API, PAGE, {"issue": 14}), "a backlog of other items: issue-14"),
+        (of(API, PAGE, repository="/other"), "a backlog of another repository, /r"),
+        (of(API, PAGE, base="next"), "a backlog of another base or branch"),
+        (of(API, PAGE, branch="next"), "a backlog of another base or branch"),
+    ],
+)
+def test_the_same_backlog_attaches_and_another_one_is_refused(raw: dict[str, Any], words: str) -> None:
+    sent = parse_backlog(raw)
+    assert taken(SENT, sent) == words
+    _, state = backlog(API, PAGE)
+    assert refusal(SENT, state, raw) == (f"the id is taken by {words}" if words else "")
+    state.sent = sent_digest(SENT)
+    later = refusal(BacklogRequest.model_construct(**(dict(SENT) | {"items": ()})), state, raw)
+    assert later == (f"the id is taken by {words.partition(':')[0]}" if words else "")
+
+
+def test_nothing_attaches_to_any_backlog_and_nonsense_to_none() -> None:
+    _, state = backlog(API)
+    assert refusal(SENT, state, {}) == refusal(SENT, state, None) == ""
+    assert refusal(SENT, state, {"repository": "/r", "itms": []}).startswith("itms: unknown field")
+
+
+@pytest.mark.parametrize(
+    ("phase", "change", "words"),
+    [
+        ("waiting", "edit", ""),
+        ("waiting", "skip", ""),
+        ("waiting", "cancel_item", ""),
+        ("waiting", "prioritise", ""),
+        ("waiting", "retry", "api has not begun yet"),
+        ("building", "edit", "api has begun: cancel and skip it"),
+        ("building", "skip", "api is being built: cancel it first"),
+        ("building", "retry", "api is being built"),
+        ("building", "cancel_item", ""),
+        ("building", "prioritise", ""),
+        ("landed", "edit", "api has landed"),
+        ("landed", "skip", "api has landed"),
+        ("landed", "retry", "api has landed: nothing is left to do"),
+        ("landed", "cancel_item", "api has landed"),
+        ("landed", "prioritise", "api has landed"),
+        ("failed", "edit", "api has failed: retry goes on with it, skip leaves it out"),
+        ("failed", "skip", ""),
+        ("failed", "retry", ""),
+        ("failed", "cancel_item", "api has failed"),
+        ("cancelled", "retry", ""),
+        ("cancelled", "skip", ""),
+        ("cancelled", "edit", "api was cancelled"),
+        ("skipped", "skip", "api was left out"),
+        ("skipped", "retry", "api was left out: nothing is left to do"),
+        ("skipped", "edit", "api was left out"),
+    ],
+)
+def test_each_change_counts_only_where_it_can_still_be_made(phase: str, change: str, words: str) -> None:
+    _, state = backlog(API, PAGE)
+    state.items["api"].phase = state.items["api"].phase.__class__(phase)
+    item = BacklogItem(id="api", request="Add it") if change == "edit" else None
+    said = problem(state, change, "api", item)
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+
+
+def test_an_item_that_was_begun_once_is_not_edited_although_it_waits_again() -> None:
+    _, state = backlog(API)
+    state.items["api"].runs = 1
+    assert problem(state, "edit", "api", BacklogItem(id="api", request="x")).startswith("api has begun")
+
+
+@pytest.mark.parametrize(
+    ("change", "item", "words"),
+    [
+        ("add", {"id": "docs", "request": "x", "depends_on": ("page",)}, ""),
+        ("add", {"id": "page", "request": "x"}, "id: there is an item page already: edit changes it"),
+        ("add", {"id": "docs", "request": "x", "depends_on": ("pag",)}, "depends_on: there is no item pag (did you"),
+        ("add", {"id": "docs", "request": "x", "depends_on": ("docs",)}, "depends_on: docs depends on itself"),
+        ("add", {"issue": "https://github.com/a/b/issues/1"}, "issue: https://github.com/a/b/issues/1 is not an issue"),
+        ("edit", {"id": "docs", "request": "x"}, "there is no item docs"),
+        ("edit", {"id": "pagee", "request": "x"}, "there is no item pagee (did you mean page?)"),
+        ("edit", {"id": "page", "request": "x"}, ""),
+        (
+            "edit",
+            {"id": "api", "request": "x", "depends_on": ("page",)},
+            "depends_on: none of these can be the first: api → page → api",
+        ),
+    ],
+)
+def test_an_item_is_added_or_edited_only_where_it_fits_the_others(
+    change: str, item: dict[str, Any], words: str
+) -> None:
+    _, state = backlog(API, PAGE)
+    new = BacklogItem.model_validate(item)
+    said = problem(state, change, new.id, new, "https://github.com/me/calc")
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+
+
+def test_a_backlog_takes_no_item_more_than_it_may_begin_with() -> None:
+    _, state = backlog(*[{"id": f"i{at}"} for at in range(1000)])
+    new = BacklogItem(id="one-more", request="x")
+    assert problem(state, "add", new.id, new) == "a backlog has at most 1000 items: start another one"
+
+
+def test_what_is_blocked_is_retried_where_it_failed() -> None:
+    _, state = backlog(API, PAGE)
+    state.items["api"].phase = state.items["api"].phase.FAILED
+    assert problem(state, "retry", "page") == "page is blocked by api: retry api"
+    assert problem(state, "retry", "pge") == "there is no item pge (did you mean page?)"
