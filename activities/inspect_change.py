@@ -8,8 +8,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.checks.findings.look import EngineFindings, look
-from perdure.adapters.checks.findings.lost import lost
-from perdure.adapters.checks.findings.proof import unproven
+from perdure.adapters.checks.findings.lost import lost, unproven
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread

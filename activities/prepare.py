@@ -32,7 +32,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import SetUp, read_set_up
 from perdure.adapters.worker.turn.adopt import turn_of
-from perdure.models.amounts import seconds
+from perdure.models.amounts import seconds, span
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
@@ -40,7 +40,6 @@ from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
 from perdure.models.rules.gates import decided_by_people
-from perdure.models.spans import span
 from perdure.models.steps import AGENTIC
 from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
 

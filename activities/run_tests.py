@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from temporalio import activity
 
-from activities.trials import try_change
-from activities.writes import check_writes, holding_of
+from activities.trials import check_writes, holding_of, try_change
 from perdure.adapters.checks import tests
 from perdure.adapters.checks.baseline import environment_key, recall, remember
 from perdure.adapters.checks.tamper import Files, judged, missing_tests

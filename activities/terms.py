@@ -11,8 +11,15 @@ from perdure.adapters.git.publish import try_out
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.config import Effective, effective, load_repository_config
 from perdure.adapters.repository.issues import read_issue
-from perdure.adapters.repository.places import comes_from_here, find_source, find_target
-from perdure.adapters.repository.terms import BranchBase, base_of, branches_of, check_branch
+from perdure.adapters.repository.terms import (
+    BranchBase,
+    base_of,
+    branches_of,
+    check_branch,
+    comes_from_here,
+    find_source,
+    find_target,
+)
 from perdure.adapters.worker.host import Host
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest

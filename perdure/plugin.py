@@ -16,7 +16,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from perdure.models.unreadable import Unreadable
+from perdure.models.base import Unreadable
 
 Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interceptor]
 

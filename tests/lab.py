@@ -23,7 +23,7 @@ from temporalio.client import Client, WorkflowHandle
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure, Submitted
-from perdure.local.application import worker_command, worker_environment, worker_script
+from perdure.local.places import worker_command, worker_environment, worker_script
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.adapters.agents import issue
 from perdure.adapters.agents.text import first_line
-from perdure.adapters.checks.findings import names
+from perdure.adapters.checks.findings import leaked
 from perdure.adapters.checks.tamper import inventory
 from perdure.adapters.forges import neutral, reports
 from perdure.adapters.notify import message
@@ -48,7 +48,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "a chat": message._code,
     "a test's name": promised.label_of,
     "a hit's title": lambda text: inventory.hit(Tampering.GONE, text).title,
-    "a file's name": names.shown,
+    "a file's name": leaked.shown,
 }
 
 

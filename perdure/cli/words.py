@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.models.spans import span as span
+from perdure.models.amounts import span as span
 from perdure.text import one_line, visible
 
 

@@ -16,10 +16,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.decisions import Answered, Decisions
 from perdure.client.history import Past, read_past
-from perdure.client.listing import newest
+from perdure.client.listing import newest, not_read
 from perdure.client.notifications import not_notified
 from perdure.client.once import SameWords, check_same, request_of, running_of, stands
-from perdure.client.pending import not_read
 from perdure.client.standalone import ask_host
 from perdure.client.submit import WORKFLOW, start, start_accepted
 from perdure.client.view import Described, Listed, Pending, describe, polled

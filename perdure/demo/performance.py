@@ -23,9 +23,8 @@ from perdure.demo import text as words
 from perdure.demo.killer import STRIKES, Killer, paced
 from perdure.demo.scene import DemoScene, scene_for
 from perdure.demo.stage import PACKAGE, DemoDirectories, best_grade, environment, stage, supervised
-from perdure.local.application import examples
 from perdure.local.connect import connect
-from perdure.local.places import Places
+from perdure.local.places import Places, examples
 from perdure.local.processes import last_lines
 from perdure.local.server import stop_server
 from perdure.models.decisions import Asked, Gate

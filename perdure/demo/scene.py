@@ -13,7 +13,7 @@ from typing import Any
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.door import Git
 from perdure.demo.stage import PACKAGE, DemoDirectories
-from perdure.local.application import worker_script
+from perdure.local.places import worker_script
 from perdure.models.errors import BadInput
 from perdure.text import one_line, visible
 

@@ -22,10 +22,9 @@ from perdure.adapters.git.door import Git
 from perdure.adapters.sandbox.probe import probe, probe_landlock
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.application import examples, worker_environment
 from perdure.local.connect import embedded_environment
 from perdure.local.identity import read_record
-from perdure.local.places import Places
+from perdure.local.places import Places, examples, worker_environment
 from perdure.local.ports import is_free
 from perdure.local.processes import dying_with_us, held, last_lines, signal_holder
 from perdure.local.supervisor import read_supervisor

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 
+from temporalio.service import RPCError
+
+from perdure.adapters.system.home import Home
+from perdure.client.submit import WORKFLOW
+from perdure.local.connect import configured, connect
+from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import WORKER_PAUSE_S, WORKER_QUICK_DEATHS, WORKER_QUICK_DEATHS_S
 
 WORKER_STARTS_S = 1.5
@@ -30,3 +36,19 @@ class Pauses:
         elif len(self._deaths) == WORKER_QUICK_DEATHS and now - self._deaths[0] <= WORKER_QUICK_DEATHS_S:
             self._pause = shortest
         return self._pause
+
+
+_RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Notification') AND ExecutionStatus = 'Running'"
+"""Runs that count: what is told of a delivery may outlive it."""
+
+
+async def running_deliveries(home: Home) -> bool:
+    """True where a delivery runs, or somebody is still to be told of one. A server that cannot be asked counts as
+    busy, an embedded one that is down as idle."""
+    try:
+        client = await connect(home, start=False, say=lambda _: None)
+        return (await client.count_workflows(_RUNNING)).count > 0
+    except TemporalUnreachable:
+        return configured() is not None
+    except (RPCError, PerdureError):
+        return True

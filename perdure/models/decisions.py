@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError, field_validator
 
 from perdure.models.amounts import Duration
-from perdure.models.base import Recorded, Written
+from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import SAID_BYTES, TOKENS_MOST, USD_MOST
 from perdure.models.request import explain
-from perdure.models.unreadable import a_number, kind_of
 
 
 class Gate(StrEnum):

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from perdure.models.backlog import LandingPlace
-from perdure.models.base import Recorded, Written
+from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_MOST

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.rehearsal.media import image_problem
+from perdure.rehearsal.cache import image_problem
 from perdure.rehearsal.refused import Refused, invalid
+from perdure.rehearsal.reply import is_genuine
 from perdure.rehearsal.schema import schema_problem
-from perdure.rehearsal.thinking import is_genuine
 from perdure.rehearsal.wire import CacheControl, Media, Message, Request, Text, Thinking, ToolResult, ToolUse
 
 MAX_BREAKPOINTS = 4

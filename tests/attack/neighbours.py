@@ -149,7 +149,7 @@ def _source(at: Ground) -> Seen:
     """`source` of a start request that anybody could have sent names a checkout of the host."""
     from perdure.adapters.git.credentials import NO_KEYS
     from perdure.adapters.git.source import resolve
-    from perdure.adapters.repository.places import find_source
+    from perdure.adapters.repository.terms import find_source
     from perdure.models.errors import InvalidRequest
     from perdure.models.request import DeliveryRequest
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.adapters.agents.bounds import MODEL_EVENT_LINES
 from perdure.adapters.agents.model import Model, ModelRequest
-from perdure.adapters.forges.github import bounded
+from perdure.adapters.forges.github import wire
 from perdure.models.errors import PerdureError
 from tests.attack.peer import Peer, peer, self_signed
 
@@ -200,8 +200,8 @@ def forge_case(answer: Callable[[Peer, socket.socket], None], *, within_s: float
     from perdure.adapters.forges.github.wire import connect
 
     _packed()
-    kept = bounded.FORGE_ANSWER_S, bounded.FORGE_ANSWER_BYTES
-    bounded.FORGE_ANSWER_S, bounded.FORGE_ANSWER_BYTES = within_s, most
+    kept = wire.FORGE_ANSWER_S, wire.FORGE_ANSWER_BYTES
+    wire.FORGE_ANSWER_S, wire.FORGE_ANSWER_BYTES = within_s, most
     try:
         with peer(answer) as found, connect(found.url, "ghp_0123456789", silence_s=2) as forge:
             try:
@@ -211,7 +211,7 @@ def forge_case(answer: Callable[[Peer, socket.socket], None], *, within_s: float
                 return f"{type(error).__name__}: {error}"
         return "an answer"
     finally:
-        bounded.FORGE_ANSWER_S, bounded.FORGE_ANSWER_BYTES = kept
+        wire.FORGE_ANSWER_S, wire.FORGE_ANSWER_BYTES = kept
 
 
 def _json_drips(found: Peer, to: socket.socket) -> None:

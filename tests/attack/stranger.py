@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.adapters.git.credentials import NO_KEYS
 from perdure.adapters.git.source import resolve
-from perdure.adapters.repository.places import comes_from_here, find_target
+from perdure.adapters.repository.terms import comes_from_here, find_target
 from perdure.adapters.system.home import Home
 from perdure.models.errors import PerdureError
 from perdure.models.ids import slug

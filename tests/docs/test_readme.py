@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.local.server import find_server
 from perdure.models.request import parse_request
 from tests import needs

@@ -25,7 +25,7 @@ from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.probe import probe
 from perdure.adapters.sandbox.toolchain import compute_binds
 from perdure.adapters.system.home import Home
-from perdure.adapters.worker.turn.pictures import PICTURES_SHOWN, PICTURES_SHOWN_BYTES
+from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES
 from tests import needs
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.models.decisions import Asked
 from schemas import SHAPES, schema
 from tests.guide import Stranger, snippet

@@ -13,7 +13,7 @@ from temporalio.testing import TimeSkipper, WorkflowEnvironment
 
 from activities.prepare import UNKNOWN_HOST_PATIENCE
 from perdure.client import Perdure
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import FORGE_PAUSE_MAX
 from perdure.models.result import Status

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from perdure.client import Perdure
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
 from tests.lab import HAPPY, Lab, check_shipped, finished, make_target
 

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.adapters.system.home import Home
 from perdure.local.connect import configured, connect, embedded_environment
-from perdure.local.idle import running_deliveries
+from perdure.local.pauses import running_deliveries
 from perdure.local.ports import any_free
 from perdure.local.server import ensure_server
 from perdure.models.errors import BadInput, TemporalUnreachable

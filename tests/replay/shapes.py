@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from perdure.client import budgets as treasury
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
 from tests.e2e.test_tamper import FILES, IN_VAIN, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST

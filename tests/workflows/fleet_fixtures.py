@@ -19,7 +19,7 @@ from workflow_fixtures import Cast
 
 from activities.last_table import last_table
 from perdure.client import budgets as treasury
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase

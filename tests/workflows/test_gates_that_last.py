@@ -25,7 +25,7 @@ from temporalio.testing import TimeSkipper
 from workflow_fixtures import playing
 
 from perdure.client import Perdure
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.models.limits import WORKFLOW_TASK
 from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin

@@ -13,7 +13,7 @@ from workflow_fixtures import Cast
 
 from perdure.client import Perdure
 from perdure.client.notifications import NoticeTried, not_notified, try_notice
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.models.limits import TASK_QUEUE
 from perdure.plugin import perdure_plugin
 from tests.lab import until

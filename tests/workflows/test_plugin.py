@@ -11,8 +11,8 @@ from temporalio.converter import DefaultFailureConverter
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from perdure.models.base import Unreadable
 from perdure.models.request import DeliveryRequest
-from perdure.models.unreadable import Unreadable
 from perdure.plugin import Understanding, _converter, _runner
 
 

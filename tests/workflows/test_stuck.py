@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from perdure.client.stuck import Stuck, stuck
+from perdure.client.listing import Stuck, stuck
 from perdure.models.limits import TASK_QUEUE
 
 REQUEST = {"repository": "/r", "request": "Add sub"}

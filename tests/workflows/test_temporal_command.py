@@ -12,7 +12,7 @@ from people_fixtures import BUILT, Company, at, waiting
 from temporalio.client import Client
 from workflow_fixtures import playing
 
-from perdure.local.binary import temporal_binary
+from perdure.local.places import temporal_binary
 from perdure.models.decisions import Question
 from perdure.models.phases import Phase
 from perdure.models.turn import TurnInput, TurnResult

@@ -14,8 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.adapters.browser.addresses import NotAnAddress, addresses
-from perdure.adapters.browser.browser import Browser, NoBrowser, find_browser
+from perdure.adapters.browser.browser import Browser, NoBrowser, NotAnAddress, addresses, find_browser
 from perdure.adapters.browser.png import Picture, checked
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.sandbox.output import clean

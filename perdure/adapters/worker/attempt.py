@@ -19,10 +19,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from perdure.adapters.system.crash import crash_point
-from perdure.adapters.worker.disk import disk_full, is_disk_full
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import ADOPTED, DONE, Journal
 from perdure.adapters.worker.lease import SUPERSEDED
+from perdure.adapters.worker.replies import disk_full, is_disk_full
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import (
     BadInput,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.git.door import GitError
 from perdure.adapters.system.files import make_directory, write_whole
-from perdure.adapters.worker.disk import disk_full
+from perdure.models.errors import DiskFull
 
 DISK_FREE_TURN_BYTES = 32 * 1024**2
 """To ask the model: a reply that cannot be written down would be paid for again and again."""
@@ -39,3 +41,22 @@ class Replies:
         make_directory(self._directory)
         if shutil.disk_usage(self._directory).free < DISK_FREE_TURN_BYTES:
             raise disk_full(str(self._directory))
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """True where an error, or what led to it, is a disk without room: our own writes and git's."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        if isinstance(error, GitError) and ("No space left" in error.stderr or "quota exceeded" in error.stderr):
+            return True
+        error = error.__cause__
+    return False
+
+
+def disk_full(where: str = "") -> DiskFull:
+    """The error to wait with."""
+    return DiskFull("this host's disk has no room", where=where, fix="make room; the delivery then goes on by itself")

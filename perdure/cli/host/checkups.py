@@ -148,8 +148,8 @@ def check_temporal() -> list[Checkup]:
     import asyncio
 
     from perdure.adapters.system.home import Home
-    from perdure.local.binary import temporal_binary, temporal_version
     from perdure.local.connect import configured, connect
+    from perdure.local.places import temporal_binary, temporal_version
     from perdure.local.server import find_server
 
     home, config = Home.find(), configured()
@@ -166,7 +166,7 @@ def check_temporal() -> list[Checkup]:
 def check_worker() -> list[Checkup]:
     from perdure.adapters.system.home import Home
     from perdure.cli.words import count
-    from perdure.local.application import worker_script
+    from perdure.local.places import worker_script
     from perdure.local.supervisor import read_supervisor
 
     worker_script()
@@ -185,7 +185,7 @@ def check_deliveries() -> list[Checkup]:
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
-    from perdure.client.stuck import Stuck, stuck
+    from perdure.client.listing import Stuck, stuck
     from perdure.local.connect import connect
     from perdure.models.errors import PerdureError
 

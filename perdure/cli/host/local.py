@@ -68,8 +68,8 @@ def worker(
     import os
     import sys
 
-    from perdure.local.application import worker_command, worker_environment
     from perdure.local.checks import check_home
+    from perdure.local.places import worker_command, worker_environment
     from perdure.secrets import environment, handed_over
 
     home = _home()
@@ -154,8 +154,8 @@ def temporal(context: typer.Context) -> None:
     import os
     import sys
 
-    from perdure.local.binary import temporal_binary
     from perdure.local.connect import configured, embedded_environment
+    from perdure.local.places import temporal_binary
     from perdure.local.server import find_server
     from perdure.models.errors import TemporalUnreachable
     from perdure.secrets import environment, is_secret

@@ -107,7 +107,7 @@ async def _rest(delivery: Delivery, waits: bool, screen: Screen) -> None:
     """Let the turn that runs come to its end, if there is one and it does not take too long."""
     from datetime import timedelta
 
-    from perdure.models.spans import span
+    from perdure.models.amounts import span
 
     if waits:
         return

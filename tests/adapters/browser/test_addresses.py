@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.browser.addresses import NotAnAddress, addresses
+from perdure.adapters.browser.browser import NotAnAddress, addresses
 from perdure.models.config import AppSettings
 
 ENV = {"FRONTEND_PORT": "9201", "BACKEND_PORT": "9101", "EMPTY": ""}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.checks.events import read_events
+from perdure.adapters.checks.judgement import read_events
 from perdure.adapters.checks.testcases import BadReport
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.git.credentials import NO_KEYS
-from perdure.adapters.repository.places import comes_from_here, find_source, find_target
+from perdure.adapters.repository.terms import comes_from_here, find_source, find_target
 from perdure.adapters.system.home import Home
 from perdure.models.errors import InvalidRequest
 from perdure.models.proof import proof

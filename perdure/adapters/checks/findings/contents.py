@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.checks.findings.leaked import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.patch import FILES, LINK, SUBMODULE, ChangedPath
 from perdure.adapters.git.repository import Repository

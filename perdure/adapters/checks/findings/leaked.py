@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from perdure.adapters.checks.findings.detectors import addresses, detectors, may_have_address
-from perdure.adapters.checks.findings.names import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.patch import FILES, LINK, ChangedPath, Hunk, PatchLine
@@ -16,6 +16,7 @@ from perdure.adapters.git.repository import Repository
 from perdure.models.contract import Contract
 from perdure.models.limits import FINDING_BINARY_BYTES
 from perdure.models.report import Finding, Rule, Severity
+from perdure.text import is_visible
 
 SECRET_KEY_LINES = 8
 """Behind the first line of a private key, until its first line of content: headers of encrypted ones have four."""
@@ -229,3 +230,17 @@ def _finding(place: _Place) -> Finding:
         line=None if published else leak.line,
         suggestion=_ANEW if published else _MEND,
     )
+
+
+FINDING_NAME_CHARS = 200
+"""Of a path in a finding: names may have 4096 bytes."""
+
+
+def shown(path: str) -> str:
+    """A path of the file system as text on one line; what cannot be printed is escaped, a long one loses its middle."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    plain = "".join(c if is_visible(c) else c.encode("unicode_escape").decode() for c in text)
+    if len(plain) <= FINDING_NAME_CHARS:
+        return plain
+    half = FINDING_NAME_CHARS // 2
+    return f"{plain[:half]}…{plain[-half + 1 :]}"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from perdure.adapters.checks.findings import contents
 from perdure.adapters.checks.findings.globs import covering
-from perdure.adapters.checks.findings.leaked import leaked
-from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.checks.findings.leaked import leaked, shown
 from perdure.adapters.checks.tamper import Files, hints
 from perdure.adapters.git import patch
 from perdure.adapters.git.patch import ChangedPath

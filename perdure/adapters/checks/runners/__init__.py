@@ -8,16 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.checks.runners.base import Invocation, ReportedCommand, Runner
-from perdure.adapters.checks.runners.cargo import Cargo
 from perdure.adapters.checks.runners.go import Go
-from perdure.adapters.checks.runners.gradle import Gradle
-from perdure.adapters.checks.runners.jest import Jest
-from perdure.adapters.checks.runners.maven import Maven
-from perdure.adapters.checks.runners.nextest import Nextest
+from perdure.adapters.checks.runners.java import Gradle, Maven
+from perdure.adapters.checks.runners.javascript import Jest, Vitest
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
+from perdure.adapters.checks.runners.rust import Cargo, Nextest
 from perdure.adapters.checks.runners.unittest import Unittest
-from perdure.adapters.checks.runners.vitest import Vitest
 from perdure.adapters.checks.runners.words import package_scripts, parts, script, unwrapped
 from perdure.models.config import TestCommand
 from perdure.models.report import TestCase

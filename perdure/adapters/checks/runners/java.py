@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perdure.adapters.checks.runners.base import Canaries
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, group_and_method
+from perdure.models.report import TestCase
 
 _CODE = re.compile(
     r"""//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)|\"{3}[\s\S]*?(?:\"{3}|\Z)|"(?:\\.|[^"\\\n])*+"?|'(?:\\.|[^'\\\n])*+'?|[{}]"""
@@ -64,3 +65,61 @@ def source(classname: str, root: Path) -> str:
     below = [f"{module}src/test/{kind}" for module in ("", "*/") for kind in (f"java/{name}.java", f"kotlin/{name}.kt")]
     found = [file for path in below for file in root.glob(path)]
     return str(found[0].relative_to(root)) if len(found) == 1 else ""
+
+
+_TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:test"}
+
+
+class Maven(Runner):
+    name = "maven"
+
+    tests = r"(?:.*/)?src/(test|\w+Test)/.*"
+    shared = frozenset({"pom.xml"})
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program in ("mvn", "mvnw") and not _TESTS.isdisjoint(rest)
+
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
+        if asked.passes is None:
+            return None
+        line, left = f"{asked.command} --fail-at-end", ("target/surefire-reports", "target/failsafe-reports")
+        return Invocation(line, self.name, {}, None, left, more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def place(self, classname: str, root: Path) -> str:
+        return source(classname, root)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        group, method = group_and_method(case)
+        return "-Dsurefire.failIfNoSpecifiedTests=false", f"-Dtest={group}#{method}"
+
+
+class Gradle(Runner):
+    name = "gradle"
+
+    tests = r"(?:.*/)?src/(test|\w+Test)/.*"
+    shared = frozenset(
+        {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"}
+    )
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        tasks = (re.fullmatch(r"(.*:)?(\w*[tT]est|check|build)", word) for word in rest)
+        return program in ("gradle", "gradlew") and any(tasks)
+
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
+        if asked.passes is None:
+            return None
+        line = f"{asked.command} --continue"
+        return Invocation(line, self.name, {}, None, ("build/test-results/*",), more=asked.passes, extended=True)
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def place(self, classname: str, root: Path) -> str:
+        return source(classname, root)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        group, method = group_and_method(case)
+        return "--tests", f"{group}.{method}"

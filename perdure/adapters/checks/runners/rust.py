@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
+from perdure.adapters.checks.libtest import in_package, manifests
 from perdure.adapters.checks.runners import failing
-from perdure.adapters.checks.runners.base import Canaries
+from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner
+from perdure.adapters.system.reading import read, read_toml
+from perdure.models.report import TestCase
 
 INSIDE = r"#\[cfg\(test\)\]|^\s{0,80}//[/!].{0,20}```"
 _HEAD = re.compile(r"(?:\s*+(?://[^\n]*\n|#!\[[^\]\n]*\]))*+\s*+")
@@ -50,3 +56,96 @@ def planted(files: Mapping[str, str], token: str) -> Canaries:
 
 def _canary(name: str) -> str:
     return f"#[allow(warnings)]\n#[test]\nfn {name}() {{\n{_FORMS}}}\n"
+
+
+_TEST = re.compile(r"(?<![\w./-])cargo\s+(?:test|t)(?=\s|$)")
+_OTHERWISE = re.compile(
+    r"[>|]|\s(--no-run|--list|--no-?capture|-q|--quiet|--format|--message-format|--logfile|--bench|-Z)(?=[\s=]|$)"
+)
+"""Options that change what it prints."""
+
+
+class Cargo(Runner):
+    name = "cargo"
+    yields = True
+
+    tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
+    roots = frozenset({"tests"})
+    settings = r"nextest\.toml"
+    shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+    inside = INSIDE
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program == "cargo" and rest[:1] in (["test"], ["t"])
+
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
+        """Its standard output, which its own words do not go to; programs behind one that fails run, too."""
+        if _OTHERWISE.search(asked.command) or re.search(r"quiet|NOCAPTURE", read(asked.tree / ".cargo/config.toml")):
+            return None
+        if any(_has_harness(path) for path in manifests(asked.tree)):
+            return None
+        file = asked.file.with_suffix(".txt")
+        line, changed = _TEST.subn(lambda found: f"> {shlex.quote(str(file))} {found[0]} --no-fail-fast", asked.command)
+        if changed != 1:
+            return None
+        more = asked.passes if " -- " not in asked.command else None
+        return Invocation(line, self.name, {}, file, events="libtest", more=more, written="through")
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        """Of its own program, so that another one that does not compile is not asked; none for doctests."""
+        file, _, name = case.name.partition("::")
+        return (*program(file), "--", name, "--exact") if name else ()
+
+
+def _has_harness(manifest: Path) -> bool:
+    """True where a program prints what it likes."""
+    found = read_toml(manifest)
+    tests = found.get("test", [])
+    some = [found.get("lib"), *(tests if isinstance(tests, list) else [])]
+    return any(isinstance(one, dict) and one.get("harness") is False for one in some)
+
+
+class Nextest(Runner):
+    name = "nextest"
+
+    tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
+    roots = frozenset({"tests"})
+    settings = r"nextest\.toml"
+    shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
+    inside = INSIDE
+
+    def runs(self, program: str, rest: list[str]) -> bool:
+        return program == "cargo" and rest[:2] == ["nextest", "run"]
+
+    def reporting(self, asked: ReportedCommand) -> Invocation | None:
+        own = "junit" in read(asked.tree / ".config" / "nextest.toml")
+        if asked.passes is None or " -- " in asked.command or own:
+            return None
+        settings = asked.file.with_name("nextest.toml")
+        line = f"{asked.command} --no-fail-fast --tool-config-file perdure:{shlex.quote(str(settings))}"
+        wanted = {settings: f"[profile.default.junit]\npath = {json.dumps(str(asked.file))}\n"}
+        return Invocation(
+            line, self.name, {}, asked.file, files=wanted, more=asked.passes, extended=True, written="through"
+        )
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def place(self, classname: str, root: Path) -> str:
+        """`calc` is a package's own tests, `calc::it` those of `tests/it.rs`, `calc::bin/it` a program's."""
+        package, _, program = classname.partition("::")
+        kind, _, named = program.rpartition("/")
+        files = {"": "src/lib.rs" if not program else f"tests/{named}.rs", "bin": f"src/bin/{named}.rs"}
+        return in_package(root, files.get(kind, "")) if package else ""
+
+    def arguments(self, case: TestCase) -> tuple[str, ...]:
+        return *program(case.file), "-E", " | ".join(f"test(={end})" for end in _ends(case.name))
+
+
+def _ends(name: str) -> list[str]:
+    """`calc::tests::adds` → `tests::adds`, `adds`: nothing says where the binary's name ends and the test's begins."""
+    parts = name.split("::")
+    return ["::".join(parts[at:]) for at in range(min(1, len(parts) - 1), len(parts))]

@@ -6,17 +6,24 @@ Proposal, whose branches were fixed before the first model call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
 from perdure.adapters.forges.github.access import Server
-from perdure.adapters.forges.github.accounts import Account
-from perdure.adapters.forges.github.check import check_access
+from perdure.adapters.forges.github.accounts import NEEDED, Account
+from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import GitHubRepository
 from perdure.adapters.forges.github.pulls import of_head, open_one, published, pulled
+from perdure.adapters.forges.github.rules import check_rules
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.issue import Issue
+from perdure.models.limits import FORGE_SILENCE_S
 from perdure.models.result import PullRequest
+
+if TYPE_CHECKING:
+    from github.Repository import Repository
 
 
 class GitHub:
@@ -60,3 +67,116 @@ class GitHub:
     def _login(self) -> str:
         account = self._place.account
         return account.login(self._place.repository) if account.token(self._place.repository) else ""
+
+
+PERMISSIONS = {"contents": "Contents: write", "pull_requests": "Pull requests: write"}
+"""Rights that an App's installation needs, by GitHub's name of each."""
+
+
+_FIRST = "push a first commit yourself: git commit --allow-empty -m first && git push -u origin HEAD"
+
+
+def check_access(place: GitHubRepository, base: str, branches: Sequence[str] = (), *, empty: bool = False) -> Access:
+    """Token, permissions, repository and base branch, and the rules for `branches`, of which one will be pushed, and
+    for the base of an `empty` repository; ForgeRefused names the first thing that is missing."""
+    with place.opened() as repository:
+        _usable(place, repository)
+        notes = [*place.renamed(repository)]
+        installed = place.account.permissions(place.repository)
+        if installed is not None:
+            notes += _installed(place, installed)
+        elif "x-oauth-scopes" in (headers := _headers(repository)):
+            if lacking := without_scope(headers, private=repository.private):
+                raise _lacks(place, lacking)
+            _role(place, repository)
+        else:
+            _try_out(place, repository, base, empty)
+        notes += _base(place, repository, base, empty)
+        notes += check_rules(repository, branches)
+        if not repository.has_issues:
+            notes.append(f"{repository.full_name} has its issues switched off")
+        return Access(repository.full_name, tuple(notes))
+
+
+def _usable(place: GitHubRepository, repository: Repository) -> None:
+    if repository.archived:
+        fix = "unarchive it, or deliver to another repository"
+        raise ForgeRefused(f"{repository.full_name} is archived: nobody can change it", where=place.web, fix=fix)
+    if repository.raw_data.get("disabled"):
+        raise ForgeRefused(f"GitHub has disabled {repository.full_name}", where=place.web, fix="ask its owner")
+
+
+def _role(place: GitHubRepository, repository: Repository) -> None:
+    may = repository.raw_data.get("permissions") or {}
+    if not may.get("push"):
+        variable = place.account.variable
+        raise ForgeRefused(
+            f"the account of {variable} may not push to {repository.full_name}",
+            where=place.web,
+            fix="give the account the role Write there, or use the token of one that has it",
+        )
+
+
+def _installed(place: GitHubRepository, has: Mapping[str, str]) -> list[str]:
+    for name, words in PERMISSIONS.items():
+        if has.get(name) not in ("write", "admin"):
+            raise _lacks(place, f"the permission {words}")
+    if has.get("issues") not in ("write", "admin"):
+        return ["the App lacks the permission Issues: write: issues are not told how their delivery stands"]
+    return []
+
+
+def _try_out(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> None:
+    """A fine-grained token does not say what it may do: it is asked for what cannot have an effect.
+
+    git's hello before a push, which is not followed by one; and a pull request of the base branch into itself, which
+    GitHub has never opened: permissions are looked at first, and answered with the one that is missing.
+    """
+    from github import GithubException
+
+    if place.pushed_with_token and not _may_push(place, repository):
+        raise _lacks(place, "the permission Contents: write")
+    try:
+        repository.create_pull(base, base, title="May we?", body="")
+    except GithubException as error:
+        if error.status == 403 and (needed := accepted(error.headers or {})):
+            raise _lacks(place, f"the permission {needed}") from None
+        if error.status != 422 and not (empty and error.status == 409):  # "Git Repository is empty."
+            raise
+
+
+def _may_push(place: GitHubRepository, repository: Repository) -> bool:
+    import requests
+
+    token = place.account.token(place.repository) or ""
+    address = f"{place.server}/{repository.full_name}.git/info/refs?service=git-receive-pack"
+    with requests.get(
+        address, auth=("x-access-token", token), timeout=FORGE_SILENCE_S, stream=True, allow_redirects=False
+    ) as hello:
+        if hello.status_code == 429 or hello.status_code >= 500:
+            raise ForgeUnavailable(f"GitHub is not well ({hello.status_code})", where=place.web)
+        return hello.status_code == 200
+
+
+def _base(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> list[str]:
+    from github import GithubException
+
+    try:
+        branch = repository.get_branch(base)
+    except GithubException as error:
+        if error.status != 404:
+            raise
+        if empty:
+            note = f"{repository.full_name} is empty: {base} begins with an empty commit, pushed before the branch"
+            return [note, *check_rules(repository, [base], _FIRST)]
+        raise ForgeRefused(f"{repository.full_name} has no branch {base}", where=place.web, fix="name one") from None
+    return [f"{base} is protected: Perdure only proposes"] if branch.protected else []
+
+
+def _headers(repository: Repository) -> Mapping[str, object]:
+    return repository.raw_headers
+
+
+def _lacks(place: GitHubRepository, what: str) -> ForgeRefused:
+    variable = place.account.variable
+    return ForgeRefused(f"the token lacks {what}", where=f"{variable}, for {place.web}", fix=f"add it: {NEEDED}")

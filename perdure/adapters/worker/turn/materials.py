@@ -8,20 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.adapters.agents.issue import shown as as_shown
+from perdure.adapters.agents.opening import ShownPage
 from perdure.adapters.agents.places import Change
 from perdure.adapters.agents.promised import Promised, PromisedText
 from perdure.adapters.agents.said import Message, spoken
-from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.checks.findings.leaked import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.worker.turn.written import read_report
+from perdure.adapters.worker.turn.written import read_picture, read_report, read_screenshots
 from perdure.models.bent import faults
 from perdure.models.contract import Contract
+from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import CASE_MESSAGE_CHARS
 from perdure.models.phases import Step
 from perdure.models.promised import changed, labels, notes
-from perdure.models.report import CommandResult, Finding, Findings, TestCase, TestReport
+from perdure.models.report import CommandResult, Finding, Findings, Screenshot, Screenshots, TestCase, TestReport
 from perdure.models.turn import TurnInput
 from perdure.text import one_line
 
@@ -34,7 +36,7 @@ REPORT_CASES_CHARS = 40_000
 
 
 _PICTURES = "screenshots"
-"""Given as images (perdure.adapters.worker.turn.pictures), never as text."""
+"""Given as images (perdure.adapters.worker.turn.materials), never as text."""
 
 
 def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
@@ -183,3 +185,50 @@ def _experiment(report: TestReport) -> str:
         lines += [f"    {line}" for line in one.promise.message.splitlines()[:_MESSAGE_LINES]]
         lines += [f"  {line}" for line in one.versions]
     return "\n".join(line for line in lines if line.strip())
+
+
+PICTURES_SHOWN = 8
+PICTURES_SHOWN_BYTES = 6_000_000
+"""Given to a reviewer: some 25,000 tokens; each turn sends them again, and a request may have 32 MB."""
+
+
+MATERIAL = "screenshots"
+"""The one material that is no text: an artifact of Screenshots."""
+
+
+def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:
+    """Return what there is to see, in the order of `[app] pages`; nothing where no screenshots were wanted. What the
+    vault has lost is not seen: pictures decide about nothing, so they fail nothing."""
+    told = _told(vault, delivery, materials.get(MATERIAL, ""))
+    if told is None:
+        return []
+    seen, room, left = [], PICTURES_SHOWN_BYTES, PICTURES_SHOWN
+    for shot in told.pictures:
+        png = read_picture(vault, delivery, shot) if left else b""
+        shown = bool(png) and len(png) <= room
+        seen.append(ShownPage(shot.page, _words(shot, told, shown=shown), png if shown else b""))
+        room, left = room - len(png) * shown, left - shown
+    if told.note:
+        seen.append(ShownPage("(all pages)", told.note))
+    return seen
+
+
+def _told(vault: Vault, delivery: str, artifact: str) -> Screenshots | None:
+    try:
+        return read_screenshots(vault, delivery, artifact)
+    except (WorkspaceLost, ValueError):
+        return None
+
+
+def texts_only(materials: dict[str, str]) -> dict[str, str]:
+    """The other materials."""
+    return {name: value for name, value in materials.items() if name != MATERIAL}
+
+
+def _words(shot: Screenshot, told: Screenshots, *, shown: bool) -> str:
+    lines = [f"page: {shot.page}", f"commit: {told.commit}"]
+    if shown:
+        lines.append(f"picture: {shot.width} x {shot.height} pixels, below")
+    else:
+        lines.append("picture: left out here" if shot.artifact else "picture: none")
+    return "\n".join([*lines, *([f"note: {shot.note}"] if shot.note else [])])

@@ -23,8 +23,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
-from perdure.adapters.worker.turn.materials import change_of, promised_of, texts
-from perdure.adapters.worker.turn.pictures import pages, texts_only
+from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
 from perdure.models.ids import run_ref

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from perdure.cli.look.report.facts import Report, Turn
 from perdure.cli.words import count, money, tokens
+from perdure.models.amounts import span
 from perdure.models.bent import faults
 from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import Severity
 from perdure.models.result import Receipt, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
-from perdure.models.spans import span
 
 TONES = {
     "delivered": "good", "completed": "good", "draft": "warn", "waiting": "warn", "no_changes": "warn",

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.failing import EVERY
-from perdure.adapters.checks.runners.maven import Maven
+from perdure.adapters.checks.runners.java import Maven
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.python import planted
 from perdure.adapters.checks.runners.rust import planted as in_rust

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.checks.findings.proof import unproven
+from perdure.adapters.checks.findings.lost import unproven
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.experiment import Experiment, Tried

@@ -19,7 +19,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.turn.pictures import PICTURES_SHOWN, PICTURES_SHOWN_BYTES, pages
+from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES, pages
 from perdure.models.phases import Step
 from perdure.models.report import Screenshot, Screenshots
 from perdure.models.request import DeliveryRequest
