@@ -1,4 +1,4 @@
-"""Trials: a change whose own tests are green, judged by experiment (perdure.adapters.checks.experiment)."""
+"""Trials: a change whose own tests are green, judged by experiment; commands that write where they may not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amounts as a person reads them: money, time, tokens, counts; pure functions."""
+"""Amounts as a person reads them, and texts of others, bounded and with nothing hidden; pure functions."""
 
 from __future__ import annotations
 

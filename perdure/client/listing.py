@@ -1,4 +1,4 @@
-"""Deliveries as visibility lists them, in the order in which they were started."""
+"""Deliveries as visibility lists them, in the order of their start; the stuck ones; messages nobody has read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pause before a worker that died is started again: none, until it dies again and again."""
+"""The pause before a worker that died is started again, and the check that there is anything for it to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths of what the server and the worker of one PERDURE_HOME leave."""
+"""Paths: of this installation's worker and `temporal` program, and of what both leave in one PERDURE_HOME."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them in settings."""
+"""Durations and sizes as people write them in settings, and time as people read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two kinds of model: what lives in Temporal history, and what people write."""
+"""Kinds of model: what lives in Temporal history, what people write, what others read, what nobody can read."""
 
 from __future__ import annotations
 

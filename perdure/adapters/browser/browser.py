@@ -1,4 +1,4 @@
-"""The browser of this host for use inside the sandbox: Chromium, Playwright's packages, a Python to run them."""
+"""The browser of this host for use inside the sandbox: Chromium, Playwright's packages, a Python; addresses."""
 
 from __future__ import annotations
 

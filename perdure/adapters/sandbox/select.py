@@ -1,4 +1,4 @@
-"""The grade that was asked for, or an error: never a weaker one in silence."""
+"""The sandbox of the grade that was asked for, or an error: never a weaker one in silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the search program and reads its answer."""
+"""glob and grep: start the search program and read its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the base that would pass on the change and are gone from it: what they guarded is guarded no more."""
+"""Tests of the base that would pass on the change and are gone from it; new tests that prove nothing."""
 
 from __future__ import annotations
 

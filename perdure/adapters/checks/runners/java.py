@@ -1,4 +1,4 @@
-"""Canaries in Java: in each test class, first, last, and at the end of each test of it (JUnit 4 and 5)."""
+"""Maven and Gradle; canaries in each Java test class: first, last, at the end of each test of it (JUnit 4, 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canaries in JavaScript and TypeScript: where one can stand first, and every form of `expect` tried in it."""
+"""Jest and Vitest; canaries in JavaScript and TypeScript: where one can stand first, every form of `expect`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canaries in Rust: in each file of `tests/`, first, last, and at the end of each test of it."""
+"""`cargo test` and nextest; canaries in each file of `tests/`: first, last, at the end of each test of it."""
 
 from __future__ import annotations
 

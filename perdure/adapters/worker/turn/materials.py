@@ -1,4 +1,4 @@
-"""The material of a step's opening message: artifacts as text, and the change under review as a diff."""
+"""The material of a step's opening message: artifacts as text, the change as a diff, the app's pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoints and commits that the vault holds of a delivery, read again object by object."""
+"""Checkpoints and commits of a delivery, read again object by object; its journal and spend log, counted again."""
 
 from __future__ import annotations
 
