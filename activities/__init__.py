@@ -7,27 +7,19 @@ from typing import Any
 
 from activities.backlog import Backlogs
 from activities.capture_pages import Pages
-from activities.check_access import AccessCheck
-from activities.check_plan import CheckingPlans
 from activities.close import Closing
-from activities.comment import Comments
 from activities.commit import Commits
+from activities.forge import Publishing
 from activities.inspect_change import Inspection
-from activities.keep import Keeping
 from activities.land import LandingHere
 from activities.last_table import last_table
 from activities.look import look_for, resume_point
 from activities.notify import Notices
-from activities.open_pull_request import PullRequests
 from activities.prepare import Preparation
-from activities.publish_artifacts import Publications
-from activities.push_branch import Pushing
-from activities.read import Reading
+from activities.questions import Questions
 from activities.rebase import Rebasing
 from activities.run_tests import Testing
-from activities.spent import SpendLogs
 from activities.turns import turns
-from activities.verify import Verification
 from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]
@@ -50,13 +42,14 @@ def anywhere(host: Host) -> Activities:
 
 def publishing(host: Host) -> Activities:
     """Return what needs the forge's token: a queue of its own where a publisher is configured, else this host's."""
+    forge = Publishing(host)
     return [
-        AccessCheck(host).check_access,
-        Comments(host).comment,
-        Publications(host).publish_artifacts,
-        PullRequests(host).open_pull_request,
-        Verification(host).verify_published,
-        Pushing(host).push_branch,
+        forge.check_access,
+        forge.comment,
+        forge.publish_artifacts,
+        forge.open_pull_request,
+        Questions(host).verify_published,
+        forge.push_branch,
         LandingHere(host).land,
         Backlogs(host).make_branch,
         Backlogs(host).close_backlog,
@@ -65,6 +58,7 @@ def publishing(host: Host) -> Activities:
 
 def here(host: Host) -> Activities:
     """Return what needs the delivery's workspace: this host's own queue."""
+    asked = Questions(host)
     return [
         *([] if host.publisher else publishing(host)),
         *turns(host),
@@ -74,9 +68,5 @@ def here(host: Host) -> Activities:
         Inspection(host).inspect_change,
         Pages(host).capture_pages,
         Closing(host).close,
-        Reading(host).read,
-        SpendLogs(host).spent,
-        Keeping(host).keep,
-        CheckingPlans(host).check_plan,
-        Verification(host).verify,
+        *(asked.read, asked.spent, asked.keep, asked.check_plan, asked.verify),
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.spent import SpendLogs
+from activities.questions import Questions
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.models.config import HostConfig
@@ -21,7 +21,7 @@ def host(tmp_path: Path) -> Host:
 
 
 async def spent(host: Host, delivery: str) -> float:
-    return (await ActivityEnvironment().run(SpendLogs(host).spent, SpentInput(delivery=delivery))).paid
+    return (await ActivityEnvironment().run(Questions(host).spent, SpentInput(delivery=delivery))).paid
 
 
 async def test_whole_replies_count_at_their_price_and_one_that_was_cut_off_at_its_most(host: Host) -> None:

@@ -6,7 +6,7 @@ import pytest
 from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.close import Closing
-from activities.open_pull_request import PullRequests
+from activities.forge import Publishing
 from perdure.adapters.worker.turn.ask import REPLIES_CUT_PER_TURN
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
 from perdure.models.publishing import ShipInput
@@ -80,6 +80,6 @@ async def test_a_verdict_on_another_tree_ships_nothing(bench: Bench) -> None:
         tests=TestVerdict(status=Status.GREEN, tree="0" * 40),
     )
     with pytest.raises(Diverged, match="tests ran on tree"):
-        await in_activity(PullRequests(bench.host).open_pull_request, work)
+        await in_activity(Publishing(bench.host).open_pull_request, work)
     origin = bench.host.home.root.parent / "calc.git"
     assert heads(origin).keys() == {"main"}

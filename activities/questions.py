@@ -1,6 +1,7 @@
-"""Verify: facts from this host's vault and ledger, and from remote and forge, for `perdure verify`.
+"""Questions about a delivery, answered from vault, ledger, remote and forge. None takes its lease.
 
-Effect: none, and no lease. They run as activities of their own, so that nothing of them goes into a delivery's history.
+They run as activities of their own, so that nothing of them goes into a delivery's history. Only `keep` has an effect:
+an artifact, the same text twice is one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
-from perdure.adapters.worker.turn.written import read_report
+from perdure.adapters.worker.turn.reading import page_of
+from perdure.adapters.worker.turn.written import check_plan, read_report
 from perdure.adapters.worker.verify.checkpoints import (
     begun,
     between,
@@ -25,12 +27,16 @@ from perdure.adapters.worker.verify.checkpoints import (
     turns_of,
     way_to,
 )
-from perdure.models.errors import WorkspaceLost
-from perdure.models.limits import VERIFY_PAGE
+from perdure.models.decisions import CheckedPlan, CheckPlanInput, KeepInput, Kept
+from perdure.models.errors import InvalidRequest, WorkspaceLost
+from perdure.models.ledger import Spend
+from perdure.models.limits import KEPT_BYTES, VERIFY_PAGE
+from perdure.models.treasury import SpentInput
 from perdure.models.verify import Facts, PublishedFacts, PublishedInput, PullFact, ReportFact, TriedFact, VerifyInput
+from perdure.models.work import Page, ReadInput
 
 
-class Verification:
+class Questions:
     def __init__(self, host: Host) -> None:
         self._host = host
 
@@ -84,6 +90,40 @@ class Verification:
         ]
         pulls.sort(key=lambda pull: (pull.state != "open" and not pull.ours, -pull.number))  # what counts comes first
         return PublishedFacts(tip=tip, forge=True, pulls=tuple(pulls[:VERIFY_PAGE]))
+
+    @activity.defn(name="read")
+    async def read(self, work: ReadInput) -> Page:
+        """One page. Raises WorkspaceLost when this host knows nothing of the delivery."""
+        return await in_thread(self._read, work)
+
+    def _read(self, work: ReadInput) -> Page:
+        workspace = Workspace.open(self._host.home, work.delivery)
+        return page_of(workspace.vault, workspace.record(), work)
+
+    @activity.defn(name="keep")
+    async def keep(self, work: KeepInput) -> Kept:
+        """Its hash. Raises InvalidRequest above KEPT_BYTES, WorkspaceLost when this host knows no such delivery."""
+        return await in_thread(self._keep, work)
+
+    def _keep(self, work: KeepInput) -> Kept:
+        data = work.text.encode()
+        if len(data) > KEPT_BYTES:
+            raise InvalidRequest(f"the text has {len(data)} bytes, at most {KEPT_BYTES} are kept")
+        return Kept(sha256=Workspace.open(self._host.home, work.delivery).vault.put_artifact(work.delivery, data))
+
+    @activity.defn
+    async def spent(self, work: SpentInput) -> Spend:
+        """All its runs together; nothing where nothing was ever paid."""
+        return await in_thread(self._host.spend(work.delivery).total)
+
+    @activity.defn(name="check_plan")
+    async def check_plan(self, work: CheckPlanInput) -> CheckedPlan:
+        """Its title, or what is wrong with it. Raises WorkspaceLost when this host knows no such delivery."""
+        return await in_thread(self._check, work)
+
+    def _check(self, work: CheckPlanInput) -> CheckedPlan:
+        vault = Workspace.open(self._host.home, work.delivery).vault
+        return check_plan(vault, work.delivery, work.plan)
 
 
 def _report(vault: Vault, work: VerifyInput) -> ReportFact | None:
