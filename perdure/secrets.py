@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-NAMES = frozenset({
+from perdure.models.forges import FORGES
+
+NAMES = frozenset(name for forge in FORGES for name in forge.secrets) | frozenset({
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS",
-    "PERDURE_GITHUB_TOKEN", "PERDURE_GITHUB_APP_KEY",
-    "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN",
     "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET",
     "TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "TEMPORAL_CODEC_AUTH",
 })  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perdure.models.errors import BadInput
+from perdure.models.forges import FORGES
 from perdure.models.ids import digest
 
 NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
@@ -17,9 +18,7 @@ def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = NAMES)
 
 def forge_names() -> tuple[str, ...]:
     """The variables that say who we are to a forge."""
-    from perdure.adapters.forges.github.access import APP_ID, SECRET_VARIABLES, URL
-
-    return (URL, APP_ID, *SECRET_VARIABLES)
+    return tuple(name for forge in FORGES for name in (*forge.variables, *forge.secrets))
 
 
 def notify_names() -> tuple[str, ...]:
@@ -37,9 +36,10 @@ def tells_the_same(known: str, env: Mapping[str, str], salt: str) -> bool:
 def check_same_forge(known: str, env: Mapping[str, str], salt: str) -> None:
     """Raises BadInput when the worker that runs would be somebody else to the forge than `env` says."""
     if known and known != fingerprint(env, salt, forge_names()):
+        names = " or ".join(forge.name for forge in FORGES)
         raise BadInput(
-            "the worker that runs was started with another token for GitHub than yours, or without one",
-            where="PERDURE_GITHUB_TOKEN, GH_TOKEN or another of docs/github.md",
+            f"the worker that runs was started with another token for {names} than yours, or without one",
+            where="; ".join(f"{', '.join(forge.tokens)} or another of {forge.guide}" for forge in FORGES),
             fix="perdure down, then the same again: what is being delivered goes on with yours",
         )
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from perdure.models.base import Recorded
+from perdure.models.forges import FORGES
 
 _URL = re.compile(
     r"(?P<repository>https?://[^/\s]+/[^/\s]+/[^/\s]+)/issues/(?P<number>[1-9][0-9]{0,9})(?:[/?#].*)?", re.IGNORECASE
@@ -80,7 +81,7 @@ def address(repository: str) -> tuple[str, str] | None:
     if found is None or (not found["scheme"] and found["path"][0] != ":"):
         return None
     host = found["host"].lower()
-    host = "github.com" if host == "ssh.github.com" else host  # its ssh behind a firewall's port 443
+    host = next((host_of for forge in FORGES for ssh, host_of in forge.ssh if ssh == host), host)
     return host, _name(found["path"])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from perdure.adapters.git.credentials import Credential
 from perdure.models.issue import Issue
 from perdure.models.result import PullRequest
 
@@ -76,9 +77,13 @@ class Forge(Protocol):
 
 @runtime_checkable
 class HostedForge(Forge, Protocol):
-    """A forge with issues and accounts. The same rules, the same errors. `name`: as people call it, such as GitHub."""
+    """A forge with issues and accounts. The same rules, the same errors. `name`: as people call it, such as GitHub;
+    `account`: who we are to it, such as `App 12`, where that is more than a token."""
 
     name: str
+
+    @property
+    def account(self) -> str: ...
 
     @property
     def web(self) -> str:
@@ -99,4 +104,22 @@ class HostedForge(Forge, Protocol):
 
     def comment(self, issue: int, delivery: str, text: str) -> str:
         """Make the delivery's one comment on an issue say `text`, found by its hidden marker; return its address."""
+        ...
+
+
+class ForgeSite(Protocol):
+    """A server of a forge with our account there. `url`: scheme, host and port; `secrets`: what nobody may see."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def secrets(self) -> tuple[str, ...]: ...
+
+    def forge(self, url: str) -> HostedForge | None:
+        """The repository of an origin, as this account sees it; None for a URL that is none of this server."""
+        ...
+
+    def credential(self, url: str) -> Credential | None:
+        """For an http(s) URL of a repository here. ForgeRefused, ForgeUnavailable when a token cannot be had."""
         ...

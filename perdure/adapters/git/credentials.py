@@ -13,14 +13,13 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from perdure.models.errors import BadInput
+from perdure.models.forges import FORGES
 
 CREDENTIAL_ANSWERS = 4
 """Answers with a token to one git command: it asks once, and again after each redirect; more is a loop."""
 
 
 _LONGEST = 2000  # characters of name and secret; all answers together fit into every system's pipe
-HOME_SERVER = "https://github.com"
-"""The server of `owner/name` when nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class NoKeys:
         return None
 
     def home_server(self) -> str:
-        return HOME_SERVER
+        return FORGES[0].home
 
 
 NO_KEYS: Keyring = NoKeys()

@@ -1,4 +1,4 @@
-"""The meaning of a remote's words, and what a person can do about them: git over https against GitHub, mostly."""
+"""The meaning of a remote's words, and what a person can do about them: git over https against forges, mostly."""
 
 from __future__ import annotations
 
@@ -6,50 +6,10 @@ import re
 from collections.abc import Sequence
 
 from perdure.adapters.git.credentials import Credential
+from perdure.models.forges import FORGES, forge_at
 
-_WRITE = "a fine-grained token or App: Contents and Pull requests: read and write; a classic token: the repo scope"
-
-_ACCESS: Sequence[tuple[str, str]] = (
-    (
-        r"enforced SAML SSO|SAML single sign-on",
-        "authorize the token for the organization's single sign-on, where it was made",
-    ),
-    (r"archived", "unarchive the repository, or deliver to a fork"),
-    (r"IP allow list", "add this host's address to the organization's IP allow list"),
-    (
-        r"access .*(blocked|disabled)|is disabled|suspended",
-        "its owner has to make the account, App or repository usable again",
-    ),
-    (
-        r"write access .* not granted|permission to \S+ denied|error: 403",
-        f"give the token write access to it ({_WRITE})",
-    ),
-    (
-        r"invalid username or (token|password)|authentication failed|bad credentials|error: 401",
-        "the token is wrong, expired or revoked: make a new one (or a new key of the App), set PERDURE_GITHUB_TOKEN "
-        "and restart the worker",
-    ),
-    (
-        r"repository .*not found|error: 404",
-        "check the name; if it is right, the token may not see this repository: add it to the token's repositories",
-    ),
-)
-"""Git's words when the door stays closed → what opens it. The first that fits counts."""
-
-_PUSH: Sequence[tuple[str, str]] = (
-    (r"push protection|GH009", "take the secret out of the change, or allow it where the message says, then retry"),
-    (r"GH001|exceeds .*file size limit", "keep the large file out of the change, or use Git LFS"),
-    (
-        r"without `?workflows?`? (scope|permission)",
-        "give the token the workflow scope (fine-grained, App: Workflows: read and write), or keep .github/workflows "
-        "out of the change",
-    ),
-    (
-        r"GH006|GH013|protected branch|repository rule",
-        "let this account bypass the rule, then retry; or set [git] branch in perdure.toml to a pattern that no rule "
-        "covers, and deliver anew with --id NAME",
-    ),
-    (r"archived", "unarchive the repository, or deliver to a fork"),
+_PUSH = (
+    *(words for forge in FORGES for words in forge.declines),
     (r"\.lock'?: File exists", "if no git is at work in that repository, remove the lock file it names, then retry"),
 )
 """A remote's words when it takes no commit for a branch → what would make it do so."""
@@ -72,9 +32,13 @@ def access_fix(url: str, said: str, credential: Credential | None) -> str:
     if "hash algorithm" in said:
         return "use a repository with SHA-1 names"
     if credential is not None:
-        return _first(_ACCESS, said) or f"check what the token may do at {credential.server}"
+        return (
+            _first(forge_at(credential.server.partition("//")[2]).refuses, said)
+            or f"check what the token may do at {credential.server}"
+        )
     plain = f"make this work: git ls-remote {url}"
-    return f"{plain}; for GitHub set PERDURE_GITHUB_TOKEN" if "could not read Username" in said else plain
+    tokens = "".join(f"; for {forge.name} set {forge.tokens[0]}" for forge in FORGES)
+    return plain + tokens if "could not read Username" in said else plain
 
 
 def push_fix(said: str) -> str:

@@ -15,6 +15,7 @@ from perdure.adapters.repository.keys import load, names, nearest, parse, plain
 from perdure.adapters.system.bounded import read_text
 from perdure.models.config import HostConfig, Limits, StepsSettings
 from perdure.models.errors import BadInput
+from perdure.models.forges import FORGES
 from perdure.models.limits import CONFIG_BYTES
 
 VARIABLES: Mapping[str, str] = {
@@ -50,10 +51,7 @@ OTHER_VARIABLES = (
     "PERDURE_TREASURY",
     "PERDURE_WEBHOOK_URL",
     "PERDURE_WEBHOOK_SECRET",
-    "PERDURE_GITHUB_URL",
-    "PERDURE_GITHUB_TOKEN",
-    "PERDURE_GITHUB_APP_ID",
-    "PERDURE_GITHUB_APP_KEY",
+    *(name for forge in FORGES for name in (*forge.variables, *forge.secrets)),
 )
 """Variables that mean something but are no settings: where things are, where tests crash, how much is told."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perdure.adapters.forges.base import Forge, HostedForge
 from perdure.models.errors import InvalidRequest
+from perdure.models.forges import readable_issues
 from perdure.models.issue import Issue, IssueComment, IssueName
 from perdure.text import one_line
 
@@ -38,7 +39,7 @@ def read_issue(forge: Forge | None, named: int | str, url: str) -> Issue:
         raise InvalidRequest(
             "issue: this repository has no issues Perdure can read",
             where=url,
-            fix="put its text into `request`; issues are read on GitHub (another server of it: PERDURE_GITHUB_URL)",
+            fix=f"put its text into `request`; issues are read on {readable_issues()}",
         )
     return bounded(forge.issue(name.number))
 

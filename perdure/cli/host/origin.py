@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from perdure import secrets
 from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup, failed
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
+from perdure.models.forges import FORGES
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Access, HostedForge
@@ -21,7 +22,7 @@ DOCTOR_FORGE_S = 20.0
 """For a forge to answer doctor's handful of questions, a second's work: somebody is waiting at a terminal."""
 
 
-_QUEUE, _ROLE, _APP = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE", "PERDURE_GITHUB_APP_ID"
+_QUEUE, _ROLE = "PERDURE_PUBLISHER_QUEUE", "PERDURE_WORKER_ROLE"
 
 
 def check_repository() -> list[Checkup]:
@@ -84,7 +85,7 @@ def _hosted(
         whose = f"the publisher of {_QUEUE}={queue} needs" if spared else "the workers of that Temporal server need"
         fix = f"where it runs: {_ROLE}=publisher perdure doctor" if spared else "where they run: perdure doctor"
         return [Checkup(forge.name, OK, f"{forge.web}: no token here, {whose} one", fix)]
-    found = _asked(forge, base, ask, env)
+    found = _asked(forge, base, ask)
     if spared and not any(finding.mark == MISSING for finding in found):
         return [*found, _too_much(forge)]
     if spared:  # it cannot write, and need not
@@ -96,8 +97,7 @@ def _hosted(
     return found
 
 
-def _asked(forge: HostedForge, base: str, ask: Callable[[], Access], env: Mapping[str, str]) -> list[Checkup]:
-    app = f"App {env[_APP].strip()}" if env.get(_APP, "").strip() else ""
+def _asked(forge: HostedForge, base: str, ask: Callable[[], Access]) -> list[Checkup]:
     try:
         access = _within(DOCTOR_FORGE_S, ask)
     except ForgeUnavailable as error:
@@ -105,9 +105,9 @@ def _asked(forge: HostedForge, base: str, ask: Callable[[], Access], env: Mappin
     except TimeoutError:
         return [Checkup(forge.name, NOTE, f"{forge.web} could not be asked: no answer in {DOCTOR_FORGE_S:.0f} s")]
     except PerdureError as error:
-        what = f"{app}: {error.what}" if app else error.what
+        what = f"{forge.account}: {error.what}" if forge.account else error.what
         return [failed(forge.name, PerdureError(what, where=error.where, fix=error.fix))]
-    fine = f"{app or 'the token'} may push to {access.repository} and open pull requests into {base}"
+    fine = f"{forge.account or 'the token'} may push to {access.repository} and open pull requests into {base}"
     return [Checkup(forge.name, OK, fine), *(Checkup(forge.name, NOTE, note) for note in access.notes)]
 
 
@@ -122,7 +122,6 @@ def _too_much(forge: HostedForge) -> Checkup:
 
 def _stale_worker(forge: HostedForge, env: Mapping[str, str]) -> list[Checkup]:
     """The running worker has the environment of its own start: a token that was exported later is not in it."""
-    from perdure.adapters.forges.github.access import SECRET_VARIABLES
     from perdure.adapters.system.home import Home
     from perdure.local.access import fingerprint, forge_names
     from perdure.local.supervisor import read_supervisor
@@ -132,7 +131,9 @@ def _stale_worker(forge: HostedForge, env: Mapping[str, str]) -> list[Checkup]:
     if running is None:
         return []
     without = fingerprint(secrets.without_secrets(env), running.started_at.isoformat(), forge_names())
-    if running.forge_access != without or not any(env.get(name, "").strip() for name in SECRET_VARIABLES):
+    if running.forge_access != without or not any(
+        env.get(name, "").strip() for facts in FORGES for name in facts.secrets
+    ):
         return []
     what = f"the running worker{running.pid_told} was started without the token"
     return [Checkup(forge.name, MISSING, what, "perdure down; the next deliver starts one that has it")]

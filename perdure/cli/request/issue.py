@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
+from perdure.models.forges import forge_at, readable_issues
 from perdure.models.issue import IssueName, address, mentioned, same_repository
 from perdure.text import one_line
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
 
 PUBLISHER_QUEUE = "PERDURE_PUBLISHER_QUEUE"
-TOKENS = ("PERDURE_GITHUB_TOKEN", "GH_TOKEN")
 _TITLE_SHOWN = 80
 
 
@@ -89,7 +89,7 @@ def meant(named: IssueName | None, text: str, url: str, forges: Forges, *, elsew
         fix = f"--repo {named.repository}, or an issue of this repository"
         raise BadInput(f"issue {named.number} is one of another repository", where=f"{named.repository}", fix=fix)
     if forge is None and (address(url) is None or not elsewhere):
-        fix = "put its text into the request; issues are read on GitHub (another server of it: PERDURE_GITHUB_URL)"
+        fix = f"put its text into the request; issues are read on {readable_issues()}"
         raise BadInput("this repository has no issues that Perdure can read", where=url, fix=fix)
     title, refusal = "", None
     if forge is not None and token(forges, url, elsewhere=elsewhere):
@@ -119,12 +119,12 @@ def check_token(url: str, forges: Forges, env: Mapping[str, str]) -> None:
     """
     if hosted(forges, url) is None or env.get(PUBLISHER_QUEUE, "").strip() or token(forges, url, elsewhere=False):
         return
-    known = address(url)
-    name = known[1] if known else url
+    host, name = address(url) or ("", url)
+    facts = forge_at(host)
     raise BadInput(
-        f"there is no token for {known[0] if known else 'the forge'}, where the pull request is to be opened",
-        where=" or ".join(TOKENS) if known and known[0] == "github.com" else TOKENS[0],
-        fix=f"export one that may write to {name}: scope repo, or Contents, Issues and Pull requests: Read and write",
+        f"there is no token for {host or 'the forge'}, where the pull request is to be opened",
+        where=" or ".join(facts.tokens_at(host)),
+        fix=f"export one that may write to {name}: {facts.rights}",
     )
 
 

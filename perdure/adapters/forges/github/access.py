@@ -13,21 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.github.accounts import Account, AppAccount, NoAccount, TokenAccount
+from perdure.adapters.git.credentials import Credential
 from perdure.models.errors import BadInput
+from perdure.models.forges import GITHUB
 
-GITHUB_COM = "https://github.com"
-URL = "PERDURE_GITHUB_URL"
+GITHUB_COM, URL = GITHUB.home, GITHUB.server
 TOKEN = "PERDURE_GITHUB_TOKEN"  # noqa: S105  # the name of a variable
 APP_ID = "PERDURE_GITHUB_APP_ID"
 APP_KEY = "PERDURE_GITHUB_APP_KEY"
 OF_GITHUB_COM = ("GH_TOKEN", "GITHUB_TOKEN")
 OF_ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-SECRET_VARIABLES = (TOKEN, APP_KEY, *OF_GITHUB_COM, *OF_ENTERPRISE)
-"""Nothing that this process starts may inherit these."""
+SECRET_VARIABLES = GITHUB.secrets
+
+GIT_USER = "x-access-token"
+"""The name that GitHub wants beside a token of any kind."""
 
 _SCP = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!/)(?P<path>.+)")
-_SSH_ALIASES = {"ssh.github.com": "github.com"}  # ssh through port 443, as GitHub documents it
+_SSH_ALIASES = dict(GITHUB.ssh)
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -93,6 +97,38 @@ class Server:
 
     def _by_ssh(self, host: str) -> bool:
         return _SSH_ALIASES.get(host.lower(), host.lower()) == self.host
+
+
+@dataclass(frozen=True)
+class Site:
+    """A server with our account there (forges.base.ForgeSite)."""
+
+    server: Server
+    account: Account
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return self.account.secrets
+
+    def forge(self, url: str) -> HostedForge | None:
+        from perdure.adapters.forges.github.forge import GitHub
+
+        repository, by_http = self.server.repository(url), self.server.over_http(url)
+        return GitHub(self.server, repository, self.account, pushed_with_token=by_http) if repository else None
+
+    def credential(self, url: str) -> Credential | None:
+        repository = self.server.repository(url) if self.server.over_http(url) else None
+        token = self.account.token(repository) if repository else None
+        return Credential(self.server.url, GIT_USER, token) if token else None
+
+
+def sites(environ: MutableMapping[str, str]) -> list[Site]:
+    """As `accounts`."""
+    return [Site(server, account) for server, account in accounts(environ).items()]
 
 
 def accounts(environ: MutableMapping[str, str]) -> dict[Server, Account]:

@@ -117,7 +117,7 @@ class AppAccount:
     variable = "PERDURE_GITHUB_APP_KEY"
 
     def __init__(self, api: str, app_id: str, key: str) -> None:
-        self._api, self._id, self._key = api, app_id, key
+        self._api, self.id, self._key = api, app_id, key
         self._tokens: dict[str, _Installed] = {}
         self._issued: list[str] = []
         self._login = ""
@@ -143,7 +143,7 @@ class AppAccount:
 
     def login(self, repository: str) -> str:
         if not self._login:
-            with speaking(self._api, self.variable), connect(self._api, app=(self._id, self._key)) as github:
+            with speaking(self._api, self.variable), connect(self._api, app=(self.id, self._key)) as github:
                 _, app = github.requester.requestJsonAndCheck("GET", "/app")
                 self._login = f"{app['slug']}[bot]"
         return self._login
@@ -164,7 +164,7 @@ class AppAccount:
             fix=f"install the App on {repository} with Contents, Pull requests and Issues: read and write",
         )
         with speaking(self._api, self.variable, missing=missing):
-            with connect(self._api, app=(self._id, self._key)) as github:
+            with connect(self._api, app=(self.id, self._key)) as github:
                 ask = github.requester.requestJsonAndCheck
                 _, installation = ask("GET", f"/repos/{repository}/installation")
                 headers, issued = ask("POST", f"/app/installations/{int(installation['id'])}/access_tokens", input={})

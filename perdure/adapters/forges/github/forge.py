@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
 from perdure.adapters.forges.github.access import Server
-from perdure.adapters.forges.github.accounts import NEEDED, Account
+from perdure.adapters.forges.github.accounts import NEEDED, Account, AppAccount
 from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import GitHubRepository
@@ -34,6 +34,11 @@ class GitHub:
     def __init__(self, server: Server, repository: str, account: Account, *, pushed_with_token: bool = True) -> None:
         """`repository` is `owner/name`; `pushed_with_token`: whether git needs our account as well."""
         self._place = GitHubRepository(server.url, server.api, repository, account, pushed_with_token)
+
+    @property
+    def account(self) -> str:
+        account = self._place.account
+        return f"App {account.id}" if isinstance(account, AppAccount) else ""
 
     @property
     def web(self) -> str:
