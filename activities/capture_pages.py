@@ -26,7 +26,7 @@ class Pages:
     @activity.defn
     async def capture_pages(self, work: CaptureInput) -> Captured:
         """Whatever goes wrong with the application or the browser is a note. Raises Superseded, WorkspaceLost."""
-        async with self._host.session(work.delivery, work.policy) as session:
+        async with self._host.session(work.delivery, work.contract) as session:
             settings = session.contract.config.app
             if not settings.start:
                 return Captured(summary="no pictures: [app] start is not set")

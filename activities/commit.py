@@ -26,7 +26,7 @@ class Commits:
     @activity.defn(name=Step.COMMIT)
     async def commit(self, work: CommitInput) -> Committed:
         """An empty result when nothing differs from the parent. Raises Superseded, WorkspaceLost."""
-        async with self._host.session(work.delivery, work.policy) as session:
+        async with self._host.session(work.delivery, work.contract) as session:
             return await in_thread(_commit, session, work)
 
 

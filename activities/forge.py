@@ -62,7 +62,7 @@ class Publishing:
 
     def _check(self, work: CheckInput) -> Checked:
         vault: Vault = Workspace.open(self._host.home, work.delivery).vault
-        contract = self._host.contract(vault, work.delivery, work.policy)
+        contract = self._host.contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if not isinstance(forge, HostedForge):
             return Checked()
@@ -81,7 +81,7 @@ class Publishing:
             return await to_the_end(self._publish, workspace.vault.with_keys(self._host.forges), work)
 
     def _publish(self, vault: Vault, work: ArtifactsInput) -> Artifacts:
-        contract = self._host.contract(vault, work.delivery, work.policy)
+        contract = self._host.contract(vault, work.delivery, work.contract)
         branch = contract.config.artifacts.branch
         forge = self._host.forges.forge(contract.repository)
         if not branch or not isinstance(forge, HostedForge):
@@ -108,7 +108,7 @@ class Publishing:
     async def push_branch(self, work: PushInput) -> Pushed:
         """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
-            contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.policy)
+            contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
             now_doing(doing="pushing")
             vault = workspace.vault.with_keys(self._host.forges)
             pushed = await in_thread(_push, vault, contract, work)
@@ -120,7 +120,7 @@ class Publishing:
     async def open_pull_request(self, work: ShipInput) -> Shipped:
         """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
-            contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.policy)
+            contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
             now_doing(doing="pushing")
             await in_thread(
                 publish,
@@ -144,7 +144,7 @@ class Publishing:
             return await to_the_end(self._comment, workspace.vault, work)
 
     def _comment(self, vault: Vault, work: CommentInput) -> Commented:
-        contract = self._host.contract(vault, work.delivery, work.policy)
+        contract = self._host.contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if contract.issue is None or not isinstance(forge, HostedForge):
             return Commented()

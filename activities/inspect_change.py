@@ -34,7 +34,7 @@ class Inspection:
 
     def _inspect(self, work: InspectInput) -> Inspected:
         vault = Workspace.open(self._host.home, work.delivery).vault
-        contract = self._host.contract(vault, work.delivery, work.policy)
+        contract = self._host.contract(vault, work.delivery, work.contract)
         report = _report(vault, work)
         found = [*unproven(contract, report, work.kind), *lost(vault, report)]
         seen = look(vault, contract, work.commit, found)

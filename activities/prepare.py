@@ -69,25 +69,25 @@ class Preparation:
         looks_wrong = await in_thread(_surveyed, vault, contract)
         own = () if contract.existing else (contract.branch, *contract.branches.values())
         await in_thread(note_branches, self._host.home, contract.delivery, own)
-        policy = await in_thread(self._host.keep_contract, vault, contract)
+        terms = await in_thread(self._host.keep_contract, vault, contract)
         plan = work.request.plan
         artifact = await in_thread(vault.put_artifact, work.delivery, plan.encode()) if plan else ""
         crash_point(CrashPoint.DURING_PREPARE)
-        async with self._host.session(work.delivery, policy) as session:
+        async with self._host.session(work.delivery, terms) as session:
             first = await in_thread(_first_checkpoint, session)
             now_doing(doing="testing the base")
             base = await test_base(session, CONFIG_FILE) if contract.config.test else Base()
             await in_thread(session.restore, first)
             title = await in_thread(title_of, vault, contract)
             done = await in_thread(read_set_up, session.directory)
-        prepared = self._prepared(work.request, contract, policy, artifact, first, base, title, done)
+        prepared = self._prepared(work.request, contract, terms, artifact, first, base, title, done)
         told = " · ".join(part for part in (prepared.summary, looks_wrong) if part)
         return prepared.model_copy(update={"summary": told})
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
         asked_for = work.checkpoint or previous.checkpoint
-        async with self._host.session(work.delivery, previous.policy) as session:
+        async with self._host.session(work.delivery, previous.contract) as session:
             await in_thread(session.workspace.begin_again)
             checkpoint = await in_thread(_newest_whole, session.vault, asked_for, previous.checkpoint)
             await in_thread(session.restore, checkpoint)
@@ -157,7 +157,7 @@ class Preparation:
         self,
         request: DeliveryRequest,
         contract: Contract,
-        policy: str,
+        terms: str,
         plan: str,
         checkpoint: str,
         base: Base,
@@ -173,7 +173,7 @@ class Preparation:
             branch=contract.branch,
             branches=contract.branches,
             checkpoint=checkpoint,
-            policy=policy,
+            contract=terms,
             phases=tuple(Phase(phase) for phase in config.delivery.phases),
             plan=plan,
             test_fixes=config.limits.test_fixes if request.fix else 0,

@@ -78,7 +78,7 @@ class Questions:
 
     def _published(self, work: PublishedInput) -> PublishedFacts:
         vault = Workspace.open(self._host.home, work.delivery).vault
-        contract = self._host.contract(vault, work.delivery, work.policy)
+        contract = self._host.contract(vault, work.delivery, work.contract)
         forges = self._host.forges
         tip = remote_tip(contract.repository, work.branch, forges)
         forge = forges.forge(contract.repository)

@@ -58,7 +58,7 @@ class Rebasing:
             await in_thread(vault.remove_stale_locks, ref)
             if (made := await in_thread(_made, vault, ref, work)) is not None:
                 return made
-            contract = await in_thread(self._host.contract, vault, work.delivery, work.policy)
+            contract = await in_thread(self._host.contract, vault, work.delivery, work.contract)
             now_doing(doing=f"fetching {work.place.branch}")
             found = await in_thread(_look, vault.with_keys(self._host.forges), contract, work)
             lease.check()
@@ -68,12 +68,12 @@ class Rebasing:
                 return await in_thread(_stays, workspace, lease, contract, work, found)
             workspace = await in_thread(self._moved, workspace, lease, found.onto)
             terms = await in_thread(_terms, contract, work.place, found.onto, workspace.path)
-            policy = await in_thread(self._host.keep_contract, vault, terms)
+            sealed = await in_thread(self._host.keep_contract, vault, terms)
             crash_point(CrashPoint.DURING_REBASE)
             session = await self._host.opened(workspace, lease, terms)
             now_doing(doing=f"testing {work.place.branch}")
             base = await test_base(session, CONFIG_FILE) if terms.config.test else Base()
-            rebased = await in_thread(_placed, session, work, found, policy, base)
+            rebased = await in_thread(_placed, session, work, found, sealed, base)
             return await in_thread(_sealed, session, ref, work, found.merged, rebased)
 
     def _moved(self, workspace: Workspace, lease: Lease, onto: str) -> Workspace:
@@ -116,7 +116,7 @@ def _there(work: RebaseInput, found: _Found) -> Rebased:
     """A worker died between the push and its report, or the delivery was rewound: it has landed all the same."""
     return Rebased(
         onto=found.onto,
-        policy=work.policy,
+        contract=work.contract,
         checkpoint=work.checkpoint,
         moved=False,
         landed=found.landed,
@@ -131,7 +131,7 @@ def _stays(workspace: Workspace, lease: Lease, contract: Contract, work: RebaseI
     told = since(workspace.vault, contract.began, found.onto, work.place.branch, found.merged) if contract.began else ""
     return Rebased(
         onto=found.onto,
-        policy=work.policy,
+        contract=work.contract,
         checkpoint=work.checkpoint,
         commit=commit,
         tree=found.merged.tree,
@@ -154,7 +154,7 @@ def _terms(contract: Contract, place: LandingPlace, onto: str, tree: Path) -> Co
     return complete(terms, Effective(config, contract.origins), tree)
 
 
-def _placed(session: WorkspaceSession, work: RebaseInput, found: _Found, policy: str, base: Base) -> Rebased:
+def _placed(session: WorkspaceSession, work: RebaseInput, found: _Found, sealed: str, base: Base) -> Rebased:
     """The commit where there are no conflicts, and all that is to be said; but for the checkpoint, which says it."""
     vault, merged, terms = session.vault, found.merged, session.contract
     nothing = merged.tree == vault.tree_of(found.onto)
@@ -166,7 +166,7 @@ def _placed(session: WorkspaceSession, work: RebaseInput, found: _Found, policy:
     verdict = base.verdict
     return Rebased(
         onto=found.onto,
-        policy=policy,
+        contract=sealed,
         checkpoint="",
         commit=commit,
         tree="" if merged.conflicts else merged.tree,

@@ -40,7 +40,7 @@ class Testing:
     @activity.defn(name=Step.RUN_TESTS)
     async def run_tests(self, work: TestInput) -> TestVerdict:
         """`none` where no test command exists. Raises SandboxUnavailable, Superseded, WorkspaceLost."""
-        async with self._host.session(work.delivery, work.policy) as session:
+        async with self._host.session(work.delivery, work.contract) as session:
             tree = await in_thread(session.vault.tree_of, work.commit)
             if not session.contract.config.test:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")

@@ -127,7 +127,7 @@ class Landing:
         state, prepared, place = self._stage.state, self._prepared, self._place
         work = RebaseInput(
             delivery=self._stage.delivery,
-            policy=prepared.policy,
+            contract=prepared.contract,
             place=place,
             head=state.head,
             checkpoint=state.checkpoint,
@@ -153,7 +153,7 @@ class Landing:
     async def _land(self, rebased: Rebased) -> None:
         work = LandInput(
             delivery=self._stage.delivery,
-            policy=self._prepared.policy,
+            contract=self._prepared.contract,
             workflow_id=workflow.info().workflow_id,
             place=self._place,
             commit=rebased.commit,

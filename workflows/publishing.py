@@ -80,7 +80,7 @@ class Publishing:
         """Check that it could be published at all, before a cent is spent. Raises Stopped."""
         if not self._prepared.hosted:
             return
-        work = CheckInput(delivery=self._stage.delivery, policy=self._prepared.policy)
+        work = CheckInput(delivery=self._stage.delivery, contract=self._prepared.contract)
         try:
             checked = await self._patiently("check_access", work, Checked, "may we publish there?")
         except ActivityError as error:
@@ -108,7 +108,7 @@ class Publishing:
             return
         work = CommentInput(
             delivery=self._stage.delivery,
-            policy=prepared.policy,
+            contract=prepared.contract,
             workflow_id=workflow_id,
             branch=prepared.branch,
             status=state.status or "running",
@@ -147,7 +147,7 @@ class Publishing:
             return {}
         work = ArtifactsInput(
             delivery=self._stage.delivery,
-            policy=self._prepared.policy,
+            contract=self._prepared.contract,
             plan=plan,
             report=report,
             review=review,

@@ -142,7 +142,7 @@ class Stage:
                 attempt=attempt,
                 turn=turn,
                 checkpoint=state.checkpoint,
-                policy=prepared.policy,
+                contract=prepared.contract,
                 materials=materials if turn == 1 else {},
                 said=self._next_words(),
                 told=state.told if turn == 1 else (),

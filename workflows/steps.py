@@ -167,7 +167,7 @@ class Steps:
         subject = state.title if (step is Step.IMPLEMENT or anew) and state.title else summary
         work = CommitInput(
             delivery=self._stage.delivery,
-            policy=self._prepared.policy,
+            contract=self._prepared.contract,
             step=step,
             attempt=attempt,
             checkpoint=state.checkpoint,
@@ -186,7 +186,7 @@ class Steps:
         attempt = self._state.test_runs + 1
         work = TestInput(
             delivery=self._stage.delivery,
-            policy=self._prepared.policy,
+            contract=self._prepared.contract,
             commit=self._state.head,
             attempt=attempt,
             baseline=self._prepared.baseline,
@@ -205,7 +205,7 @@ class Steps:
         if self._prepared.inspects and state.inspected != state.head:
             work = InspectInput(
                 delivery=self._stage.delivery,
-                policy=self._prepared.policy,
+                contract=self._prepared.contract,
                 commit=state.head,
                 report=state.tests.report if state.tests else "",
                 kind=state.kind,
@@ -219,7 +219,7 @@ class Steps:
         state = self._state
         if not self._prepared.app or state.captured == state.head:
             return
-        work = CaptureInput(delivery=self._stage.delivery, policy=self._prepared.policy, commit=state.head)
+        work = CaptureInput(delivery=self._stage.delivery, contract=self._prepared.contract, commit=state.head)
         try:
             captured = await self._stage.once("capture_pages", work, Captured)
         except Stopped as stop:
@@ -246,7 +246,7 @@ class Steps:
         """The branch as it is, where it came from; no pull request."""
         work = PushInput(
             delivery=self._stage.delivery,
-            policy=self._prepared.policy,
+            contract=self._prepared.contract,
             workflow_id=workflow.info().workflow_id,
             branch=self._prepared.branch,
             head=self._state.head,
@@ -262,7 +262,7 @@ class Steps:
         links = await self._forge.show_artifacts(state.plan, report, state.review, state.findings, state.screenshots)
         work = ShipInput(
             delivery=self._stage.delivery,
-            policy=prepared.policy,
+            contract=prepared.contract,
             workflow_id=workflow.info().workflow_id,
             base=prepared.base,
             branch=prepared.branch,

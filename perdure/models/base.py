@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 
 class Recorded(BaseModel):
@@ -16,17 +16,22 @@ class Recorded(BaseModel):
     default are left out of the JSON, which keeps a turn near 1.1 KB of history.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        fields = type(self).model_fields
         return {
-            name: value
-            for name, value in data.items()
-            if fields[name].is_required() or getattr(self, name) != fields[name].get_default(call_default_factory=True)
+            key: data[key]
+            for name, field in type(self).model_fields.items()
+            if (key := field.alias if field.alias in data else name) in data
+            and (field.is_required() or getattr(self, name) != field.get_default(call_default_factory=True))
         }
+
+
+ContractHash = Annotated[str, Field(alias="policy")]
+"""SHA-256 of the artifact that is a delivery's Contract. On the wire and in every history its name is `policy`, so that
+workers of different releases understand each other."""
 
 
 class Published(BaseModel):

@@ -133,7 +133,7 @@ def shipped(state: DeliveryState, made: Shipped) -> None:
 def rebased(state: DeliveryState, made: Rebased) -> None:
     """It stands on the integration branch's head now: as one commit, or as files with conflicts and none."""
     assert state.prepared is not None
-    onto = {"base_sha": made.onto, "head": made.onto, "policy": made.policy}
+    onto = {"base_sha": made.onto, "head": made.onto, "contract": made.contract}
     known = {"baseline": made.baseline, "base_red": made.base_red} if made.baseline else {}
     state.prepared = state.prepared.model_copy(update=onto | known)
     state.checkpoint, state.since = made.checkpoint, made.since

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from perdure.models.backlog import LandingPlace
-from perdure.models.base import Recorded
+from perdure.models.base import ContractHash, Recorded
 from perdure.models.result import PullRequest
 from perdure.models.work import TestVerdict
 
@@ -83,7 +83,7 @@ class RebaseInput(Recorded):
     """
 
     delivery: str
-    policy: str
+    contract: ContractHash
     place: LandingPlace
     head: str
     checkpoint: str
@@ -97,7 +97,7 @@ class Rebased(Recorded):
     """The delivery stands on the integration branch's head now, whether it met conflicts there or not.
 
     onto        that head: the delivery's new base_sha and head
-    policy      the terms with the new base
+    contract    the terms with the new base
     commit      the one commit on it; empty: conflicts, and `checkpoint` holds the files with their markers
     moved       false: it stood there already, and the verdict on its tree is the one that was reached
     conflicts   paths, at most 50; since: what landed there since the delivery began, for its agent (artifact)
@@ -106,7 +106,7 @@ class Rebased(Recorded):
     """
 
     onto: str
-    policy: str
+    contract: ContractHash
     checkpoint: str
     commit: str = ""
     tree: str = ""
@@ -123,7 +123,7 @@ class LandInput(Recorded):
     """Move the integration branch from `onto` to `commit`, if it is there still. `tests`: the verdict on its tree."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
     workflow_id: str
     place: LandingPlace
     commit: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.models.base import Recorded
+from perdure.models.base import ContractHash, Recorded
 from perdure.models.ledger import Spend
 from perdure.models.result import PullRequest, ReviewResult
 from perdure.models.work import TestVerdict
@@ -12,7 +12,7 @@ class PushInput(Recorded):
     """Push `head` as `branch`, and open nothing. `tests`: the verdict on it, when it was tested."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
     workflow_id: str
     branch: str
     head: str
@@ -32,7 +32,7 @@ class ShipInput(Recorded):
     """
 
     delivery: str
-    policy: str
+    contract: ContractHash
     workflow_id: str
     base: str
     branch: str
@@ -65,7 +65,7 @@ class CheckInput(Recorded):
     """The question, before any money is spent, if this delivery can be published. Policy: artifact of the Contract."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
 
 
 class Checked(Recorded):
@@ -78,7 +78,7 @@ class ArtifactsInput(Recorded):
     """Pages that the pull request will link to: artifacts of the vault by hash, empty where there is none."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
     plan: str = ""
     report: str = ""
     review: str = ""
@@ -102,7 +102,7 @@ class CommentInput(Recorded):
     """
 
     delivery: str
-    policy: str
+    contract: ContractHash
     workflow_id: str
     branch: str = ""
     status: str = "running"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from perdure.models.base import Recorded
+from perdure.models.base import ContractHash, Recorded
 from perdure.models.decisions import Question, Said
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Step
@@ -20,7 +20,7 @@ class TurnInput(Recorded):
     delivery    the delivery's key (perdure.models.ids.delivery_key)
     step        which agentic step; attempt counts its loop from 1, turn counts from 1 within the attempt
     checkpoint  commit in the vault the turn starts from
-    policy      artifact of the delivery's Contract (perdure.models.contract)
+    contract    artifact of the delivery's Contract (perdure.models.contract)
     materials   artifacts the opening message is made from, by name: plan, report, review, base, head (turn 1 only)
     said        words from people that are new since the last turn
     told        words that earlier conversations of the delivery have read (turn 1 only)
@@ -36,7 +36,7 @@ class TurnInput(Recorded):
     attempt: int
     turn: int
     checkpoint: str
-    policy: str
+    contract: ContractHash
     materials: dict[str, str] = {}
     said: tuple[Said, ...] = ()
     told: tuple[Said, ...] = ()

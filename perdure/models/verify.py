@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.models.base import Published, Recorded
+from perdure.models.base import ContractHash, Published, Recorded
 from perdure.models.ledger import Spend, Usage
 
 
@@ -146,7 +146,7 @@ class PublishedInput(Recorded):
     """Policy: artifact of the Contract, which names the repository."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
     branch: str
 
 

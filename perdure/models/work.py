@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from perdure.models.base import Recorded
+from perdure.models.base import ContractHash, Recorded
 from perdure.models.decisions import Gate
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
@@ -45,7 +45,7 @@ class Prepared(Recorded):
     checkpoint  the first checkpoint: the base commit's tree, no transcript
     head        what the delivery builds on: base_sha, or the tip of `branch` when an existing one was named
     branches    by kind, what `branch` becomes when that is known; empty where its name does not say the kind
-    policy      artifact of the Contract
+    contract    artifact of the Contract
     plan        artifact of a plan the submitter sent along, or empty
     limits      the few settings the workflow itself decides on
     attributes  whether the server knows Perdure's search attributes
@@ -78,7 +78,7 @@ class Prepared(Recorded):
     head: str
     branch: str
     checkpoint: str
-    policy: str
+    contract: ContractHash
     phases: tuple[Phase, ...]
     plan: str = ""
     test_fixes: int = 4
@@ -126,7 +126,7 @@ class CommitInput(Recorded):
     """Commit the tree of `checkpoint` onto `parent` as step `step`, attempt `attempt`."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
     step: str
     attempt: int
     checkpoint: str
@@ -153,7 +153,7 @@ class TestInput(Recorded):
     __test__ = False
 
     delivery: str
-    policy: str
+    contract: ContractHash
     commit: str
     attempt: int
     baseline: str = ""
@@ -212,7 +212,7 @@ class InspectInput(Recorded):
     """
 
     delivery: str
-    policy: str
+    contract: ContractHash
     commit: str
     report: str = ""
     kind: str = ""
@@ -245,7 +245,7 @@ class CaptureInput(Recorded):
     """Start the application of `commit` and take its pages. Policy: artifact of the Contract."""
 
     delivery: str
-    policy: str
+    contract: ContractHash
     commit: str
 
 

@@ -46,7 +46,14 @@ RESULT = DeliveryResult(
 )
 
 PREPARED = Prepared(
-    queue="q", base="main", base_sha=sha("b"), head=sha("b"), branch=BRANCH, checkpoint=sha("0"), policy="p", phases=()
+    queue="q",
+    base="main",
+    base_sha=sha("b"),
+    head=sha("b"),
+    branch=BRANCH,
+    checkpoint=sha("0"),
+    contract="p",
+    phases=(),
 )
 
 TOLD = HistoryFacts(

@@ -133,6 +133,7 @@ async def test_what_is_decided_while_no_worker_runs_is_recorded_and_read_by_the_
     await desk("say", "nobody", "-", stdin="two")
     shown = (await desk("show", "nobody")).out
     assert "perdure approve nobody" in shown
+    assert "✓ plan " in shown, "steps are told from history"
     assert "! recorded, not yet read: approve, say, say\n" in shown
     async with desk.worker():
         result = await desk.result("nobody")

@@ -27,7 +27,7 @@ PREPARED = Prepared(
     head="b" * 40,
     branch="perdure/d",
     checkpoint="c",
-    policy="p",
+    contract="p",
     phases=ALL_PHASES,
 )
 NASTY = st.text(st.one_of(st.sampled_from("|`*_[]<>!-\\\n\t\x1b\u202e\x00"), st.characters()), max_size=300)

@@ -26,7 +26,7 @@ def state(**facts: object) -> DeliveryState:
 
 def prepared(*phases: Phase) -> Prepared:
     return Prepared(
-        queue="q", base="main", base_sha="0", head="0", branch="mine", checkpoint="c", policy="p", phases=phases
+        queue="q", base="main", base_sha="0", head="0", branch="mine", checkpoint="c", contract="p", phases=phases
     )
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import SchemaSerializer, core_schema, to_json
 
-from perdure.models import fold, limits
+from perdure.models import fold, landing, limits, publishing, turn, verify, work
+from perdure.models.base import Recorded
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
 from perdure.models.request import ResumePoint
@@ -100,3 +102,16 @@ def test_every_shared_limit_is_used() -> None:
 def test_the_two_programs_people_copy_stay_short() -> None:
     for name, most in (("worker.py", 80), ("starter.py", 60)):
         assert len((ROOT / name).read_text().splitlines()) <= most, name
+
+
+def test_the_contract_is_called_policy_on_the_wire_so_that_releases_understand_each_other() -> None:
+    there = [found for module in (landing, publishing, turn, verify, work) for found in vars(module).values()]
+    models = {cls for cls in there if isinstance(cls, type) and issubclass(cls, Recorded)}
+    named = [model for model in models if "contract" in model.model_fields]
+    assert len(named) == 15
+    assert {model.model_fields["contract"].alias for model in named} == {"policy"}
+    asked = publishing.CheckInput(delivery="d", contract="c0ffee")
+    sent = SchemaSerializer(core_schema.any_schema()).to_json(asked)  # as the Temporal converter does
+    assert json.loads(sent) == asked.model_dump() == json.loads(to_json(asked)) == {"delivery": "d", "policy": "c0ffee"}
+    assert publishing.CheckInput.model_validate_json(sent) == asked
+    assert publishing.CheckInput.model_validate({"delivery": "d", "contract": "c0ffee"}) == asked

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +17,6 @@ from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.loose import is_full
-from perdure.adapters.git.shadow import PORTS_FILE
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.home import Home
@@ -139,7 +137,7 @@ class Workspace:
         """The git directory of checkpoints (perdure.adapters.git.shadow)."""
         return self.private / "shadow.git"
 
-    @contextmanager
+    @contextlib.contextmanager
     def alone(self) -> Iterator[int]:
         """Be the only one whose git touches this worktree; yields the descriptor for `hold=`.
 
@@ -186,7 +184,7 @@ class Workspace:
     def untracked(self) -> tuple[str, ...]:
         """Every path that git does not track, ignored ones too; of a directory that is untracked as a whole, itself."""
         listed = self.git().run("ls-files", "--others", "--directory", "-z").names
-        return tuple(sorted({name.rstrip("/") for name in listed} - {PORTS_FILE}))
+        return tuple(sorted({name.rstrip("/") for name in listed} - {shadow.PORTS_FILE}))
 
     def forget_changes(self) -> None:
         """Put tracked files back to the base: what setup did to them (a rewritten lock file) is nobody's work."""

@@ -145,10 +145,10 @@ class Host:
             yield workspace, lease
 
     @asynccontextmanager
-    async def session(self, delivery: str, policy: str) -> AsyncIterator[WorkspaceSession]:
+    async def session(self, delivery: str, terms: str) -> AsyncIterator[WorkspaceSession]:
         """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it."""
         async with self.lease(delivery) as (workspace, lease):
-            contract = await in_thread(self.contract, workspace.vault, delivery, policy)
+            contract = await in_thread(self.contract, workspace.vault, delivery, terms)
             yield await self.opened(workspace, lease, contract)
 
     async def opened(self, workspace: Workspace, lease: Lease, contract: Contract) -> WorkspaceSession:
@@ -193,13 +193,13 @@ class Host:
             await set_up(self.home, workspace, lease, contract, grade, os.environ, kept, caps)
         return workspace
 
-    def contract(self, vault: Vault, delivery: str, policy: str) -> Contract:
+    def contract(self, vault: Vault, delivery: str, sha256: str) -> Contract:
         """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged, or is none
-        that this home made: a stranger's plan is an artifact, too, and its hash can be sent as `policy`."""
-        sealed = vault.get_artifact(delivery, policy)
+        that this home made: a stranger's plan is an artifact, too, and its hash can be sent as `contract`."""
+        sealed = vault.get_artifact(delivery, sha256)
         mark, _, said = sealed.partition(b"\n")
         if not hmac.compare_digest(mark, self._seal(delivery, said)):
-            raise WorkspaceLost("the terms of this delivery were not made by this PERDURE_HOME", where=policy[:12])
+            raise WorkspaceLost("the terms of this delivery were not made by this PERDURE_HOME", where=sha256[:12])
         return Contract.model_validate_json(said)
 
     def keep_contract(self, vault: Vault, contract: Contract) -> str:

@@ -49,10 +49,9 @@ def watch(
 
 def show(id: DeliveryId = "@last", json: Json = False) -> None:
     """Show where a delivery stands, or how it ended."""
-    from perdure.cli.decide.asking import waits_for_you
     from perdure.cli.look.chapters import chapters, line_of, row
     from perdure.cli.look.closing import closing
-    from perdure.cli.look.story import Teller, again, no_worker, waiting
+    from perdure.cli.look.story import again, no_worker, waiting
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
     from perdure.models.errors import PerdureError
@@ -64,29 +63,26 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
         described = await delivery.describe()
         if described.running:
             try:
-                progress = await delivery.progress()
+                progress, ended = await delivery.progress(), list[str]()
             except PerdureError:
                 if json:
                     raise
                 from perdure.cli.host.workers import absent
+                from perdure.cli.look.report.from_history import progress_from
 
-                line = Teller().now(None, described.pending, at=0.0)
-                asks = waits_for_you(described.asked, delivery.id) if described.asked is not None else []
-                doing = [row(line, screen.width)] if line else []
-                sent = (
-                    [f"! recorded, not yet read: {', '.join(unread)}"] if (unread := await delivery.not_read()) else []
-                )
-                screen.lines(
-                    [f"{delivery.id}  {'waiting' if asks else 'running'}", *doing, *asks, *sent, no_worker(absent())]
-                )
-                return
+                progress = progress_from(await delivery.past(), delivery.id, described.run_id)
+                if (asked := described.asked) is not None:
+                    progress = progress.model_copy(update={"asked": asked, "waiting": asked.words})
+                ended = [no_worker(absent())]
+                if unread := await delivery.not_read():
+                    ended = [f"! recorded, not yet read: {', '.join(unread)}", *ended]
             if json:
                 screen.data(progress.model_dump_json(indent=2))
                 return
             limits = (progress.test_fixes, progress.review_fixes)
             told = [row(line_of(chapter, limits, ended=False), screen.width) for chapter in chapters(progress.steps)]
             screen.lines([*_facts(progress), *told, *again(described.pending)])
-            screen.lines(waiting(progress))
+            screen.lines([*waiting(progress), *ended])
             return
         result = await delivery.result()
         if json:

@@ -85,7 +85,7 @@ async def _evidence(
         report=(result.tests.report or "").removeprefix("artifact:sha256:"),
         deaths=histories.deaths,
     )
-    asked = PublishedInput(delivery=key, policy=prepared.policy, branch=result.branch or prepared.branch)
+    asked = PublishedInput(delivery=key, contract=prepared.contract, branch=result.branch or prepared.branch)
     host, outside = await asyncio.gather(
         _pages(client, prepared.queue, work),
         _ask(client, "verify_published", asked, prepared.publisher or prepared.queue, PublishedFacts),

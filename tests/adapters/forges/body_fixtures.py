@@ -23,7 +23,7 @@ CONTRACT = Contract(
 )
 WORK = ShipInput(
     delivery="d",
-    policy="p",
+    contract="p",
     workflow_id="d",
     base="main",
     branch="perdure/d",

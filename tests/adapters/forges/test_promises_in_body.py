@@ -50,7 +50,7 @@ def test_pages_have_the_line_what_is_wrong_and_how_each_test_fails() -> None:
 
 
 def test_the_comment_on_an_issue_says_how_many_promises_are_not_kept() -> None:
-    work = CommentInput(delivery="d", policy="p", workflow_id="d", status="delivered", tests=VERDICT)
+    work = CommentInput(delivery="d", contract="p", workflow_id="d", status="delivered", tests=VERDICT)
     text = status_comment(work, CONTRACT)
     assert LINE in text
     assert "changed promises: 2 tests of `main` that the change does not keep" in text

@@ -35,7 +35,7 @@ CLEAN = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=1)
 
 
 def said(receipt: Receipt | None = None, spend: Spend | None = None, watch: str = "", **how: Any) -> str:
-    work = CommentInput(delivery="calc-issue-12", policy="p", workflow_id="calc-issue-12", **how)
+    work = CommentInput(delivery="calc-issue-12", contract="p", workflow_id="calc-issue-12", **how)
     return status_comment(work, CONTRACT, receipt, spend, watch)
 
 
@@ -115,7 +115,7 @@ def test_what_did_not_end_well_says_why_and_how_to_go_on() -> None:
     assert "- tests: the repository has no test command" in draft
     assert "Look at what is missing: #7." in draft
     kept = CONTRACT.config.model_copy(update={"ship": CONTRACT.config.ship.model_copy(update={"close_issue": False})})
-    work = CommentInput(delivery="d", policy="p", workflow_id="d", status="delivered", pull_request=PULL)
+    work = CommentInput(delivery="d", contract="p", workflow_id="d", status="delivered", pull_request=PULL)
     assert "closes" not in status_comment(work, CONTRACT.model_copy(update={"config": kept}))
 
 

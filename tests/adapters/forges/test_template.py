@@ -42,7 +42,7 @@ PLAN = Plan(
 TESTS = TestVerdict(status=TestsStatus.GREEN, tree="c0ffee" * 7, summary="4 green")
 WORK = ShipInput(
     delivery="d",
-    policy="p",
+    contract="p",
     workflow_id="d",
     base="main",
     branch="perdure/d",

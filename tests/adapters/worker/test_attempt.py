@@ -164,7 +164,7 @@ async def test_what_a_run_ends_with_leaves_no_note_that_somebody_would_read_for_
 
 
 async def test_every_attempt_at_a_piece_of_work_shares_its_key_and_nothing_else_does() -> None:
-    turn = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", policy="p")
+    turn = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", contract="p")
 
     async def key_of(work: Any = turn, **info: Any) -> str:
         async def key() -> str:

@@ -38,7 +38,7 @@ async def test_the_work_that_has_killed_its_worker_three_times_is_not_begun_agai
     assert (raised.type, raised.non_retryable) == ("TurnKillsWorker", True)
     assert "perdure retry test" in raised.message
 
-    work = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", policy="p")
+    work = TurnInput(delivery="d", step="implement", attempt=1, turn=1, checkpoint="c", contract="p")
 
     async def of_turn() -> str:
         return work_key(work)

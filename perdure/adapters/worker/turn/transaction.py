@@ -43,7 +43,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
     run_id = activity.info().workflow_run_id or ""
     ref = run_ref(work.delivery, run_id)
     now_doing(turn=work.turn)
-    async with host.session(work.delivery, work.policy) as session:
+    async with host.session(work.delivery, work.contract) as session:
         await in_thread(session.vault.remove_stale_locks, ref)
         if (taken := await in_thread(adopt, session.vault, ref, work)) is not None:
             return taken

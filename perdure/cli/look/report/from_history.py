@@ -11,11 +11,14 @@ from pydantic import ValidationError
 
 from perdure.cli.look.report.facts import Death, Turn, Waited
 from perdure.models import fold
+from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
+from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import StepRecord
-from perdure.models.state import DeliveryState
+from perdure.models.state import DeliveryState, Progress
 from perdure.models.steps import AGENTIC
+from perdure.models.summary import progress_of
 from perdure.models.turn import Ending, TurnResult
 
 if TYPE_CHECKING:
@@ -37,6 +40,32 @@ def state_of(past: Past) -> DeliveryState:
     for act in past.acts:
         _take(state, act, branch=bool(past.request.get("branch")))
     return state
+
+
+def request_of(past: Past) -> DeliveryRequest:
+    """The request as it was sent; of one that was never valid, its first words."""
+    try:
+        return parse_request(past.request)
+    except InvalidRequest:
+        return DeliveryRequest.model_construct(
+            repository=str(past.request.get("repository") or ""), request=str(past.request.get("request") or "")
+        )
+
+
+def steps_so_far(state: DeliveryState, past: Past) -> list[StepRecord]:
+    """Steps of the runs before, as the newest one got them, and its own after them."""
+    return [*state.steps, *steps_of(past.acts[past.newest :])]
+
+
+def progress_from(past: Past, delivery_id: str, run_id: str, state: DeliveryState | None = None) -> Progress:
+    """Where it stands, where no worker answers: the answer to query `progress`, folded from history.
+
+    state  `state_of(past)`, where that is known; its steps and its wait are then filled in
+    """
+    state = state or state_of(past)
+    state.steps = steps_so_far(state, past)
+    state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "")
+    return progress_of(state, request_of(past), delivery_id, run_id)
 
 
 def _take(state: DeliveryState, act: Act, *, branch: bool = False) -> None:

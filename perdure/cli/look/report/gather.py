@@ -7,14 +7,24 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.look.report.facts import Report
-from perdure.cli.look.report.from_history import began, deaths_of, parsed, state_of, steps_of, turns_of, waits_of
+from perdure.cli.look.report.from_history import (
+    began,
+    deaths_of,
+    parsed,
+    progress_from,
+    request_of,
+    state_of,
+    steps_so_far,
+    turns_of,
+    waits_of,
+)
 from perdure.cli.look.report.from_host import HostReader
-from perdure.models.errors import InvalidRequest, PerdureError
+from perdure.models.errors import PerdureError
 from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
-from perdure.models.request import DeliveryRequest, parse_request
+from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, StepRecord
 from perdure.models.state import DeliveryState, Progress
-from perdure.models.summary import progress_of, result_of
+from perdure.models.summary import result_of
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, Described
@@ -73,21 +83,14 @@ async def _facts(
     delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str]
 ) -> dict[str, Any]:
     """Return what result or progress say; without a worker, what history does."""
-    try:
-        request = parse_request(past.request)
-    except InvalidRequest:
-        request = DeliveryRequest.model_construct(
-            repository=str(past.request.get("repository") or ""), request=str(past.request.get("request") or "")
-        )
+    request = request_of(past)
     status, message, waiting = "", "", ""
     steps: Sequence[StepRecord] = ()
     if described.running:
         try:
             progress = await delivery.progress()
         except PerdureError:
-            state.steps = _joined(state, past)
-            state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "")
-            progress = progress_of(state, request, delivery.id, described.run_id)
+            progress = progress_from(past, delivery.id, described.run_id, state)
             unread.append("no worker answers: steps and costs are as history has them")
         status, message, waiting, steps = progress.status, progress.message, progress.waiting, progress.steps
         if waiting:
@@ -98,7 +101,7 @@ async def _facts(
             told = await delivery.result()
             status = told.status
         except PerdureError as error:  # terminated, or a request that was never valid: no worker said how it ended
-            state.steps = _joined(state, past)
+            state.steps = steps_so_far(state, past)
             told = result_of(state, request, delivery.id, described.run_id)
             status = described.status.name.lower().replace("canceled", "cancelled")
             message = str(error)
@@ -136,8 +139,3 @@ def _running(
     state.pull_request, state.head = progress.pull_request, progress.head_sha or state.head
     result = result_of(state, request, id, run_id)
     return result.model_copy(update={"decisions": tuple(progress.decisions)})
-
-
-def _joined(state: DeliveryState, past: Past) -> list[StepRecord]:
-    """Steps of the runs before, as the newest one got them, and its own after them."""
-    return [*state.steps, *steps_of(past.acts[past.newest :])]

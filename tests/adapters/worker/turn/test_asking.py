@@ -71,7 +71,7 @@ async def test_a_retry_finds_the_reply_that_was_bought_and_a_rewind_samples_anew
 async def test_a_verdict_on_another_tree_ships_nothing(bench: Bench) -> None:
     work = ShipInput(
         delivery=DELIVERY,
-        policy=bench.prepared.policy,
+        contract=bench.prepared.contract,
         workflow_id=DELIVERY,
         base="main",
         branch="perdure/calc-sub",

@@ -127,7 +127,7 @@ async def test_two_at_once_make_one_and_a_failed_one_is_not_kept(deliveries: Del
 async def test_no_command_of_an_agent_or_a_test_can_change_what_others_get(deliveries: Deliveries) -> None:
     first = await deliveries.made("one")
     prepared = await deliveries.prepare("two")
-    async with deliveries.host().session("two", prepared.policy) as session:
+    async with deliveries.host().session("two", prepared.contract) as session:
         session.logs.mkdir(exist_ok=True)
         for number, script in enumerate(
             (

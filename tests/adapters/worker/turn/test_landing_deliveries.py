@@ -65,7 +65,7 @@ class Item:
         prepared: Prepared = await in_activity(
             Preparation(self.host).prepare, PrepareInput(delivery=self.id, request=request), run=RUN
         )
-        self.prepared, self.policy, self.checkpoint = prepared, prepared.policy, prepared.checkpoint
+        self.prepared, self.contract, self.checkpoint = prepared, prepared.contract, prepared.checkpoint
         self.head = self.base = prepared.base_sha
         return self
 
@@ -83,7 +83,7 @@ class Item:
         self.checkpoint = made
         work = CommitInput(
             delivery=self.id,
-            policy=self.policy,
+            contract=self.contract,
             step="implement",
             attempt=1,
             checkpoint=made,
@@ -97,7 +97,7 @@ class Item:
     def rebasing(self, landed: str = "") -> RebaseInput:
         return RebaseInput(
             delivery=self.id,
-            policy=self.policy,
+            contract=self.contract,
             place=self.place,
             head=self.head,
             checkpoint=self.checkpoint,
@@ -114,12 +114,12 @@ class Item:
         return made
 
     def take(self, made: Rebased) -> None:
-        self.policy, self.checkpoint, self.base = made.policy, made.checkpoint, made.onto
+        self.contract, self.checkpoint, self.base = made.contract, made.checkpoint, made.onto
         self.head = made.commit or made.onto
 
     async def test(self, made: Rebased) -> TestVerdict:
         work = TestInput(
-            delivery=self.id, policy=self.policy, commit=self.head, attempt=self.number, baseline=made.baseline
+            delivery=self.id, contract=self.contract, commit=self.head, attempt=self.number, baseline=made.baseline
         )
         verdict: TestVerdict = await in_activity(run_tests.Testing(self.host).run_tests, work, run=RUN)
         return verdict
@@ -127,7 +127,7 @@ class Item:
     async def land(self, made: Rebased, tests: TestVerdict | None = None) -> Landed:
         work = LandInput(
             delivery=self.id,
-            policy=self.policy,
+            contract=self.contract,
             workflow_id=f"night/{self.place.item}",
             place=self.place,
             commit=made.commit,

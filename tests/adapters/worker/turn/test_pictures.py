@@ -71,7 +71,7 @@ def vault_of(bench: Bench) -> Vault:
 
 
 async def captured(bench: Bench) -> Captured:
-    work = CaptureInput(delivery=DELIVERY, policy=bench.prepared.policy, commit=bench.prepared.head)
+    work = CaptureInput(delivery=DELIVERY, contract=bench.prepared.contract, commit=bench.prepared.head)
     done = await ActivityEnvironment().run(Pages(bench.host).capture_pages, work)
     assert isinstance(done, Captured)
     return done

@@ -63,7 +63,7 @@ class Preparing:
 
     def contract(self, prepared: Prepared) -> Contract:
         vault = Vault.open(self.home, self.repository, self.host.forges)
-        return self.host.contract(vault, "calc-issue-1", prepared.policy)
+        return self.host.contract(vault, "calc-issue-1", prepared.contract)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_a_retry_keeps_the_issue_as_it_was_and_does_not_ask_again(prepare:
     asked = len([call for call in github.calls if "/issues/" in call[1]])
     again = await prepare(previous=prepared, issue=1)
     assert len([call for call in github.calls if "/issues/" in call[1]]) == asked
-    assert (again.policy, again.issue, again.title, again.hosted) == (prepared.policy, 1, "Add sub", True)
+    assert (again.contract, again.issue, again.title, again.hosted) == (prepared.contract, 1, "Add sub", True)
 
 
 async def test_without_an_issue_the_forge_is_known_all_the_same(prepare: Preparing) -> None:

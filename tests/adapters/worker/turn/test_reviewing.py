@@ -74,7 +74,7 @@ async def committed(bench: Bench, checkpoint: str, step: Step = Step.IMPLEMENT, 
     """`parent`: where the delivery began, unless another is named."""
     work = CommitInput(
         delivery=DELIVERY,
-        policy=bench.prepared.policy,
+        contract=bench.prepared.contract,
         step=step,
         attempt=1,
         checkpoint=checkpoint,
@@ -115,7 +115,7 @@ def asked(bench: Bench, step: str) -> list[dict[str, Any]]:
 
 
 async def inspected(bench: Bench, head: str) -> Inspected:
-    work = InspectInput(delivery=DELIVERY, policy=bench.prepared.policy, commit=head)
+    work = InspectInput(delivery=DELIVERY, contract=bench.prepared.contract, commit=head)
     found: Inspected = await in_activity(Inspection(bench.host).inspect_change, work)
     return found
 
@@ -207,7 +207,7 @@ async def test_a_secret_that_was_taken_out_is_gone_once_one_commit_takes_the_pla
 
 
 async def test_a_host_without_the_vault_says_so(bench: Bench) -> None:
-    work = InspectInput(delivery="another", policy=bench.prepared.policy, commit="0" * 40)
+    work = InspectInput(delivery="another", contract=bench.prepared.contract, commit="0" * 40)
     with pytest.raises(WorkspaceLost):
         await in_activity(Inspection(bench.host).inspect_change, work)
 

@@ -119,7 +119,7 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
         host = Host.open(home, PORTS)
         request = DeliveryRequest(repository=str(origin), request="x", config=PLACES)
         prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
-        async with host.session(delivery, prepared.policy) as session:
+        async with host.session(delivery, prepared.contract) as session:
             assert session.workspace.path == home.tree(delivery)
             report = await test_commit(session, prepared.base_sha, "tree", "once more", None, makes_seed=False)
         await host.close()
@@ -143,7 +143,7 @@ async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins
         host = Host.open(home, PORTS)
         request = DeliveryRequest(repository=str(origin), request="x", config=COMPILES)
         prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
-        async with host.session(delivery, prepared.policy) as session:
+        async with host.session(delivery, prepared.contract) as session:
             report = await test_commit(session, prepared.base_sha, "tree", "change", None, makes_seed=False)
         await host.close()
         tails.append(report.commands[0].tail)

@@ -48,7 +48,7 @@ async def test_a_step_is_taken_turn_by_turn_and_read_back_by_people(bench: Bench
     assert "written" in log
     assert "Add sub" in read("logs", last.checkpoint)
     assert read("diff") == "", "nothing is committed yet"
-    assert '"base":"main"' in read("artifact", bench.prepared.policy)
+    assert '"base":"main"' in read("artifact", bench.prepared.contract)
     with pytest.raises(BadInput):
         read("secrets")
 

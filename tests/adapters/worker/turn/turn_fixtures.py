@@ -41,7 +41,7 @@ class Bench:
     def work(self, turn: int, checkpoint: str, step: Step = Step.IMPLEMENT) -> TurnInput:
         prepared = self.prepared
         return TurnInput(
-            delivery=DELIVERY, step=step, attempt=1, turn=turn, checkpoint=checkpoint, policy=prepared.policy
+            delivery=DELIVERY, step=step, attempt=1, turn=turn, checkpoint=checkpoint, contract=prepared.contract
         )
 
     async def take(self, work: TurnInput, *, host: Host | None = None, run: str = "run-1") -> TurnResult:
