@@ -45,7 +45,6 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
 from perdure.adapters.system.threads import in_thread
 from perdure.models.config import SandboxGrade, TestCommand
-from perdure.models.experiment import Experiment
 from perdure.models.report import TestReport
 from tests.lab import make_target
 
@@ -226,12 +225,15 @@ class Bench:
         return time.perf_counter() - begun, report
 
     async def tried(self, commit: str, before: TestReport, now: TestReport) -> float:
-        """Seconds for the experiments with a green change."""
+        """Seconds for the experiments with a green change. They have told what they are there for, or it means nothing."""
         begun = time.perf_counter()
         ground = Setting(self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
         found = await experiment(ground, self.commit, commit, self.tests, before=before, now=now)
         took = time.perf_counter() - begun
-        _check(found)
+        (one,) = found.commands
+        assert not found.tampered, found
+        assert (one.canaries, one.base_tests) == ("caught", one.base_passed), found
+        assert one.proving, found
         return took
 
     def bare(self, commit: str) -> float:
@@ -246,15 +248,6 @@ class Bench:
             stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=300,
         )  # fmt: skip
         return time.perf_counter() - begun
-
-
-def _check(found: Experiment) -> None:
-    """It has told what it is there for, or its figure means nothing."""
-    (one,) = found.commands
-    assert not found.tampered, found
-    assert one.canaries == "caught", found
-    assert one.base_tests == one.base_passed, found
-    assert one.proving, found
 
 
 async def measure(name: str, root: Path) -> bool:
