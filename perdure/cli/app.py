@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from perdure import __version__, secrets
+from perdure.cli.backlog import command as backlog
 from perdure.cli.commands import ADVANCED_PAGE, Commands
 from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
@@ -32,7 +33,7 @@ app = Commands(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 GROUPS = (
-    *(demo, init, deliver, run_phase, read, logs, report, verify),
+    *(demo, init, deliver, run_phase, backlog, read, logs, report, verify),
     *(answer, budget, say, retry, pulls, local, doctor, gc, config, rehearse),
 )
 for group in GROUPS:

@@ -66,15 +66,17 @@ class Commands(typer.Typer):
         return super().command(name, cls=Command, **options)
 
     def needed(self, arguments: Sequence[str]) -> Commands:
-        """The same with nothing but the command that comes first, or with all where none does.
+        """The same with nothing but the command that comes first, a group of them too, or with all where none does.
 
         Before it begins, Typer looks at every parameter of every command: that takes longer than most commands do.
         """
-        found = [info for info in self.registered_commands if [_name(info)] == list(arguments[:1])]
-        if not found:
+        first = list(arguments[:1])
+        found = [info for info in self.registered_commands if [_name(info)] == first]
+        groups = [info for info in self.registered_groups if [info.name] == first]
+        if not (found or groups):
             return self
         alone = copy.copy(self)
-        alone.registered_commands, alone.registered_groups = found, []
+        alone.registered_commands, alone.registered_groups = found, groups
         return alone
 
 

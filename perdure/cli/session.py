@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
-    from perdure.client import Delivery, Described, Perdure
+    from perdure.client import Backlog, Delivery, Described, Perdure
 
 T = TypeVar("T")
+Seen = TypeVar("Seen", "Delivery", "Backlog")
 
 
 async def connected(screen: Screen) -> Perdure:
@@ -24,8 +25,9 @@ async def connected(screen: Screen) -> Perdure:
     return Perdure(await connect(Home.find(), start=False, say=screen.say))
 
 
-async def look_at(screen: Screen, delivery: Delivery) -> tuple[Described | None, Delivery]:
-    """Return what this home's server knows of a delivery, and where to ask next; None when another home's answered.
+async def look_at(screen: Screen, seen: Seen) -> tuple[Described | None, Seen]:
+    """Return what this home's server knows of a delivery or backlog, and where to ask next; None when another home's
+    answered.
 
     Looked at afterwards: a call that began while ours was dying is answered by whoever has its port by then. Raises
     what describe raises, and TemporalUnreachable while somebody else is there and ours is not.
@@ -37,14 +39,14 @@ async def look_at(screen: Screen, delivery: Delivery) -> tuple[Described | None,
     from perdure.models.errors import BadInput
 
     try:
-        found: Described | Exception = await delivery.describe()
+        found: Described | Exception = await seen.describe()
     except (RPCError, BadInput) as error:
         found = error
-    if await astray(delivery.client, Home.find()):
-        return None, (await connected(screen)).delivery(delivery.id)
+    if await astray(seen.client, Home.find()):
+        return None, type(seen)((await connected(screen)).client, seen.id)
     if isinstance(found, Exception):
         raise found
-    return found, delivery
+    return found, seen
 
 
 def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[T]], *, decision: str = "") -> T:

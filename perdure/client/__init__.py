@@ -4,8 +4,19 @@ Light on purpose: models and the Temporal client, nothing else. In another langu
 on task queue `perdure` with the same JSON.
 """
 
+from perdure.client.backlog import Backlog, SubmittedBacklog
 from perdure.client.decisions import Answered
 from perdure.client.delivery import Delivery, Perdure, Submitted
 from perdure.client.view import Described, Listed, Pending
 
-__all__ = ["Answered", "Delivery", "Described", "Listed", "Pending", "Perdure", "Submitted"]
+__all__ = [
+    "Answered",
+    "Backlog",
+    "Delivery",
+    "Described",
+    "Listed",
+    "Pending",
+    "Perdure",
+    "Submitted",
+    "SubmittedBacklog",
+]

@@ -14,6 +14,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.backlog import Backlog, SubmittedBacklog, submit_backlog
 from perdure.client.decisions import Answered, Decisions
 from perdure.client.history import Past, read_past
 from perdure.client.listing import newest, not_read
@@ -22,6 +23,7 @@ from perdure.client.once import SameWords, check_same, request_of, running_of, s
 from perdure.client.standalone import ask_host
 from perdure.client.submit import WORKFLOW, start, start_accepted
 from perdure.client.view import Described, Listed, Pending, describe, polled
+from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.ids import delivery_key, issue_delivery_id
 from perdure.models.proof import proof
@@ -33,7 +35,6 @@ from perdure.models.work import Page, ReadInput
 
 ARTIFACT_READ_BYTES = 8_000_000
 """Of one artifact read that way, some 180 pages and a few seconds; a screenshot of a long page is below 2 MB."""
-
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
@@ -196,10 +197,10 @@ class Perdure:
     """
 
     def __init__(self, client: Client, key: bytes | None = None) -> None:
-        self._client, self._key = client, key
+        self.client, self._key = client, key
 
     def delivery(self, id: str) -> Delivery:
-        return Delivery(self._client, id)
+        return Delivery(self.client, id)
 
     async def submit(
         self,
@@ -234,13 +235,13 @@ class Perdure:
 
     async def _submit_once(self, words: SameWords, patience: timedelta | None) -> Submitted:
         """Attach to what runs and was asked for the same, however long ago; else start it, once."""
-        if (there := await running_of(self._client, words)) is not None:
+        if (there := await running_of(self.client, words)) is not None:
             return Submitted(self.delivery(there), attached=True)
         for id in words.ids(words.days()[-1]):
             try:
                 return await self._start(words.sent, id, patience)
             except WorkflowAlreadyStartedError:
-                if await stands(self._client, words, id):
+                if await stands(self.client, words, id):
                     return Submitted(self.delivery(id), attached=True)
         return await self._submit(words.sent, words.by_chance(), patience)
 
@@ -251,9 +252,9 @@ class Perdure:
             raw["proof"] = proof(self._key, id, raw)
         delivery = self.delivery(id)
         if patience is not None:
-            accepted = await start_accepted(self._client, id, raw, patience)
+            accepted = await start_accepted(self.client, id, raw, patience)
             return Submitted(delivery, attached=False, accepted=accepted)
-        await start(self._client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        await start(self.client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         return Submitted(delivery, attached=False)
 
     async def _submit(self, sent: DeliveryRequest, id: str, patience: timedelta | None) -> Submitted:
@@ -270,9 +271,18 @@ class Perdure:
                 ) from None
             return Submitted(delivery, attached=True)
 
-    async def list(self, limit: int = 50, query: str = "") -> list[Listed]:
-        """The newest by start, each once, from visibility alone; `query` is added with AND (a list filter)."""
-        return await newest(self._client, limit, query)
+    def backlog(self, id: str) -> Backlog:
+        return Backlog(self.client, id)
+
+    async def submit_backlog(
+        self, request: BacklogRequest | dict[str, Any], id: str, *, patience: timedelta | None = None
+    ) -> SubmittedBacklog:
+        """Start a backlog or attach to it, as perdure.client.backlog says."""
+        return await submit_backlog(self.client, self._key, request, id, patience)
+
+    async def list(self, limit: int = 50, query: str = "", *, workflow: str = WORKFLOW) -> list[Listed]:
+        """The newest by start, each once, from visibility; `query`: added with AND; `workflow`: type, for backlogs."""
+        return await newest(self.client, limit, query, workflow)
 
     async def waiting(self, limit: int = 1000) -> builtins.list[Listed]:
         """Those that wait for somebody, the longest first: to decide something, to resume them, or for a host."""

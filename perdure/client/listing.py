@@ -21,14 +21,14 @@ _PAGE = 1000
 """The most that a server gives in one answer."""
 
 
-async def newest(client: Client, limit: int, query: str = "") -> list[Listed]:
+async def newest(client: Client, limit: int, query: str = "", workflow: str = WORKFLOW) -> list[Listed]:
     """The newest by start, each delivery once; `query` is added with AND (a list filter).
 
     A server lists what runs before what has ended, and that by its end; where its lists are in an SQL database it takes
     no other order. So first `limit` deliveries are found, of those that run and of those that have ended: as many are
     no older than the oldest of the newest of them, and then everything that began since.
     """
-    clause = f"WorkflowType = '{WORKFLOW}'" + (f" AND ({query})" if query else "")
+    clause = f"WorkflowType = '{workflow}'" + (f" AND ({query})" if query else "")
     running = await _first(client, f"{clause} AND ExecutionStatus = 'Running'", limit)
     ended = await _first(client, f"{clause} AND ExecutionStatus != 'Running'", limit)
     found = _by_start(ended | running)

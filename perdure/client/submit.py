@@ -32,11 +32,13 @@ _CAPTION_CHARS, _CAPTION_BYTES, _DETAIL_CHARS = 100, 360, 4000
 encoding's name (`limit.userMetadataSummarySize`); the embedded one takes any. Characters have up to four bytes."""
 
 
-async def start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy) -> None:
+async def start(
+    client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy, workflow: str = WORKFLOW
+) -> None:
     """Start it and leave. WorkflowAlreadyStartedError when it runs, or has run and `reuse` forbids another run."""
     caption, details = told(raw)
     await client.start_workflow(
-        WORKFLOW,
+        workflow,
         raw,
         id=id,
         task_queue=TASK_QUEUE,
@@ -48,7 +50,9 @@ async def start(client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDR
     )
 
 
-async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: timedelta) -> bool:
+async def start_accepted(
+    client: Client, id: str, raw: dict[str, Any], within: timedelta, workflow: str = WORKFLOW
+) -> bool:
     """Start it, and wait until a worker has looked at the request: update-with-start, one call for both.
 
     False when none has within that time: it is started all the same, once, and the next worker begins with it. Raises
@@ -57,7 +61,7 @@ async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: t
     reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
     caption, details = told(raw)
     begin: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-        WORKFLOW,
+        workflow,
         raw,
         id=id,
         task_queue=TASK_QUEUE,
@@ -83,12 +87,12 @@ async def start_accepted(client: Client, id: str, raw: dict[str, Any], within: t
         if isinstance(error.__cause__, asyncio.CancelledError) and not patience.expired():
             raise error.__cause__ from None
         if not await _is_there(client, id):
-            await start(client, id, raw, reuse)
+            await start(client, id, raw, reuse, workflow)
         return False
     except RPCError as error:
         if error.status is not RPCStatusCode.UNIMPLEMENTED:
             raise
-        await start(client, id, raw, reuse)
+        await start(client, id, raw, reuse, workflow)
         return False
     finally:
         await _heard(begin)
@@ -117,7 +121,7 @@ def told(raw: dict[str, Any]) -> tuple[str, str]:
 
     Whoever's words they are, they stay words: the Web UI would render their markup, links and pictures included.
     """
-    words, issue = str(raw.get("request") or ""), raw.get("issue")
+    words, issue = str(raw.get("request") or _items(raw)), raw.get("issue")
     try:
         number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
     except ValueError:
@@ -129,3 +133,12 @@ def told(raw: dict[str, Any]) -> tuple[str, str]:
     while len(json.dumps(cell(caption, limit), ensure_ascii=False).encode()) > _CAPTION_BYTES:
         limit -= 5
     return cell(caption, limit), "\n\n".join(parts)
+
+
+def _items(raw: dict[str, Any]) -> str:
+    """A backlog's items: `8 items: api, page, …`; empty for anything else."""
+    items = raw.get("items")
+    if not isinstance(items, list | tuple):
+        return ""
+    names = [str(item.get("id") or item.get("issue")) for item in items if isinstance(item, dict)]
+    return f"{len(items)} items: {', '.join(names)}"

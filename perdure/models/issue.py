@@ -62,6 +62,28 @@ class IssueName:
         return mine[1] == theirs[1] and (mine[0] == theirs[0] or not theirs[0])
 
 
+@dataclass(frozen=True)
+class IssueQuery:
+    """Open issues that somebody means: all with a `label`, of a `milestone`, or found by a `search` in the forge's own
+    words. `kind`: one of these three."""
+
+    kind: str
+    words: str
+
+    @classmethod
+    def parse(cls, text: str) -> IssueQuery:
+        """`label:bug`, `milestone:1.0`, `search:"is slow"`. ValueError, in words, for anything else."""
+        kind, colon, words = text.strip().partition(":")
+        words = words.strip()
+        if len(words) > 1 and words[0] == words[-1] and words[0] in "\"'":
+            words = words[1:-1].strip()
+        if not colon or kind not in ("label", "milestone", "search"):
+            raise ValueError(f'{text[:100]!r} names no issues: write label:bug, milestone:1.0 or search:"…"')
+        if not words or (kind != "search" and '"' in words) or len(words) > 200:
+            raise ValueError(f"{text[:100]!r} names no {kind}")
+        return cls(kind, words)
+
+
 def mentioned(text: str) -> tuple[int, ...]:
     """The issues a text names as `#12`, each once, in order; `other/repo#12`, `&#39;` and `#12ab` are none."""
     return tuple(dict.fromkeys(int(number) for number in _MENTION.findall(text)))

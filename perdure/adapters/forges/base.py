@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from perdure.adapters.git.credentials import Credential
-from perdure.models.issue import Issue
+from perdure.models.issue import Issue, IssueQuery
 from perdure.models.result import PullRequest
 
 
@@ -100,6 +100,10 @@ class HostedForge(Forge, Protocol):
 
     def issue(self, number: int) -> Issue:
         """An open issue with its comments. InvalidRequest for one that is closed, locked or a pull request."""
+        ...
+
+    def issues(self, wanted: IssueQuery, most: int) -> Sequence[int]:
+        """The numbers of the open issues that are meant, the oldest first; ForgeRefused when there are more."""
         ...
 
     def comment(self, issue: int, delivery: str, text: str) -> str:

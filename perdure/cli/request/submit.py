@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from perdure import __version__, secrets
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.cli.request.validation import DeliverOptions, Taken
     from perdure.cli.screen import Screen
-    from perdure.client import Submitted
+    from perdure.client import Perdure, Submitted
 
 
 async def hand_in(
@@ -27,20 +29,13 @@ async def hand_in(
     from perdure.adapters.system.home import Home
     from perdure.cli.host.web import web_page
     from perdure.cli.host.workers import absent
-    from perdure.cli.request.issue import is_there, publishes_here
-    from perdure.client import Perdure
-    from perdure.local.connect import connect
-    from perdure.local.up import ensure_running
+    from perdure.cli.request.issue import is_there
     from perdure.models.limits import DECISION_ACCEPTED
 
     home = Home.find()
     if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
         raise refusal
-    if not taken.elsewhere:
-        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, secrets.environment()))
-    # Workers elsewhere may be this home's all the same; a home that never was is not made for them.
-    key = home.key() if not taken.elsewhere or home.root.is_dir() else None
-    perdure = Perdure(await connect(home, start=False, say=screen.say), key)
+    perdure = await at_work(taken, screen)
     # Whoever stays sees what becomes of it; whoever leaves should know whether anybody has it.
     patience = DECISION_ACCEPTED if detach else None
     found = await perdure.submit(taken.request, asked.id, new=asked.new, name=name, at=taken.tip, patience=patience)
@@ -48,7 +43,8 @@ async def hand_in(
     if not screen.json:
         page = await web_page(home, found.delivery.id)
         how = f"perdure watch {found.delivery.id}" if detach else "Ctrl-C leaves; the work goes on"
-        header = await asyncio.to_thread(_header, taken, found.delivery.id, [how, *([page] if page else [])])
+        watching = [how, *([page] if page else [])]
+        header = await asyncio.to_thread(header_lines, taken, found.delivery.id, watching, _limits(taken))
         screen.lines(header if detach else [*header, ""])
     if found.attached:
         another = "" if asked.id is not None else "; --new starts another"
@@ -62,22 +58,30 @@ async def hand_in(
     return found
 
 
-def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
+async def at_work(taken: Taken, screen: Screen) -> Perdure:
+    """The client, once there is a worker to hand something to: ours is started, those elsewhere are somebody's."""
+    from perdure.adapters.system.home import Home
+    from perdure.cli.request.issue import publishes_here
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+    from perdure.local.up import ensure_running
+
+    home = Home.find()
+    if not taken.elsewhere:
+        await ensure_running(home, screen.say, hosted=publishes_here(taken.target.url, secrets.environment()))
+    # Workers elsewhere may be this home's all the same; a home that never was is not made for them.
+    key = home.key() if not taken.elsewhere or home.root.is_dir() else None
+    return Perdure(await connect(home, start=False, say=screen.say), key)
+
+
+def header_lines(taken: Taken, id: str, watching: Sequence[str], limits: Sequence[str]) -> list[str]:
+    """The first lines of what was handed in. `limits`: what is said of its money and number beside the settings."""
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import not_included
-    from perdure.adapters.repository.config import effective
     from perdure.cli.look.story import Header
-    from perdure.cli.words import money, tilde
+    from perdure.cli.words import tilde
 
     checkout, target = taken.target.checkout, redact(taken.target.url)
-    settings = [taken.file]
-    if not taken.elsewhere:
-        counts = effective(
-            host=taken.host, env=os.environ, repository=taken.repository_config, request=taken.request
-        ).config.limits
-        settings += [_sandbox(taken.host.sandbox), f"budget {money(counts.budget_usd)}"]
-    elif taken.request.budget_usd is not None:
-        settings.append(f"budget {money(taken.request.budget_usd)}")
     has_origin = checkout is not None and str(checkout) != taken.target.url
     begins = taken.request.branch or taken.base
     return Header(
@@ -90,9 +94,21 @@ def _header(taken: Taken, id: str, watching: list[str]) -> list[str]:
         not_included=not_included(checkout, begins, taken.base, taken.target.heads.branches)
         if checkout is not None
         else (),
-        settings=settings,
+        settings=[taken.file, *([] if taken.elsewhere else [_sandbox(taken.host.sandbox)]), *limits],
         watching=watching,
     ).lines()
+
+
+def _limits(taken: Taken) -> list[str]:
+    from perdure.adapters.repository.config import effective
+    from perdure.cli.words import money
+
+    if taken.elsewhere:
+        return [f"budget {money(taken.request.budget_usd)}"] if taken.request.budget_usd is not None else []
+    counts = effective(
+        host=taken.host, env=os.environ, repository=taken.repository_config, request=taken.request
+    ).config.limits
+    return [f"budget {money(counts.budget_usd)}"]
 
 
 def base_line(taken: Taken) -> str:

@@ -14,7 +14,15 @@ from urllib.parse import parse_qsl, urlencode
 from aiohttp import web
 
 from perdure.rehearsal.playing import reset
-from tests.twins.github import about_issues, about_pulls, about_repositories, about_rules, description, rights
+from tests.twins.github import (
+    about_issues,
+    about_pulls,
+    about_repositories,
+    about_rules,
+    about_search,
+    description,
+    rights,
+)
 from tests.twins.github.access import Actor, Keys
 from tests.twins.github.answers import Problem, Reply, not_found
 from tests.twins.github.call import MOST_PER_PAGE, Call, moved
@@ -51,6 +59,7 @@ _HANDLERS: dict[str, Callable[[Call], Reply]] = {
     "repos/get-branch": about_repositories.get_branch,
     "repos/get-branch-rules": about_rules.of_branch,
     "repos/get-repo-ruleset": about_rules.get,
+    "search/issues-and-pull-requests": about_search.search,
     "users/get-authenticated": about_repositories.me,
 }
 

@@ -73,11 +73,13 @@ class Contents:
         state: str = "open",
         locked: bool = False,
         comments: Sequence[tuple[str, str]] = (),
+        milestone: str = "",
     ) -> int:
         """A new one with `comments`, (login, text) each; returns its number."""
         with self._world.lock:
             it, world = self._repository(repository), self._world
             issue = Issue(world.new_id(), it.next_number(), title, body, world.person(author), locked=locked)
+            issue.milestone = milestone
             issue.labels = [world.label(it, label) for label in labels]
             issue.comments = [Comment(world.new_id(), world.person(who), text) for who, text in comments]
             if state == "closed":

@@ -32,6 +32,7 @@ OPERATIONS = (
     "repos/get-branch",
     "repos/get-branch-rules",
     "repos/get-repo-ruleset",
+    "search/issues-and-pull-requests",
     "users/get-authenticated",
 )
 WORDS = ("description", "summary", "externalDocs", "tags", "title", "deprecated", "x-github-breaking-changes")

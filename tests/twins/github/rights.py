@@ -40,6 +40,7 @@ RIGHTS = {
     "repos/get-branch": Right(("contents",)),
     "repos/get-branch-rules": Right(("metadata",)),
     "repos/get-repo-ruleset": Right(("metadata",)),
+    "search/issues-and-pull-requests": Right(("metadata",)),
 }
 BY_APP = ("apps/get-authenticated", "apps/get-repo-installation", "apps/create-installation-access-token")
 """Only an App itself may ask for these, with its JWT."""

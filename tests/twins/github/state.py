@@ -49,7 +49,8 @@ class Comment:
 
 @dataclass(eq=False)
 class Issue:
-    """Pull requests are issues too, and share their numbers. `moved`: where it has been transferred to."""
+    """Pull requests are issues too, and share their numbers. `moved`: where it has been transferred to; `milestone`:
+    a title that searches know."""
 
     id: int
     number: int
@@ -68,6 +69,7 @@ class Issue:
     updated: str = field(default_factory=now)
     closed: str | None = None
     closed_by: Person | None = None
+    milestone: str = ""
 
     def touch(self) -> None:
         self.updated = now()

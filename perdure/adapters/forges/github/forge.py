@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
 from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import NEEDED, Account, AppAccount
+from perdure.adapters.forges.github.check import check_access
 from perdure.adapters.forges.github.errors import accepted, without_scope
+from perdure.adapters.forges.github.found import find_issues
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import GitHubRepository
 from perdure.adapters.forges.github.pulls import of_head, open_one, published, pulled
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.issue import Issue
+from perdure.models.issue import Issue, IssueQuery
 from perdure.models.limits import FORGE_SILENCE_S
 from perdure.models.result import PullRequest
 
@@ -64,6 +66,10 @@ class GitHub:
     def issue(self, number: int) -> Issue:
         with self._place.opened(write=False) as repository:
             return read_issue(repository, number, self._login)
+
+    def issues(self, wanted: IssueQuery, most: int) -> Sequence[int]:
+        with self._place.opened(write=False) as repository:
+            return find_issues(repository, wanted, most)
 
     def comment(self, issue: int, delivery: str, text: str) -> str:
         with self._place.opened() as repository:

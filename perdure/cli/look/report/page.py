@@ -32,7 +32,7 @@ def page_of(report: Report) -> str:
     timeline = timeline_of(report)
     pictures = {sha256: base64.b64encode(data).decode() for sha256, data in report.pictures.items()}
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             report=report,
@@ -79,7 +79,8 @@ def _loop(turn: Turn) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates in which every word of others is made visible, bounded and escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

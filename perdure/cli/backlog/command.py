@@ -1,0 +1,97 @@
+"""The commands of `perdure backlog`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.backlog import change, look
+from perdure.cli.commands import Commands
+from perdure.cli.panels import START
+from perdure.cli.request.options import Budget, ConfigFile, Detach, Gates, Labels, Model, NoQuestions
+
+if TYPE_CHECKING:
+    from perdure.client import SubmittedBacklog
+
+backlog = Commands(
+    no_args_is_help=True,
+    help="Many requests that land on one integration branch, several at a time.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(backlog, name="backlog", rich_help_panel=START)
+
+
+@backlog.command()
+def start(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE|-", help="The items, as YAML or JSON; - reads standard input.")
+    ] = None,
+    issues: Annotated[
+        str | None,
+        typer.Option("--issues", metavar="WHICH", help='Open issues as items: label:bug, milestone:1.0 or search:"…".'),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", metavar="NAME", help="Name of the backlog; default: the file's.")
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option("--repo", metavar="PATH|URL", help="As for deliver; default: the one you are in.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="BRANCH", help="To begin from; default: the default branch.")
+    ] = None,
+    parallel: Annotated[
+        int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")
+    ] = None,
+    budget: Budget = None,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="HH:MM-HH:MM", help="Begin items in these hours only: 23:00-07:00."),
+    ] = None,
+    gate: Gates = None,
+    label: Labels = None,
+    no_questions: NoQuestions = False,
+    model: Model = None,
+    config: ConfigFile = None,
+    detach: Detach = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Land many requests on one branch: each built, tested and reviewed, several at a time.
+
+    What an option says counts instead of the file's. Ctrl-C leaves, the work goes on. The same backlog again comes back
+    to it.
+    """
+    import asyncio
+    from dataclasses import fields
+
+    from perdure import secrets
+    from perdure.cli.backlog.start import BacklogOptions, hand_in_backlog, take_in_backlog
+    from perdure.cli.backlog.watch import detached, follow
+    from perdure.cli.screen import Screen
+
+    said = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
+    asked = BacklogOptions(**{field.name: said[field.name] for field in fields(BacklogOptions)})
+    screen, submitted = Screen(json=json), list["SubmittedBacklog"]()
+
+    async def work() -> int:
+        taken = await asyncio.to_thread(take_in_backlog, asked, secrets.environment())
+        found = await hand_in_backlog(taken, screen, submitted, detach=detach)
+        return 0 if detach else await follow(found.backlog, screen)
+
+    try:
+        raise typer.Exit(asyncio.run(work()))
+    except KeyboardInterrupt:
+        if not submitted:
+            raise
+        raise detached(screen, submitted[0].backlog.id) from None
+
+
+for _command in (
+    *(look.status, look.graph, look.report),
+    *(change.add, change.edit, change.skip, change.retry, change.prioritise),
+    *(change.hold, change.resume, change.cancel),
+):
+    backlog.command()(_command)

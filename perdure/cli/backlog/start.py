@@ -1,0 +1,182 @@
+"""Handing in a backlog: checked to the end before anything is started, then watched until it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.cli.backlog.file import BacklogFile
+from perdure.cli.request.validation import DeliverOptions, check_id, parse_gates, parse_labels, read_config, take_in
+from perdure.models.backlog import BacklogRequest
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.ids import repository_name, slug
+from perdure.models.rules.backlog import parse_backlog
+
+if TYPE_CHECKING:
+    from perdure.cli.request.validation import Taken
+    from perdure.cli.screen import Screen
+    from perdure.client import SubmittedBacklog
+
+_ID_CHARS = 40
+_STANDS_FOR = "a backlog"
+"""In the place of a request, where what it needs is found out: no issue's number is in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BacklogOptions:
+    """The options of `perdure backlog start` as they were typed; None and empty: the file decides."""
+
+    file: str | None = None
+    issues: str | None = None
+    id: str | None = None
+    repo: str | None = None
+    base: str | None = None
+    parallel: int | None = None
+    budget: float | None = None
+    window: str | None = None
+    gate: list[str] | None = None
+    labels: tuple[str, ...] = ()
+    questions: bool = True
+    model: str | None = None
+    config: Path | None = None
+
+    def over(self) -> dict[str, tuple[str, Any]]:
+        """What counts instead of the file's: field → option and value."""
+        said = {
+            "repository": ("--repo", self.repo),
+            "base": ("--base", self.base),
+            "parallel": ("--parallel", self.parallel),
+            "budget_usd": ("--budget", self.budget),
+            "window": ("--window", self.window),
+            "gates": ("--gate", parse_gates(",".join(self.gate)) if self.gate else None),
+            "labels": ("--label", parse_labels(self.labels) or None),
+            "questions": ("--no-questions", None if self.questions else False),
+            "model": ("--model", self.model),
+            "config": ("--config", read_config(self.config) if self.config else None),
+        }
+        return {field: (option, value) for field, (option, value) in said.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class TakenBacklog:
+    """A backlog that can be submitted, under this id, and what was learned about its repository on the way."""
+
+    id: str
+    request: BacklogRequest
+    taken: Taken
+
+
+def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str]) -> TakenBacklog:
+    """Check everything that can be checked here, the cheapest first. Blocks on git and the network.
+
+    BadInput with file, line and item for what is wrong in the file, with the option's name for what is wrong in it.
+    """
+    check_id(asked.id)
+    file = _given(asked, env)
+    over = asked.over()
+    raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in over.items()}
+    if asked.issues is not None:
+        raw["items"] = [
+            *_items(raw),
+            *({"issue": number} for number in _open_issues(asked, str(raw["repository"]), env)),
+        ]
+    first = _checked(raw, file, over)
+    taken = take_in(
+        DeliverOptions(
+            request=_STANDS_FOR,
+            repo=first.repository,
+            base=first.base,
+            model=first.model,
+            config=asked.config,
+            gate=list(first.gates) or None,
+            labels=first.labels,
+        ),
+        env,
+    )
+    known = {"repository": taken.request.repository, "source": taken.request.source}
+    request = _checked(raw | {name: value for name, value in known.items() if value is not None}, file, over)
+    return TakenBacklog(asked.id or _id(asked, taken.request.repository), request, taken)
+
+
+def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
+    from perdure.cli.backlog.file import parsed, read_file
+
+    if asked.file is None and asked.issues is None:
+        fix = "perdure backlog start FILE, or --issues label:bug; docs/backlog.md has an example"
+        raise BadInput("no items were given", where="FILE", fix=fix)
+    return read_file(asked.file) if asked.file is not None else parsed("{}", "--issues")
+
+
+def _items(raw: Mapping[str, Any]) -> list[Any]:
+    items = raw.get("items", [])
+    return items if isinstance(items, list) else [items]
+
+
+def _open_issues(asked: BacklogOptions, repository: str, env: Mapping[str, str]) -> tuple[int, ...]:
+    from perdure.cli.backlog.issues import open_issues
+
+    return open_issues(asked.issues or "", repository, env)
+
+
+def _checked(raw: dict[str, Any], file: BacklogFile, over: Mapping[str, tuple[str, Any]]) -> BacklogRequest:
+    try:
+        return parse_backlog(raw)
+    except InvalidRequest as error:
+        field = error.what.partition(":")[0].partition(".")[0]
+        if field in over:
+            raise BadInput(error.what, where=over[field][0], fix=error.fix) from None
+        raise file.placed(error) from None
+
+
+def _id(asked: BacklogOptions, repository: str) -> str:
+    """From the file's name, which is how people call it; else from the repository and the issues."""
+    if asked.file not in (None, "-"):
+        return slug(Path(str(asked.file)).stem, words=6, limit=_ID_CHARS)
+    return f"{repository_name(repository)}-{slug(asked.issues or 'backlog')}"
+
+
+async def hand_in_backlog(
+    taken: TakenBacklog, screen: Screen, submitted: list[SubmittedBacklog], *, detach: bool
+) -> SubmittedBacklog:
+    """Start it, or come back to the same of that id, and tell the header.
+
+    submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
+    """
+    import asyncio
+
+    # Only now: these take longer to load than a mistake takes to find.
+    from perdure.adapters.system.home import Home
+    from perdure.cli.host.web import web_page
+    from perdure.cli.host.workers import absent
+    from perdure.cli.request.submit import at_work, header_lines
+    from perdure.models.limits import DECISION_ACCEPTED
+
+    perdure = await at_work(taken.taken, screen)
+    patience = DECISION_ACCEPTED if detach else None
+    found = await perdure.submit_backlog(taken.request, taken.id, patience=patience)
+    submitted.append(found)
+    if not screen.json:
+        page = await web_page(Home.find(), taken.id)
+        how = f"perdure backlog status {taken.id}" if detach else "Ctrl-C leaves; the work goes on"
+        watching = [how, *([page] if page else [])]
+        header = await asyncio.to_thread(header_lines, taken.taken, taken.id, watching, _limits(taken.request))
+        screen.lines(header if detach else [*header, ""])
+    if found.attached:
+        screen.say(f"{taken.id} is already there: nothing new was started; --id NAME starts another")
+    if found.accepted is False:
+        why = "no worker has taken it yet: it begins when one runs" if taken.taken.elsewhere else absent()
+        screen.say(f"{taken.id} is recorded; {why}")
+    if detach and screen.json:
+        told = {"backlog_id": taken.id, "attached": found.attached}
+        screen.data(told if found.attached else {**told, "accepted": found.accepted})
+    return found
+
+
+def _limits(request: BacklogRequest) -> list[str]:
+    from perdure.cli.words import count, money
+
+    budget = [f"budget {money(request.budget_usd)}"] if request.budget_usd is not None else []
+    window = [f"begins {request.window}"] if request.window else []
+    return [count(len(request.items), "item"), f"{request.parallel} at a time", *budget, *window]

@@ -1,0 +1,255 @@
+"""A backlog by its id: submitted, awaited, read, changed while it runs.
+
+In another language: the same updates, signals and query, docs/backlog.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.client.backlog_past import BacklogPast, read_backlog_past
+from perdure.client.once import request_of
+from perdure.client.submit import ATTACH, start, start_accepted
+from perdure.client.view import Described, describe
+from perdure.models.backlog import BacklogItem, BacklogProgress, BacklogRequest
+from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.limits import DECISION_ACCEPTED
+from perdure.models.proof import proof
+from perdure.models.rules.backlog import parse_backlog, taken
+from perdure.models.rules.inbox import NotCounted
+
+WORKFLOW = "Backlog"
+
+QUERY_TIMEOUT = timedelta(seconds=5)
+"""A query needs a worker; after this long there is none, and describe has to do."""
+
+
+@dataclass(frozen=True)
+class SubmittedBacklog:
+    """`attached`: it was already there, nothing new was started; it may be running or have ended.
+
+    `accepted`: whether a worker has looked at it; None where nobody waited for that.
+    """
+
+    backlog: Backlog
+    attached: bool
+    accepted: bool | None = None
+
+
+class Backlog:
+    """One backlog, by its id. Its deliveries are `<id>/<item>`: perdure.client.Delivery reads and decides those.
+
+    What changes it raises NotCounted (a BadInput, in the backlog's own words) when it does not count, BadInput when the
+    backlog has ended or there is none, and PerdureError when no worker answers.
+    """
+
+    def __init__(self, client: Client, id: str) -> None:
+        self.id = id
+        self._client = client
+        self._handle: WorkflowHandle[Any, BacklogProgress] = client.get_workflow_handle(id, result_type=BacklogProgress)
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    async def describe(self) -> Described:
+        """Return what the server knows without any worker. BadInput when there is no such backlog."""
+        try:
+            seen = await self._handle.describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise BadInput(f"no backlog {self.id}", fix="see perdure list") from None
+            raise
+        if seen.workflow_type != WORKFLOW:
+            what = f"{self.id} is no backlog, but a {seen.workflow_type.lower()}"
+            raise BadInput(what, fix=f"perdure show {self.id}")
+        return await describe(seen)
+
+    async def request(self) -> dict[str, Any]:
+        """The request as it was sent, from the first event of history."""
+        return await request_of(self._client, self.id)
+
+    async def past(self) -> BacklogPast:
+        """Read what history tells of all its runs: for this no worker is needed. Raises RPCError."""
+        return await read_backlog_past(self._client, self.id)
+
+    async def progress(self) -> BacklogProgress:
+        """Return where it stands: asks the workflow, which needs a worker. PerdureError when none answers."""
+        try:
+            return await self._progress()
+        except RPCError:
+            running = (await self.describe()).running
+            if not running:
+                return await self.result()
+            fix = "perdure up --detach starts one; the work goes on then"
+            raise PerdureError("no worker answers", where=self.id, fix=fix) from None
+
+    async def _progress(self) -> BacklogProgress:
+        found: BacklogProgress = await self._handle.query(
+            "progress", result_type=BacklogProgress, rpc_timeout=QUERY_TIMEOUT
+        )
+        return found
+
+    async def result(self) -> BacklogProgress:
+        """Wait for the end. A backlog of which not everything landed is a result too; only a bad request raises."""
+        try:
+            return await self._handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest":
+                raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
+            if isinstance(cause, ApplicationError) and cause.details:
+                return BacklogProgress.model_validate(cause.details[0])
+            if (await self.describe()).status == WorkflowExecutionStatus.CANCELED:
+                return await self._progress()
+            raise PerdureError(f"the backlog failed: {cause}", where=self.id) from error
+
+    async def attach(self, raw: dict[str, Any]) -> None:
+        """NotCounted unless this is what it was started with."""
+        await self._update(ATTACH, raw)
+
+    async def add(self, item: BacklogItem | dict[str, Any]) -> str:
+        """One more item; the backlog's own words, as with all of these."""
+        return await self._update("add", {"item": _item(item)})
+
+    async def edit(self, item: BacklogItem | dict[str, Any]) -> str:
+        """Another item in the place of the one of that id, as long as that has not landed."""
+        return await self._update("edit", {"item": _item(item)})
+
+    async def skip(self, item: str, note: str = "", *, by: str = "") -> str:
+        """Go on without it: what depends on it may begin. `by`: who says so, for the record."""
+        return await self._update("skip", {"item": item, "note": note, "by": by})
+
+    async def retry(self, item: str, *, by: str = "") -> str:
+        """Try an item again that ended without landing, from where its delivery stopped."""
+        return await self._update("retry", {"item": item, "by": by})
+
+    async def cancel_item(self, item: str, *, by: str = "") -> str:
+        """Stop one item, and nothing else; what depends on it is blocked."""
+        return await self._update("cancel_item", {"item": item, "by": by})
+
+    async def prioritise(self, item: str, priority: int, *, by: str = "") -> str:
+        """Higher goes first among those that are ready; -100 to 100."""
+        return await self._update("prioritise", {"item": item, "priority": priority, "by": by})
+
+    async def hold(self, note: str = "") -> None:
+        """Begin no further item until `resume`; deliveries that run go on."""
+        await self._signal("hold", {"note": note})
+
+    async def resume(self) -> None:
+        """Go on after a hold."""
+        await self._signal("resume", {})
+
+    async def cancel(self) -> None:
+        """Ask all of it to stop: its deliveries end, what has landed stays."""
+        await self._running()
+        await self._handle.cancel()
+
+    async def _running(self) -> None:
+        described = await self.describe()
+        if not described.running:
+            raise self._ended(described)
+
+    def _ended(self, described: Described) -> BadInput:
+        word = described.outcome.replace("_", " ")
+        fix = f"perdure backlog report {self.id} says how; --id NAME starts another"
+        return BadInput(f"{self.id} has ended ({word}): nothing of it can be changed", fix=fix)
+
+    async def _update(self, name: str, said: dict[str, Any]) -> str:
+        await self._running()
+        try:
+            async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
+                words = await self._handle.execute_update(
+                    name,
+                    {field: value for field, value in said.items() if value != ""},
+                    id=uuid.uuid4().hex,
+                    rpc_timeout=DECISION_ACCEPTED,
+                )
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
+            fix = f"perdure up --detach starts one; perdure backlog status {self.id} shows if it counted"
+            raise PerdureError("no worker has answered", where=self.id, fix=fix) from None
+        except WorkflowUpdateFailedError as error:
+            what = error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause or error)
+            raise NotCounted(what.removeprefix("NotCounted: "), where=self.id) from None
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            raise self._ended(await self.describe()) from None
+        return str(words or "")
+
+    async def _signal(self, name: str, said: dict[str, Any]) -> None:
+        await self._running()
+        await self._handle.signal(name, said)
+
+
+async def submit_backlog(
+    client: Client,
+    key: bytes | None,
+    request: BacklogRequest | dict[str, Any],
+    id: str,
+    patience: timedelta | None = None,
+) -> SubmittedBacklog:
+    """Start it, or attach to the one of that id: running or ended, as long as it is the same.
+
+    The same: repository, base, branch and items; the rest stays that of the first. BadInput for another one of that id.
+    `key`, `patience` and InvalidRequest: as perdure.client.Perdure.submit.
+    """
+    sent = request if isinstance(request, BacklogRequest) else parse_backlog(request)
+    raw = sent.model_dump(mode="json", exclude_defaults=True)
+    if key is not None:
+        raw["proof"] = proof(key, id, {name: value for name, value in raw.items() if name != "items"})
+    backlog = Backlog(client, id)
+    try:
+        if patience is not None:
+            accepted = await start_accepted(client, id, raw, patience, WORKFLOW)
+            return SubmittedBacklog(backlog, attached=False, accepted=accepted)
+        await start(client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE, WORKFLOW)
+        return SubmittedBacklog(backlog, attached=False)
+    except WorkflowAlreadyStartedError:
+        await _check_same(backlog, raw, sent)
+        return SubmittedBacklog(backlog, attached=True)
+
+
+async def _check_same(backlog: Backlog, raw: dict[str, Any], sent: BacklogRequest) -> None:
+    """BadInput when what is there already is something else: in the words of the workflow while that runs and answers,
+    else by what its first run was started with, as long as the server has that."""
+    fix = f"--id NAME gives another one: --id {backlog.id}-2"
+    try:
+        described = await backlog.describe()
+    except BadInput as error:
+        raise BadInput(f"the id {backlog.id} is taken: {error.what}", where=backlog.id, fix=fix) from None
+    if described.running:
+        try:
+            await backlog.attach(raw)
+            return
+        except NotCounted as error:
+            raise BadInput(error.what.removeprefix("InvalidRequest: "), where=backlog.id, fix=fix) from None
+        except PerdureError:
+            pass  # no worker: history knows
+    past = await backlog.past()
+    try:
+        other = taken(parse_backlog(past.request), sent) if past.complete else ""
+    except InvalidRequest:
+        other = "a backlog that was refused"
+    if other:
+        raise BadInput(f"the id {backlog.id} is taken by {other}", where=backlog.id, fix=fix)
+
+
+def _item(item: BacklogItem | dict[str, Any]) -> dict[str, Any]:
+    return item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, BacklogItem) else item

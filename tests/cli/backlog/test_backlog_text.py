@@ -1,0 +1,129 @@
+"""A backlog as a person reads it: what waits comes first, with the exact command that decides it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from perdure.cli.backlog.text import SHOWN, changes, decides, headline, status_lines
+from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.decisions import Asked, Gate, Question, QuestionKind
+
+NOW = datetime(2026, 1, 5, 9, 4, tzinfo=UTC)
+
+
+def view(id: str, phase: str, **more: object) -> ItemView:
+    return ItemView.model_validate({"id": id, "phase": phase, **more})
+
+
+def night(*items: ItemView, **more: object) -> BacklogProgress:
+    said = {"backlog_id": "night", "run_id": "r", "repository": "/r", "status": "running", "branch": "perdure/night"}
+    return BacklogProgress.model_validate({**said, "items": items, **more})
+
+
+NIGHT = night(
+    view("api", "landed", commit="9c1d2ab4"),
+    view("parser", "landed", commit="77ab0000"),
+    view("page", "building", caption="turn 9"),
+    view(
+        "docs", "waits", because="plan: approve?", gate="plan", since=NOW - timedelta(minutes=4), delivery="night/docs"
+    ),
+    view("schema", "failed", because="tests red after 4 fixes"),
+    view("export", "blocked", blocked_by="schema", because="tests red after 4 fixes"),
+    view("stats", "ready", because="after cache: same files"),
+    usd=6.2,
+    budget_usd=40.0,
+)
+
+
+def test_what_waits_comes_first_with_the_command_that_decides_it() -> None:
+    lines = status_lines(NIGHT, now=NOW)
+    counted = "night  7 items · 2 landed · 1 building · 1 waits for you · 1 blocked · 1 failed · 1 ready"
+    assert (lines[0].startswith(counted), lines[0].endswith("  $6.20 of $40.00")) == (True, True)
+    assert lines[lines.index("waits for you") + 1].split("  ") == [
+        *("", "docs", "plan: approve?", "unblocks 0", "4m 00s", "perdure approve night/docs")
+    ]
+    assert lines[lines.index("waits for you") + 2 :] == [
+        "landed    api 9c1d · parser 77ab",
+        "building  page turn 9",
+        "blocked   export by schema (tests red after 4 fixes)",
+        "failed    schema (tests red after 4 fixes)",
+        "ready     stats (after cache: same files)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gate", "command"),
+    [
+        ("plan", "perdure approve night/docs"),
+        ("pull_request", "perdure approve night/docs"),
+        ("landing", "perdure approve night/docs"),
+        ("question", 'perdure answer night/docs "…"'),
+        ("budget", "perdure budget night/docs --add 5"),
+        ("", "perdure show night/docs"),
+    ],
+)
+def test_each_gate_has_its_command(gate: str, command: str) -> None:
+    assert decides("night", view("docs", "waits", gate=gate)) == command
+
+
+def test_where_its_delivery_says_more_exactly_what_it_asks_that_counts() -> None:
+    question = Question(id="q", text="Which?", kind=QuestionKind.CHOICE, choices=("a", "b"), why="")
+    asked = Asked(gate=Gate.QUESTION, of="q", words="Which?", since=NOW, options=("answer",), question=question)
+    assert decides("night", view("docs", "waits", gate="question"), asked) == "perdure answer night/docs --choice 1"
+
+
+def test_held_and_ended_backlogs_say_so_with_what_to_type() -> None:
+    held = status_lines(night(view("a", "ready"), held="held: release day"))
+    assert held[1] == "! held: release day    perdure backlog resume night"
+    ended = status_lines(
+        night(view("a", "landed", commit="abcd123"), status="completed", message="1 landed", pull_request="/r.git#3")
+    )
+    assert ended[1:3] == ["completed: 1 landed", "pull request  /r.git#3"]
+
+
+def test_a_thousand_items_are_a_screen_and_a_word_about_the_rest() -> None:
+    lines = status_lines(night(*(view(f"item-{n}", "ready") for n in range(1000))))
+    assert len(lines) < 20
+    assert f"… {1000 - SHOWN} more" in lines[-1]
+    assert all(len(line) < 200 for line in lines)
+
+
+def test_words_of_others_move_no_cursor_and_make_no_lines() -> None:
+    evil = "x\x1b[2J\nlanded    y"
+    for phase in ("waits", "blocked", "failed", "ready", "building", "skipped"):
+        said = [
+            *status_lines(night(view("a", phase, because=evil, caption=evil), message=evil, held=evil, waiting=evil))
+        ]
+        assert not any("\x1b" in line or "\n" in line for line in said), phase
+    assert not any("\x1b" in line or "\n" in line for line in changes(None, night(view("a", "failed", because=evil))))
+
+
+def test_each_change_is_told_once() -> None:
+    first = night(view("api", "building", caption="turn 1"), view("docs", "after", because="api"))
+    then = night(
+        view("api", "landed", commit="9c1d2ab4"),
+        view("docs", "building"),
+        view("new", "ready"),
+        held="held: release day",
+    )
+    assert changes(None, first) == ["▸ api building"]
+    assert changes(first, first) == []
+    assert changes(first, night(view("api", "building", caption="turn 2"), view("docs", "after", because="api"))) == []
+    assert changes(first, then) == [
+        "✓ api landed as 9c1d2ab",
+        "▸ docs building",
+        "▸ new was added",
+        "! held: release day",
+    ]
+    asks = night(view("api", "waits", of="1", gate="plan", because="plan: approve?"))
+    assert changes(night(view("api", "building")), asks) == [
+        "! api waits for you: plan: approve?  perdure approve night/api"
+    ]
+    again = night(view("api", "waits", of="2", gate="plan", because="plan: approve?"))
+    assert len(changes(asks, again)) == 1
+
+
+def test_money_that_nobody_knows_is_no_zero() -> None:
+    assert headline(night(view("a", "ready"), usd=None)).endswith("cost unknown")
