@@ -18,8 +18,7 @@ from perdure.adapters.git.publish import publish_first
 from perdure.adapters.git.remote import Heads, remote_heads
 from perdure.adapters.git.source import Target
 from perdure.adapters.git.vault import Vault
-from perdure.adapters.repository.places import find_target
-from perdure.adapters.repository.terms import base_of
+from perdure.adapters.repository.terms import base_of, find_target
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, to_the_end
 from perdure.adapters.worker.host import Host

@@ -225,7 +225,7 @@ class Bench:
         return time.perf_counter() - begun, report
 
     async def tried(self, commit: str, before: TestReport, now: TestReport) -> float:
-        """Seconds for the experiments with a green change. They have told what they are there for, or it means nothing."""
+        """Seconds for the experiments with a green change. They told what they are there for, or it means nothing."""
         begun = time.perf_counter()
         ground = Setting(self.place, self.vault, lambda tree, into: export(self.vault, tree, into), self.root / "room")
         found = await experiment(ground, self.commit, commit, self.tests, before=before, now=now)

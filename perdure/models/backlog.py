@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from perdure.models.base import Recorded, Written
+from perdure.models.base import Recorded, Written, a_number
 from perdure.models.issue import IssueName
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
 from perdure.models.touches import TOUCHES_MOST, leaves
-from perdure.models.unreadable import a_number
 from perdure.models.window import Offset, Window
 from perdure.text import one_line
 

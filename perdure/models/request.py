@@ -16,7 +16,6 @@ from perdure.models.issue import IssueName
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
-from perdure.models.unreadable import a_number, kind_of
 
 
 class ResumePoint(Recorded):

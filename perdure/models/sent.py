@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.models.base import kind_of
 from perdure.models.issue import IssueName
 from perdure.models.limits import PLACE_CHARS, REQUEST_BYTES
-from perdure.models.unreadable import kind_of
 
 
 def left_out(raw: Any) -> Any:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from perdure.cli.decide.asking import commands
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS
 from perdure.cli.words import money, short
+from perdure.models.amounts import span
 from perdure.models.backlog import BacklogProgress, ItemView
 from perdure.models.decisions import Asked
-from perdure.models.spans import span
 from perdure.text import one_line
 
 SHOWN = 40

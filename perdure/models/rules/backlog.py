@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from perdure.models.backlog import ITEMS_MOST, BacklogItem, BacklogRequest, BacklogState
+from perdure.models.base import kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import digest
 from perdure.models.issue import IssueName, same_repository
 from perdure.models.request import explain, first_problem
 from perdure.models.rules.dependencies import cycle
-from perdure.models.unreadable import kind_of
 from perdure.text import one_line
 
 _FIELD_WITHIN = re.compile(r"(items\.\d+): (\w+: )")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
 from perdure.adapters.forges.github.access import Server
 from perdure.adapters.forges.github.accounts import NEEDED, Account, AppAccount
-from perdure.adapters.forges.github.check import check_access
 from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.found import find_issues
 from perdure.adapters.forges.github.issues import read_issue, tell
