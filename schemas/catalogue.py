@@ -8,19 +8,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from perdure.models import decisions
+from perdure.models import backlog, decisions
 from perdure.models.notice import Message
 from perdure.models.report import Findings, Plan, Review, TestReport
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.attaching import Attached
 from perdure.models.state import Progress
-from schemas import examples
+from schemas import backlog_examples, examples
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`name` is its file's; `how` says by what it travels; `sent`: to a delivery, otherwise from one."""
+    """`name` is its file's; `how` says by what it travels; `sent`: to a delivery or a backlog, otherwise from one."""
 
     name: str
     model: type[BaseModel]
@@ -47,6 +47,30 @@ SHAPES: tuple[Shape, ...] = (
     Shape("resume", decisions.Resume, "signal `resume`", examples.resumes, sent=True),
     Shape("decide", decisions.Decide, "signal `decide`", examples.signalled, sent=True),
     Shape(
+        "backlog",
+        backlog.BacklogRequest,
+        "the argument of workflow type `Backlog`, and of its update `attach`, which takes `{}` too; a file of items",
+        backlog_examples.backlogs,
+        sent=True,
+    ),
+    Shape(
+        "add_item", backlog.AddItem, "updates `add` and `edit` of a backlog", backlog_examples.added_items, sent=True
+    ),
+    Shape(
+        "named_item",
+        backlog.NamedItem,
+        "updates `skip`, `retry` and `cancel_item` of a backlog",
+        backlog_examples.named_items,
+        sent=True,
+    ),
+    Shape(
+        "prioritised_item",
+        backlog.PrioritisedItem,
+        "update `prioritise` of a backlog",
+        backlog_examples.prioritised_items,
+        sent=True,
+    ),
+    Shape(
         "result",
         DeliveryResult,
         "what the workflow returns, and the first detail of its failure `NotDelivered`",
@@ -54,6 +78,18 @@ SHAPES: tuple[Shape, ...] = (
     ),
     Shape("attached", Attached, "the answer to update `attach`", examples.attachments),
     Shape("progress", Progress, "the answer to query `progress`", examples.progresses),
+    Shape(
+        "backlog_progress",
+        backlog.BacklogProgress,
+        "what a backlog returns, and its answer to query `progress`",
+        backlog_examples.backlog_progresses,
+    ),
+    Shape(
+        "backlog_attached",
+        backlog.BacklogAttached,
+        "the answer to update `attach` of a backlog",
+        backlog_examples.backlog_attachments,
+    ),
     Shape("notice", Message, "the body of a webhook's request", examples.notices),
     Shape("plan", Plan, "artifact, named by `plan` of a result unless a plan came with the request", examples.plans),
     Shape("test_report", TestReport, "artifact, named by `tests.report` of a result", examples.test_reports),

@@ -21,12 +21,18 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ISSUE = r"^\s*(#?[1-9][0-9]{0,9}|[hH][tT][tT][pP][sS]?://[^/\s]+/[^/\s]+/[^/\s]+/[iI][sS][sS][uU][eE][sS]/[1-9][0-9]{0,9}([/?#].*)?)\s*$"
 
+_WINDOW = r"^\s*[0-9]{1,2}:[0-9]{2} *[-–] *[0-9]{1,2}:[0-9]{2}( +\S{1,60})?\s*$"
+
 # What a validator checks and an annotation does not say. A limit in bytes holds at most that many characters.
 STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("DeliveryRequest", "request"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "plan"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "config"): {"maxLength": REQUEST_BYTES},
     ("DeliveryRequest", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
+    ("BacklogItem", "request"): {"maxLength": REQUEST_BYTES},
+    ("BacklogItem", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
+    ("BacklogRequest", "config"): {"maxLength": REQUEST_BYTES},
+    ("BacklogRequest", "window"): {"pattern": _WINDOW},
     ("AddBudget", "time"): {"pattern": r"^ *([0-9]+(\.[0-9]+)?[smh] *)+$"},
     ("Approve", "note"): {"maxLength": SAID_BYTES},
     ("Reject", "note"): {"maxLength": SAID_BYTES},
@@ -46,6 +52,13 @@ WHOLE: dict[str, dict[str, Any]] = {
                 "properties": {"branch": {"type": "string"}, "phases": {"type": "array", "minItems": 1}},
             },
         ]
+    },
+    "BacklogItem": {
+        "required": [],
+        "anyOf": [
+            {"required": ["id", "request"], "properties": {"request": {"pattern": r"\S"}}},
+            {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
+        ],
     },
     "AddBudget": {"anyOf": [{"required": ["usd"]}, {"required": ["tokens"]}, {"required": ["time"]}]},
 }

@@ -159,6 +159,86 @@ export interface Decide {
   said: Record<string, unknown>;
 }
 
+/** Many requests that shall land on one integration branch. */
+export interface BacklogRequest {
+  /** as for a delivery */
+  repository: string;
+  items: BacklogItem[];
+  /** the branch it begins from and its pull request goes into; default: the target's default branch */
+  base?: string | null;
+  /** the integration branch; default: `perdure/<backlog id>` */
+  branch?: string | null;
+  /** branch: one integration branch, one pull request at the end */
+  land?: "branch";
+  /** deliveries at once */
+  parallel?: number;
+  /** the most all of them may spend together; left out: each has its own budget only */
+  budget_usd?: number | null;
+  /** hours in which deliveries may begin: "23:00-07:00" in UTC, "23:00-07:00 +02:00", "23:00-07:00 Europe/Berlin"; left out: always */
+  window?: string | null;
+  /** wait: items whose `touches` meet are built one after the other; build: at the same time */
+  overlap?: "wait" | "build";
+  /** as in a delivery's request, for each of them */
+  gates?: ("plan" | "pull_request")[];
+  /** as in a delivery's request, for each of them */
+  questions?: boolean | null;
+  /** as in a delivery's request, for each of them */
+  labels?: string[];
+  /** as in a delivery's request, for each of them */
+  model?: string | null;
+  /** as in a delivery's request, for each of them */
+  config?: string | null;
+  /** as in a delivery's request, for each of them */
+  source?: string | null;
+  /** as in a delivery's request, for each of them */
+  proof?: string | null;
+  version?: number;
+}
+
+/** One item: it becomes one delivery, and one commit of the integration branch. */
+export interface BacklogItem {
+  /** names it: lower case letters, digits and dashes; left out with an issue: `issue-14` */
+  id?: string;
+  /** what is wanted, in words; may be left out where an issue says it all */
+  request?: string;
+  /** an open issue of the repository: 14, "#14" or its address */
+  issue?: number | string | null;
+  /** higher goes first among those that are ready; -100 to 100 */
+  priority?: number;
+  /** put on its delivery */
+  labels?: string[];
+  /** whose prompt it is built with: frontend, test, …; empty: nobody's in particular */
+  role?: string;
+  /** ids of items that have to land before it begins */
+  depends_on?: string[];
+  /** files it is expected to change, as in .gitignore: src/api/**, *.md; items whose patterns meet are not built at the same time */
+  touches?: string[];
+  /** commands that hold once it has landed, and in every landing after it */
+  check?: string[];
+  /** the most its delivery may spend; left out: an equal share of what the backlog has left */
+  budget_usd?: number | null;
+}
+
+/** Updates `add` and `edit`: the whole item. */
+export interface AddItem {
+  item: BacklogItem;
+}
+
+/** Updates `skip`, `retry` and `cancel_item`. `item`: its id; `by`: who says so. */
+export interface NamedItem {
+  item: string;
+  note?: string;
+  by?: string;
+}
+
+/** Update `prioritise`. */
+export interface PrioritisedItem {
+  item: string;
+  note?: string;
+  by?: string;
+  priority: number;
+}
+
 /** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch. */
 export interface DeliveryResult {
   delivery_id: string;
@@ -384,6 +464,54 @@ export interface Usage {
   cache_write_tokens?: number;
   output_tokens?: number;
   cost_usd?: number | null;
+}
+
+/** The answer to query `progress`, and the result of a backlog that has ended. */
+export interface BacklogProgress {
+  backlog_id: string;
+  run_id: string;
+  repository: string;
+  status: string;
+  base?: string;
+  branch?: string;
+  head?: string;
+  parallel?: number;
+  budget_usd?: number | null;
+  usd?: number | null;
+  held?: string;
+  waiting?: string;
+  message?: string;
+  pull_request?: string;
+  turn?: string;
+  began?: string | null;
+  items?: ItemView[];
+}
+
+/** One item as it is shown. `phase`: ready, after (others), building, landing, waits (for you), landed, failed, blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it. */
+export interface ItemView {
+  id: string;
+  phase: string;
+  because?: string;
+  caption?: string;
+  delivery?: string;
+  commit?: string;
+  unblocks?: number;
+  depends_on?: string[];
+  blocked_by?: string;
+  gate?: string;
+  of?: string;
+  since?: string | null;
+  usd?: number;
+  priority?: number;
+  critical?: boolean;
+}
+
+/** The answer to update `attach`: the backlog of this id has been accepted, just now or before. */
+export interface BacklogAttached {
+  backlog_id: string;
+  run_id: string;
+  repository: string;
+  items: number;
 }
 
 /** The body of a webhook's request: JSON, Content-Type application/json. */

@@ -13,6 +13,9 @@ from perdure.models.ids import is_verification
 if TYPE_CHECKING:
     from perdure.client import Listed, Perdure
 
+BACKLOG = "Backlog"
+"""The workflow type; perdure.client.backlog takes longer to load than most commands run."""
+
 LAST = "@last"
 WAITING = "@waiting"
 
@@ -55,6 +58,9 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
         raise BadInput(f"{text!r} is no delivery id", fix="see perdure list")
     if (query := exactly(text)) and await perdure.list(limit=1, query=query):
         return text
+    if query and await perdure.list(limit=1, query=query, workflow=BACKLOG):
+        fix = f"perdure backlog status {text}; its deliveries are {text}/ITEM"
+        raise BadInput(f"{text} is a backlog, not a delivery", where=text, fix=fix)
     return choose(text, [found.delivery_id for found in await perdure.list(limit=_CANDIDATES)])
 
 

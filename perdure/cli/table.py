@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from perdure.client import Listed
 
 
-def delivery_rows(found: Sequence[Listed], width: int | None, now: datetime | None = None) -> list[str]:
-    """One line a delivery under a heading."""
+def delivery_rows(
+    found: Sequence[Listed], width: int | None, now: datetime | None = None, what: str = "delivery"
+) -> list[str]:
+    """One line a delivery, or a backlog, under a heading."""
     now = now or datetime.now(UTC)
     rows = [
         (
@@ -26,7 +28,7 @@ def delivery_rows(found: Sequence[Listed], width: int | None, now: datetime | No
         )
         for one in found
     ]
-    return columns([("delivery", "status", "started", "cost", "pull request or repository"), *rows], width)
+    return columns([(what, "status", "started", "cost", "pull request or repository"), *rows], width)
 
 
 def waiting_rows(found: Sequence[Listed], width: int | None, now: datetime | None = None) -> list[str]:

@@ -11,10 +11,12 @@ import pytest
 from jsonschema import Draft202012Validator
 from temporalio.workflow import _Definition
 
+from perdure.models.backlog import BacklogRequest
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.request import DeliveryRequest, parse_request
+from perdure.models.rules.backlog import parse_backlog
 from perdure.models.rules.inbox import SHAPES as DECISIONS
 from perdure.models.state import Progress
 from schemas import SHAPES, Shape, files, schema
@@ -93,6 +95,17 @@ def test_an_unknown_field_is_refused_in_what_people_send_and_let_pass_in_what_th
         ("request", {"repository": "/x", "request": "y", "spec_version": 2}),
         ("request", {"repository": "/x", "issue": [12]}),
         ("request", {"repository": "/x", "branch": "topic"}),
+        ("backlog", {"repository": "/x"}),
+        ("backlog", {"repository": "/x", "items": []}),
+        ("backlog", {"repository": "/x", "items": [{"id": "a"}]}),
+        ("backlog", {"repository": "/x", "items": [{"id": "a", "request": " "}]}),
+        ("backlog", {"repository": "/x", "items": [{"request": "y"}]}),
+        ("backlog", {"repository": "/x", "items": [{"id": "A b", "request": "y"}]}),
+        ("backlog", {"repository": "/x", "items": [{"id": "a", "request": "y"}], "window": "at night"}),
+        ("backlog", {"repository": "/x", "items": [{"id": "a", "request": "y"}], "land": "stack"}),
+        ("backlog", {"repository": "/x", "items": [{"id": "a", "request": "y"}], "parallel": 101}),
+        ("add_item", {"item": {"id": "a", "request": "y", "priority": 101}}),
+        ("prioritised_item", {"item": "a"}),
         ("approve", {"of": "x" * 65}),
         ("approve", {"note": "x" * 9000}),
         ("approve", {"gate": "review"}),
@@ -124,6 +137,8 @@ def test_what_the_model_refuses_the_schema_refuses(name: str, sent: dict[str, An
         ("request", {"repository": "/x", "issue": "#12", "request": ""}),
         ("request", {"repository": "/x", "branch": "topic", "phases": ["ship"]}),
         ("request", {"repository": "/x", "request": "y", "issue": None, "labels": ["a"], "gates": []}),
+        ("backlog", {"repository": "/x", "items": [{"issue": 14}, {"id": "b", "issue": "#15", "request": ""}]}),
+        ("backlog", {"repository": "/x", "items": [{"issue": 14}], "window": "23:00-07:00 +02:00", "base": None}),
         ("approve", {"gate": None, "of": "x" * 64}),
         ("add_budget", {"time": "1.5h 30m"}),
         ("add_budget", {"usd": 0.01}),
@@ -183,6 +198,8 @@ def read(shape: Shape, value: dict[str, Any]) -> None:
     """As whoever receives it would."""
     if shape.model is DeliveryRequest:
         parse_request(value)
+    elif shape.model is BacklogRequest:
+        parse_backlog(value)
     elif shape.sent:
         understood(shape.model, value)  # type: ignore[type-var]
     else:

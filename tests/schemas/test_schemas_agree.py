@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from perdure.models.backlog import BacklogRequest
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.request import DeliveryRequest, parse_request
+from perdure.models.rules.backlog import parse_backlog
 from perdure.models.rules.inbox import SHAPES as DECISIONS
 from schemas import SHAPES, schema
 
@@ -34,6 +36,14 @@ GOOD: dict[str, st.SearchStrategy[Any]] = {
     "branch": st.sampled_from(["topic", "a b"]),
     "plan": st.sampled_from(["Do it", " "]),
     "budget_usd": st.floats(0.01, 100),
+    "items": st.lists(
+        st.sampled_from([{"id": "a", "request": "Add sub"}, {"issue": 12}, {"id": "b"}, {"id": "c", "touches": ["x"]}]),
+        max_size=2,
+    ),
+    "item": st.sampled_from(["a", {"id": "a", "request": "Add sub", "depends_on": ["b"]}, {"id": "a"}]),
+    "priority": st.integers(-101, 101),
+    "parallel": st.integers(0, 101),
+    "window": st.sampled_from(["23:00-07:00", "23:00-07:00 Europe/Berlin", "at night"]),
     "gate": st.sampled_from(["plan", "budget"]),
     "update": st.sampled_from(["approve", "add_budget"]),
     "said": st.just({"of": "beef"}),
@@ -69,6 +79,8 @@ def refused(name: str, sent: dict[str, Any]) -> str:
     try:
         if model is DeliveryRequest:
             parse_request(sent)
+        elif model is BacklogRequest:
+            parse_backlog(sent)
         else:
             understood(model, sent)  # type: ignore[type-var]
     except InvalidRequest as error:
@@ -82,6 +94,8 @@ def beyond(name: str, sent: dict[str, Any], refusal: str) -> bool:
     if "bytes, at most" in refusal or "is not an issue of" in refusal:
         return True
     match name:
+        case "backlog":  # what two items make of each other, and what is no issue of the repository
+            return any(words in refusal for words in ("depends_on: ", "is the id of item", "issue: ", "window: "))
         case "request":
             return refusal.startswith("request: ")
         case "add_budget":

@@ -9,6 +9,8 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
 
+_LISTED = 'WorkflowType="Delivery" OR WorkflowType="Backlog"'
+
 UI_VARIABLE = "PERDURE_UI_URL"
 """The variable that names the Web UI of a server that is not the embedded one: Temporal itself does not say."""
 
@@ -33,4 +35,4 @@ async def web_page(home: Home, delivery_id: str = "") -> str:
         return ""
     url, namespace = found
     page = f"{url}/namespaces/{quote(namespace, safe='')}/workflows"
-    return f"{page}/{quote(delivery_id, safe='')}" if delivery_id else f"{page}?query=WorkflowType%3D%22Delivery%22"
+    return f"{page}/{quote(delivery_id, safe='')}" if delivery_id else f"{page}?query={quote(_LISTED)}"

@@ -105,17 +105,21 @@ def list_(
     """Those that wait for you, the longest first, and below them the newest by start."""
     import asyncio
 
+    from perdure.cli.ids import BACKLOG
     from perdure.cli.screen import Screen
     from perdure.cli.session import connected
     from perdure.cli.table import delivery_rows, listed_json, waiting_rows
 
     screen = Screen(json=json)
 
-    async def work() -> tuple[list[Listed], list[Listed]]:
+    async def work() -> tuple[list[Listed], list[Listed], list[Listed]]:
         perdure = await connected(screen)
-        return await perdure.waiting(), [] if waiting else await perdure.list(limit=limit)
+        if waiting:
+            return await perdure.waiting(), [], []
+        backlogs = [] if json else await perdure.list(limit=limit, workflow=BACKLOG)
+        return await perdure.waiting(), await perdure.list(limit=limit), backlogs
 
-    asking, found = asyncio.run(work())
+    asking, found, backlogs = asyncio.run(work())
     if json:
         screen.data([listed_json(one) for one in (asking[:limit] if waiting else found)])
         return
@@ -128,6 +132,8 @@ def list_(
         screen.lines(["", *delivery_rows(others, screen.room)] if asking else delivery_rows(others, screen.room))
     elif not asking:
         screen.line("nothing waits for you" if waiting else 'no delivery yet: perdure deliver "what you want"')
+    if backlogs:
+        screen.lines(["", *delivery_rows(backlogs, screen.room, what="backlog")])
 
 
 def diff(id: DeliveryId = "@last") -> None:
