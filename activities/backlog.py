@@ -6,6 +6,8 @@ Keys: the branch. The others only read. No model output chooses host, repository
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from temporalio import activity
 
 from perdure.adapters.forges.base import Proposal
@@ -21,6 +23,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.repository.terms import base_of, find_target
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, to_the_end
+from perdure.adapters.system.zones import offsets
 from perdure.adapters.worker.host import Host
 from perdure.models.backlog import Opened
 from perdure.models.config import RepositoryConfig
@@ -77,6 +80,7 @@ class Backlogs:
             branch=integration.branch,
             queue=self._host.publisher or self._host.home.queue(),
             attributes=self._host.attributes,
+            offsets=offsets(str(work.said.get("window") or ""), datetime.now(UTC)),
         )
 
     def _close(self, work: CloseBacklogInput) -> ClosedBacklog:

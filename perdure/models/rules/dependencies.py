@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
-from perdure.models.backlog import SATISFIED, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog import SATISFIED, BacklogState, ItemPhase
+
+
+class _Place(NamedTuple):
+    """All that counts of one item."""
+
+    id: str
+    phase: ItemPhase
+    order: int
+    depends_on: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -30,41 +41,55 @@ class Dependencies:
 
     @classmethod
     def of(cls, state: BacklogState) -> Dependencies:
-        items = state.items
-        in_order = _sorted(items)
-        missing = {
-            id: tuple(dict.fromkeys(one for one in at.item.depends_on if not _satisfied(items.get(one))))
-            for id, at in items.items()
-            if at.phase is ItemPhase.WAITING
-        }
-        blocked = dict[str, str]()
-        for id in in_order:
-            culprits = (blocked.get(one) or (one if _over(items.get(one)) else "") for one in missing.get(id, ()))
-            if culprit := next(filter(None, culprits), ""):
-                blocked[id] = culprit
-        everything = _behind(in_order, {id: items[id].item.depends_on for id in in_order})
-        waiting = _behind(in_order, missing)
-        stuck = _mask(in_order, blocked)
-        chain = dict.fromkeys(in_order, 0)
-        longest = dict[str, str]()
-        for id in reversed(in_order):
-            if items[id].phase not in (ItemPhase.WAITING, ItemPhase.BUILDING) or id in blocked:
-                continue
-            chain[id] += 1
-            for one in missing.get(id, ()):
-                if (chain[id], _first(items, id, longest.get(one, id))) > (chain[one], False):
-                    chain[one], longest[one] = chain[id], id
-        return cls(
-            missing=missing,
-            blocked=blocked,
-            unblocks={
-                id: (waiting[id] if _over(items[id]) or id in blocked else waiting[id] & ~stuck).bit_count()
-                for id in in_order
-            },
-            chain=chain,
-            rests_on={id: everything[id].bit_count() for id in in_order},
-            critical=_critical(items, chain, longest),
-        )
+        return _of(tuple(_Place(id, at.phase, at.order, at.item.depends_on) for id, at in state.items.items()))
+
+
+@lru_cache(maxsize=16)
+def _of(places: tuple[_Place, ...]) -> Dependencies:
+    """A thousand items take 15 ms of a processor, and most of what a backlog hears changes none of this."""
+    items = {at.id: at for at in places}
+    in_order = _sorted(items)
+    missing = {
+        at.id: tuple(dict.fromkeys(one for one in at.depends_on if not _satisfied(items.get(one))))
+        for at in places
+        if at.phase is ItemPhase.WAITING
+    }
+    blocked = dict[str, str]()
+    for id in in_order:
+        culprits = (blocked.get(one) or (one if _over(items.get(one)) else "") for one in missing.get(id, ()))
+        if culprit := next(filter(None, culprits), ""):
+            blocked[id] = culprit
+    everything = _behind(in_order, {at.id: at.depends_on for at in places})
+    waiting = _behind(in_order, missing)
+    stuck = _mask(in_order, blocked)
+    chain, longest = _chains(items, in_order, missing, blocked)
+    return Dependencies(
+        missing=missing,
+        blocked=blocked,
+        unblocks={
+            id: (waiting[id] if _over(items[id]) or id in blocked else waiting[id] & ~stuck).bit_count()
+            for id in in_order
+        },
+        chain=chain,
+        rests_on={id: everything[id].bit_count() for id in in_order},
+        critical=_critical(items, chain, longest),
+    )
+
+
+def _chains(
+    items: Mapping[str, _Place], in_order: list[str], missing: Mapping[str, Sequence[str]], blocked: Mapping[str, str]
+) -> tuple[dict[str, int], dict[str, str]]:
+    """The longest chain of what can still land that begins with each; and the next item of it, of two the older."""
+    chain, following = dict.fromkeys(in_order, 0), dict[str, str]()
+    for id in reversed(in_order):
+        if items[id].phase not in (ItemPhase.WAITING, ItemPhase.BUILDING) or id in blocked:
+            continue
+        chain[id] += 1
+        for one in missing.get(id, ()):
+            older = chain[one] == chain[id] and _age(items[id]) < _age(items[following[one]])
+            if chain[one] < chain[id] or older:
+                chain[one], following[one] = chain[id], id
+    return chain, following
 
 
 def cycle(depends_on: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -78,17 +103,17 @@ def cycle(depends_on: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return ()
 
 
-def _sorted(items: Mapping[str, ItemState]) -> list[str]:
+def _sorted(items: Mapping[str, _Place]) -> list[str]:
     """All ids, each behind what it depends on."""
-    graph = {id: [one for one in at.item.depends_on if one in items] for id, at in items.items()}
+    graph = {id: [one for one in at.depends_on if one in items] for id, at in items.items()}
     return list(TopologicalSorter(graph).static_order())
 
 
-def _satisfied(at: ItemState | None) -> bool:
+def _satisfied(at: _Place | None) -> bool:
     return at is not None and at.phase in SATISFIED
 
 
-def _over(at: ItemState | None) -> bool:
+def _over(at: _Place | None) -> bool:
     """It is not there, or it ended without landing: as things are, what depends on it never begins."""
     return at is None or at.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED)
 
@@ -108,13 +133,12 @@ def _behind(in_order: list[str], depends_on: Mapping[str, Sequence[str]]) -> dic
     return found
 
 
-def _first(items: Mapping[str, ItemState], one: str, other: str) -> bool:
-    """True where `one` is the older of two that are not the same."""
-    return (items[one].order, one) < (items[other].order, other)
+def _age(at: _Place) -> tuple[int, str]:
+    return (at.order, at.id)
 
 
-def _critical(items: Mapping[str, ItemState], chain: Mapping[str, int], longest: Mapping[str, str]) -> tuple[str, ...]:
-    begin = min(chain, key=lambda id: (-chain[id], items[id].order, id), default="")
+def _critical(items: Mapping[str, _Place], chain: Mapping[str, int], longest: Mapping[str, str]) -> tuple[str, ...]:
+    begin = min(chain, key=lambda id: (-chain[id], *_age(items[id])), default="")
     if chain.get(begin, 0) < 2:
         return ()
     found = [begin]

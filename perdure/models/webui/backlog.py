@@ -1,0 +1,145 @@
+"""A backlog's current details: the Markdown that the Web UI shows beside it, and the table in its pull request."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+from datetime import datetime
+
+from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase, ItemView
+from perdure.models.decisions import Gate
+from perdure.models.rules.scheduling import left_usd, views
+from perdure.models.webui.details import DETAILS_BYTES, dollars
+from perdure.models.webui.markdown import cell, code, copied
+
+SHOWN = ("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed", "skipped", "cancelled")
+"""Phases in the order in which a person wants to see them."""
+
+_WAITING = 10
+"""Items that wait for a person, each with its question: whoever has more opens the next when one is answered."""
+
+_TABLE_BYTES = 40_000
+"""Of the table in a pull request: forges take 64 KiB for a body."""
+
+_GAP = "\u00a0\u00a0"
+"""The Web UI puts no space between the columns of a table."""
+
+_UPDATES: dict[str, tuple[str, dict[str, object], str]] = {
+    Gate.QUESTION: ("answer", {"answer": "your answer"}, 'perdure answer {} "…"'),
+    Gate.BUDGET: ("add_budget", {"usd": 5}, "perdure budget {} --add 5"),
+}
+
+
+def details(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
+    """What waits for a person first, then all items, those that move before those that ended; at most DETAILS_BYTES."""
+    items = _ordered(views(request, state, now))
+    waiting = [item for item in items if item.phase == "waits"]
+    lines = [f"### {_headline(state, items)}", *_words(state), *_waiting(waiting), *_facts(request, state)]
+    room = DETAILS_BYTES - len("\n".join(lines).encode()) - 200
+    head = (f"| item{_GAP} | {_GAP} | why{_GAP} | unblocks{_GAP} | paid |", "|:--|:--|:--|--:|--:|")
+    return "\n".join([*lines, "", *head, *_rows([_row(item, _GAP) for item in items], room, 5)])
+
+
+def table(request: BacklogRequest, state: BacklogState) -> str:
+    """The items as the pull request of their branch lists them, what landed before the rest."""
+    at = {id: (one.phase is not ItemPhase.LANDED, one.order, id) for id, one in state.items.items()}
+    rows = [_landed(state, id) for id in sorted(state.items, key=lambda id: at[id])]
+    head = ("| item | what | came of it | commit | paid |", "|:--|:--|:--|:--|--:|")
+    return "\n".join([*head, *_rows(rows, _TABLE_BYTES, 5)])
+
+
+def counted(items: Iterable[ItemView]) -> str:
+    """`3 landed · 2 building · 1 waits for you`, in the order of SHOWN."""
+    phases = [item.phase for item in items]
+    known = [(phase, phases.count(phase)) for phase in SHOWN]
+    words = {"waits": "waits for you", "after": "after others"}
+    return " · ".join(f"{number} {words.get(phase, phase)}" for phase, number in known if number)
+
+
+def _ordered(items: Iterable[ItemView]) -> list[ItemView]:
+    """As in SHOWN; of one phase, first what unblocks most."""
+    place = {phase: at for at, phase in enumerate(SHOWN)}
+    return sorted(items, key=lambda item: (place.get(item.phase, len(SHOWN)), -item.unblocks))
+
+
+def _headline(state: BacklogState, items: list[ItemView]) -> str:
+    standing = "Waiting for you" if any(item.phase == "waits" for item in items) else state.status.capitalize()
+    return f"{standing}: {len(items)} item{'s' if len(items) != 1 else ''} · {counted(items)}"
+
+
+def _words(state: BacklogState) -> list[str]:
+    found = (("Message", state.message), ("Held", state.held), ("Waiting", state.waiting))
+    return [f"**{name}:** {cell(words, 300)}  " for name, words in found if words]
+
+
+def _waiting(items: list[ItemView]) -> list[str]:
+    if not items:
+        return []
+    lines = ["", "### Waiting for you", "In a terminal; or open that delivery, More Actions, Send an Update, paste:"]
+    for item in items[:_WAITING]:
+        update, said, typed = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
+        since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
+        lines.append(f"- **{cell(item.id, 40)}**: {cell(item.because, 200)} ({_unblocks(item)}{since})")
+        lines += ["", code(typed.format(shlex.quote(item.delivery))), f"or in {code(item.delivery)} `{update}`"]
+        lines += copied(json.dumps({"of": item.of, **said}, ensure_ascii=False))
+    return [*lines, *([f"- {len(items) - _WAITING} more"] if len(items) > _WAITING else []), ""]
+
+
+def _unblocks(item: ItemView) -> str:
+    return f"{item.unblocks} item{'s wait' if item.unblocks != 1 else ' waits'} for it"
+
+
+def _facts(request: BacklogRequest, state: BacklogState) -> list[str]:
+    lines = [f"- repository {code(request.repository)}"]
+    if state.opened is not None:
+        at = f" at `{state.head[:7]}`" if state.head else ""
+        lines.append(f"- branch {code(state.opened.branch)}{at}, base {code(state.opened.base)}")
+    paid = _price(round(sum(at.usd for at in state.items.values()), 6))
+    left = left_usd(request, state)
+    lines.append(
+        f"- paid {paid}" + (f" of {_price(request.budget_usd)}, free {_price(left)}" if left is not None else "")
+    )
+    lines.append(f"- at most {request.parallel} at once" + (f", {cell(request.window, 60)}" if request.window else ""))
+    if state.pull_request:
+        lines.append(f"- pull request {_link(state.pull_request)}")
+    return lines + [f"- {cell(note, 200)}" for note in state.notes[-3:]]
+
+
+def _row(item: ItemView, gap: str) -> str:
+    why = cell(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
+    mark = "**" if item.critical else ""
+    name = f"{mark}{cell(item.id, 40)}{mark}"
+    paid = _price(item.usd) if item.usd else ""
+    return f"| {name}{gap} | {item.phase}{gap} | {why}{gap} | {item.unblocks or ''}{gap} | {paid} |"
+
+
+def _landed(state: BacklogState, id: str) -> str:
+    at = state.items[id]
+    why = "" if at.phase is ItemPhase.LANDED else at.words or at.reason
+    came = at.phase.value if at.phase is not ItemPhase.WAITING else "not begun"
+    commit = f"`{at.commit[:12]}`" if at.commit else ""
+    return (
+        f"| {cell(id, 40)} | {cell(at.item.caption, 80)} | {came}{': ' if why else ''}{cell(why, 120)} "
+        f"| {commit} | {_price(at.usd) if at.usd else ''} |"
+    )
+
+
+def _rows(rows: list[str], room: int, columns: int) -> list[str]:
+    """As many as fit into `room` bytes, and how many there are beside them."""
+    found = list[str]()
+    for row in rows:
+        room -= len(row.encode()) + 1
+        if room < 0:
+            return [*found, f"| … {len(rows) - len(found)} more |{' |' * (columns - 1)}"]
+        found.append(row)
+    return found
+
+
+def _link(address: str) -> str:
+    plain = address.startswith(("https://", "http://")) and not any(c in " ()<>[]`|\\" for c in address)
+    return f"[{cell(address, 200)}]({address})" if plain and address.isprintable() else code(address)
+
+
+def _price(amount: float | None) -> str:
+    return dollars(amount).replace("$", "\\$")

@@ -1,0 +1,76 @@
+"""What the Web UI shows of a backlog, and the table in its pull request."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.models.backlog import ItemPhase, Opened
+from perdure.models.webui.backlog import details, table
+from perdure.models.webui.details import DETAILS_BYTES
+from tests.models.test_details import NASTY
+from tests.models.test_scheduling import NOON, backlog
+
+
+def test_what_waits_for_a_person_comes_first_with_its_decision_to_be_copied() -> None:
+    request, state = backlog({"id": "docs"}, {"id": "api"}, {"id": "page", "depends_on": ("docs",)}, budget_usd=40.0)
+    docs, api = state.items["docs"], state.items["api"]
+    docs.phase, docs.delivery, docs.gate, docs.of = ItemPhase.BUILDING, "night/docs", "plan", "1a2b3c4d"
+    docs.waits, docs.since, docs.granted = "plan: approve?", NOON, 3.0
+    api.phase, api.commit, api.usd = ItemPhase.LANDED, "9c1d0000" * 5, 1.25
+    state.opened = Opened(base="main", base_sha="b" * 40, branch="perdure/night", queue="q")
+    shown = details(request, state, NOON).split("\n")
+    assert shown[0] == "### Waiting for you: 3 items · 1 waits for you · 1 after others · 1 landed"
+    assert "`perdure approve night/docs`" in shown
+    assert '`{"of": "1a2b3c4d"}`' in shown
+    assert r"- paid \$1.25 of \$40.00, free \$35.75" in shown
+    rows = [line for line in shown if line.startswith("| ")]
+    assert [re.sub(r"[*|\\\xa0 ]+", " ", row).strip() for row in rows] == [
+        "item why unblocks paid",
+        "docs waits plan : approve? 1",
+        "page after after docs",
+        "api landed `9c1d000` $1.25",
+    ]
+    assert rows[1].startswith("| **docs**"), "the longest chain is marked"
+    assert not rows[3].startswith("| **")
+
+
+def test_a_question_is_answered_and_money_added_by_their_own_commands() -> None:
+    request, state = backlog({"id": "a"}, {"id": "b"})
+    for id, gate in (("a", "question"), ("b", "budget")):
+        at = state.items[id]
+        at.phase, at.delivery, at.gate, at.waits = ItemPhase.BUILDING, f"my night/{id}", gate, "?"
+    shown = details(request, state, NOON)
+    assert "`perdure answer 'my night/a' \"…\"`" in shown
+    assert "`perdure budget 'my night/b' --add 5`" in shown
+    assert '`{"of": "", "usd": 5}`' in shown
+
+
+def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
+    request, state = backlog(*[{"id": f"item-{at}", "request": "ü" * 200} for at in range(1000)])
+    for number, at in enumerate(state.items.values()):
+        at.phase, at.words = list(ItemPhase)[number % 6], "€" * 300
+        at.waits = "€" * 300 if number % 2 else ""
+    shown = details(request, state, NOON)
+    assert len(shown.encode()) <= DETAILS_BYTES
+    listed = sum(1 for line in shown.split("\n") if line.startswith("| ") and "item-" in line.replace("\\", ""))
+    assert f"| … {1000 - listed} more |" in shown
+    assert len(table(request, state).encode()) <= 60_000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(NASTY, min_size=4, max_size=4))
+def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str]) -> None:
+    request, state = backlog({"id": "a", "request": "x" + words[0]}, {"id": "b"})
+    state.items["a"].phase, state.items["a"].words = ItemPhase.FAILED, words[1]
+    state.items["b"].phase, state.items["b"].waits, state.items["b"].gate = ItemPhase.BUILDING, words[2], "plan"
+    state.held, state.pull_request = words[3], words[1]
+    for shown in (details(request, state, NOON), table(request, state)):
+        for line in shown.split("\n"):
+            assert all(c.isprintable() for c in line.replace("\xa0", " "))
+            outside = re.sub(r"`[^`]*`", "", re.sub(r"\\[^\w\s]", "", line))
+            assert not re.search(r"[<>$]", outside)
+            if line.startswith("|"):
+                assert outside.count("|") == 6

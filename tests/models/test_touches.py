@@ -1,0 +1,81 @@
+"""Patterns of files that two items change: they are never told apart where one file is meant by both."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.adapters.checks.findings.globs import matches
+from perdure.models.touches import MEETING_STEPS, Meeting, meet
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "met"),
+    [
+        ("src/api/**", "src/web/**", False),
+        ("src/**", "src/api/x.py", True),
+        ("src/**/", "src", True),
+        ("src/api", "src/api2", False),
+        ("src/api", "src/api/v1/x.py", True),
+        ("./src/api/", "src//api", True),
+        ("docs", "src", False),
+        ("docs", "src/docs/x.md", False),
+        ("**", "x/y.py", True),
+        ("*.md", "README.md", True),
+        ("*.md", "src/a.py", False),
+        ("*.md", "docs", True),
+        ("*.md", "docs/**", True),
+        ("src/*.py", "src/a*", True),
+        ("src/*.py", "src/a.js", False),
+        ("src/?.py", "src/ab.py", False),
+        ("src/[ab].py", "src/c.py", True),  # a class stands for any character
+        ("src/[]]a.py", "src/xa.py", True),
+        ("src/[[:alpha:]].py", "src/x.py", True),
+        ("src/[ab", "src/a", False),  # no class
+        (r"src/\*.py", "src/a.py", False),
+        ("x/**/y.py", "x/y.py", True),
+        ("x/**/y.py", "x/q/r/z.py", False),
+        ("x/a*b*c.py", "x/a*d.py", False),
+        ("v1.2/", "v1.2/x.py", True),
+        ("**/test_*.py", "tests/test_a.py", True),
+        (".github", ".github/workflows/ci.yml", True),
+        ("Ünï/**", "Ünï/x.py", True),
+    ],
+)
+def test_patterns_meet_where_they_mean_one_file(one: str, other: str, met: bool) -> None:
+    assert meet(one, other) is met
+    assert meet(other, one) is met
+
+
+NAMES = st.sampled_from(("a", "b", "ab", "*", "a*", "*b", "?", "[ab]", "**", "**", "a*b*"))
+ENDS = st.sampled_from(("", "/", "/*.x", "/a.x"))
+GLOBS = st.builds(lambda names, end: "/".join(names) + end, st.lists(NAMES, min_size=1, max_size=4), ENDS)
+PLACES = st.lists(st.text("ab", min_size=1, max_size=3), max_size=4)
+PATHS = st.builds(lambda names, end: "/".join([*names, end]), PLACES, st.text("ab.x", min_size=1, max_size=4))
+
+
+@settings(max_examples=600, deadline=None)
+@given(GLOBS, GLOBS, st.lists(PATHS, min_size=1, max_size=8))
+def test_no_file_is_meant_by_both_of_two_that_do_not_meet(one: str, other: str, paths: list[str]) -> None:
+    both = [path for path in paths if matches(path, one) and matches(path, other)]
+    assert meet(one, other) == meet(other, one)
+    if both:
+        assert meet(one, other), both
+    assert meet(one, one)
+
+
+def test_hostile_patterns_are_bounded_and_count_as_meeting() -> None:
+    stars = tuple("src/" + "*a" * 120 + f"b{at}.py" for at in range(20))
+    others = tuple("src/" + "*a" * 120 + f"c{at}.py" for at in range(20))
+    meeting = Meeting()
+    assert meeting.may(stars, others), "past the limit"
+    assert meeting.steps < 2 * MEETING_STEPS
+    assert not Meeting().may(("src/a*.py",), ("src/b*.py",))
+
+
+def test_the_same_question_takes_the_same_steps_whatever_was_asked_before() -> None:
+    first, second = Meeting(), Meeting()
+    first.may(("src/**/x*y*.py",), ("src/a/x*z.py",))
+    second.may(("src/**/x*y*.py",), ("src/a/x*z.py",))
+    assert first.steps == second.steps > 1
