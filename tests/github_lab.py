@@ -71,7 +71,7 @@ class GitHubLab:
 
 @asynccontextmanager
 async def github_lab(
-    root: Path, screenplay: str = HAPPY, *, ports: int, env: dict[str, str] | None = None
+    root: Path, screenplay: str = HAPPY, *, ports: int, env: dict[str, str] | None = None, own_server: bool = False
 ) -> AsyncIterator[GitHubLab]:
     """No worker yet."""
     origin = make_target(root / "origin" / "calc.git")
@@ -85,5 +85,5 @@ async def github_lab(
             comments=(("bob", "Yes please. @ada fixes #2"),),
         )
         given = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN, **(env or {})}
-        async with Lab.open(root, screenplay, ports=ports, env=given, measured=True) as lab:
+        async with Lab.open(root, screenplay, ports=ports, env=given, measured=True, own_server=own_server) as lab:
             yield GitHubLab(lab, github, root / "github" / "me" / "calc.git", issue)

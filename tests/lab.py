@@ -14,7 +14,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from perdure.rehearsal.server import Rehearsal
 from tests.fork_server import Forked, Kept, fork
 from tests.processes import family, send
 from tests.targets import CALC, git, heads, make_target, pulls
+from tests.temporal_server import joined
 
 __all__ = [
     "BUILT",
@@ -107,25 +108,32 @@ class Lab:
         ports: int = 21000,
         env: dict[str, str] | None = None,
         measured: bool = False,
+        own_server: bool = False,
         server_port: int | None = None,
     ) -> AsyncIterator[Lab]:
-        """A home with server and rehearsal, no worker yet; on the way out nothing is left running."""
+        """A home with server and rehearsal, no worker yet; on the way out nothing is left running.
+
+        own_server  Nobody shares it: for tests that end it, or look into its files or its `default` namespace.
+        """
         lab = cls(root, ports=ports, env=env, measured=measured)
         os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
         text = screenplay.read_text() if isinstance(screenplay, Path) else textwrap.dedent(screenplay)
-        async with Rehearsal(Screenplay.parse(text)) as rehearsal:
+        async with Rehearsal(Screenplay.parse(text)) as rehearsal, AsyncExitStack() as served:
             lab.rehearsal = rehearsal
             lab.env |= {"ANTHROPIC_BASE_URL": rehearsal.url, "ANTHROPIC_API_KEY": "rehearsal"}
+            if own_server or server_port:
+                served.push_async_callback(lab.end_server)
+            else:
+                await served.enter_async_context(joined(lab.home))
             await lab.start_server(server_port)
             try:
                 yield lab
             finally:
                 lab.end_workers()
-                await lab.end_server()
 
     async def start_server(self, port: int | None = None) -> None:
         info = await ensure_server(self.home, port=port, say=lambda _: None)
-        self.client = await Client.connect(info.address, plugins=[perdure_plugin()])
+        self.client = await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
         self.perdure = Perdure(self.client)
 
     async def end_server(self) -> None:

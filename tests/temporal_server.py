@@ -1,16 +1,34 @@
-"""A real Temporal server of its own for the tests of one directory, and how workers of tests load workflows."""
+"""Real Temporal servers: one that the homes of a process share, one of its own for a directory's tests, and how workers
+of tests load workflows."""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
-from collections.abc import Iterator
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner
 
+from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
-from perdure.local.server import ensure_server, stop_server
+from perdure.local.identity import RETENTION, ServerRecord, namespace_of
+from perdure.local.places import Places
+from perdure.local.server import ServerInfo, ensure_server, stop_server
+from perdure.models.visibility import SEARCH_ATTRIBUTES
+from tests.processes import send
 
 LOADED_ONCE = UnsandboxedWorkflowRunner()
 """For workers inside a test's own process, which are about what is decided. The SDK's sandbox would import all of
@@ -25,3 +43,53 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     info = asyncio.run(ensure_server(home, say=lambda _: None))
     yield info.address
     asyncio.run(stop_server(home))
+
+
+@asynccontextmanager
+async def joined(home: Home) -> AsyncIterator[None]:
+    """Meanwhile the server that this process has for all is this home's own: with a namespace there, a lock and a
+    record, everything finds it as if the home had started it. A server takes 0.8 s of a processor, this 0.05.
+    """
+    home.make_private()
+    places, server, namespace = Places(home), await asyncio.to_thread(_shared), namespace_of(home)
+    await _register(await Client.connect(server.address), namespace)
+    lock = try_lock(places.server_lock)
+    assert lock is not None, "this home has a server"
+    record = ServerRecord(
+        pid=server.pid,
+        address=server.address,
+        ui=server.ui_url,
+        temporal="",
+        home_id=home.host_id(),
+        namespace=namespace,
+    )
+    places.server_record.write_text(record.model_dump_json())
+    try:
+        yield
+    finally:
+        places.server_record.unlink()
+        os.close(lock)
+
+
+@cache
+def _shared() -> ServerInfo:
+    os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
+    root = Path(tempfile.mkdtemp(prefix="perdure-server-"))
+    server = asyncio.run(ensure_server(Home(root), say=lambda _: None))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    atexit.register(send, server.pid, signal.SIGKILL)
+    return server
+
+
+async def _register(client: Client, name: str) -> None:
+    retention = Duration()
+    retention.FromTimedelta(RETENTION)
+    await client.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=retention)
+    )
+    kinds = {
+        key: IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{kind.upper()}") for key, kind in SEARCH_ATTRIBUTES.items()
+    }
+    await client.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(namespace=name, search_attributes=kinds)
+    )

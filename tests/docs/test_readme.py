@@ -41,7 +41,7 @@ shared = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(tmp_path_factory: pytest.TempPathFactory, ports: int) -> AsyncIterator[Lab]:
     """One for all snippets: each has a repository and a delivery of its own."""
-    async with Lab.open(tmp_path_factory.mktemp("lab"), HAPPY, ports=ports) as lab:
+    async with Lab.open(tmp_path_factory.mktemp("lab"), HAPPY, ports=ports, own_server=True) as lab:
         lab.worker()
         yield lab
 

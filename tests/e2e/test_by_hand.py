@@ -25,6 +25,7 @@ async def test_the_temporal_command_submits_rejects_approves_signals_and_reads_t
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
         hand = Stranger(lab.client.service_client.config.target_host, tmp_path, str(origin))
+        hand.env["TEMPORAL_NAMESPACE"] = lab.client.namespace
         hand.env["PATH"] = f"{temporal_binary().parent}:{os.environ['PATH']}"
         delivery = lab.perdure.delivery("from-shell")
 

@@ -19,7 +19,7 @@ from tests.secret_watch import SecretWatch, hits, recording
 async def test_the_token_appears_in_no_child_no_file_no_history_no_log_and_no_pull_request(
     tmp_path: Path, ports: int
 ) -> None:
-    async with github_lab(tmp_path, HAPPY, ports=ports) as world:
+    async with github_lab(tmp_path, HAPPY, ports=ports, own_server=True) as world:
         seen = tmp_path / "seen"
         shims = recording(seen, ("git", "env"))  # of each that is started, whenever that is
         worker = world.lab.program(PATH=f"{shims}:{os.environ['PATH']}")

@@ -35,7 +35,7 @@ def _zombie(pid: int) -> bool:
 @pytest.mark.timeout(120)
 async def test_server_and_worker_both_killed_and_restarted_on_the_same_home_go_on(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
+    async with Lab.open(tmp_path, SLOW, ports=ports, own_server=True) as lab:
         lab.worker()
         await lab.submit(origin, **BUILT)
         await until((lab.home.tree("calc-sub") / "started").exists)
@@ -53,7 +53,7 @@ async def test_server_and_worker_both_killed_and_restarted_on_the_same_home_go_o
 async def test_a_server_put_back_behind_the_vault_adopts_the_turns_it_has_forgotten(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     asked = {**BUILT, "phases": ["plan", "build", "ship"]}
-    async with Lab.open(tmp_path, SLOW, ports=ports) as lab:
+    async with Lab.open(tmp_path, SLOW, ports=ports, own_server=True) as lab:
         lab.worker()
         await lab.submit(origin, **asked)
         # A consistent copy from before a turn began, as a power cut that loses the last commits would leave it.

@@ -27,7 +27,7 @@ async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_
 ) -> None:
     async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
         lab.worker()
-        stranger = await Client.connect(lab.client.service_client.config.target_host)
+        stranger = await Client.connect(lab.client.service_client.config.target_host, namespace=lab.client.namespace)
         wrong: dict[str, tuple[Any, str]] = {
             "misspelt": ({"repository": "/x", "reqest": "y"}, "reqest: unknown field (did you mean request?)"),
             "missing": ({"repository": "/x"}, "request: required field is missing"),

@@ -45,7 +45,7 @@ async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_w
         ][1]
         await lab.client.workflow_service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
-                namespace="default",
+                namespace=lab.client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id="calc-sub", run_id=before),
                 reason="test",
                 workflow_task_finish_event_id=turn.activity_task_scheduled_event_attributes.workflow_task_completed_event_id,

@@ -114,7 +114,7 @@ async def _reset_to_the_beginning(lab: Lab) -> None:
     run_id = (await lab.handle().describe()).run_id
     await lab.client.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(
-            namespace="default",
+            namespace=lab.client.namespace,
             workflow_execution=WorkflowExecution(workflow_id="calc-sub", run_id=run_id),
             reason="test",
             workflow_task_finish_event_id=first,

@@ -41,7 +41,7 @@ NEW_RUN_AT = 30
 async def fixes(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     config = (root / "calc.git-work" / "perdure.toml").read_text() + "[limits]\ntest_fixes = 0\n"
-    async with Lab.open(root, FIXES, ports=PORTS) as lab:
+    async with Lab.open(root, FIXES, ports=PORTS, own_server=True) as lab:
         lab.worker()
         for name, more in (
             ("delivered-with-fixes", {}),
@@ -55,7 +55,7 @@ async def fixes(root: Path, keep: Keep) -> None:
 
 async def killed(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
+    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
         lab.kept()
         submitted = await lab.submit(origin, id="killed-and-retried", questions=False)
         await finished(submitted, lab)
@@ -69,7 +69,7 @@ async def tampered(root: Path, keep: Keep) -> None:
     """A test is taken away, and stays away."""
     origin = make_target(root / "calc.git", FILES)
     vain = line("@@").replace("'@@'", f'"{IN_VAIN}"')
-    async with Lab.open(root, TAKES_AWAY + vain, ports=PORTS, env=HERE) as lab:
+    async with Lab.open(root, TAKES_AWAY + vain, ports=PORTS, own_server=True, env=HERE) as lab:
         lab.worker()
         config = PYTEST + "[limits]\ntest_fixes = 1\n"
         result = await finished(await lab.submit(origin, phases=["build", "test"], config=config), lab)
@@ -82,7 +82,7 @@ async def told(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     async with Receiver.open() as receiver:
         env = {"PERDURE_WEBHOOK_URL": receiver.url, "PERDURE_WEBHOOK_SECRET": SECRET}
-        async with Lab.open(root, HAPPY, ports=PORTS, env=env) as lab:
+        async with Lab.open(root, HAPPY, ports=PORTS, own_server=True, env=env) as lab:
             lab.worker()
             submitted = await lab.submit(origin, phases=["plan"], gates=["plan"])
             asked = await waits_for(lab.handle())
@@ -102,7 +102,9 @@ async def shared(root: Path, keep: Keep) -> None:
     """A budget of the day that is spent; its treasury is ended by somebody, and started again."""
     origin = make_target(root / "calc.git")
     (root / "budgets.toml").write_text(BUDGET.format(usd=0.000001))
-    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_TREASURY": str(root / "budgets.toml")}) as lab:
+    async with Lab.open(
+        root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_TREASURY": str(root / "budgets.toml")}
+    ) as lab:
         lab.worker()
         submitted = await lab.submit(origin, labels=["team-a"])
         handle, keeper = lab.handle(), lab.handle(treasury.TREASURY)
@@ -150,7 +152,7 @@ async def long(root: Path, keep: Keep) -> None:
 
 
 async def github(root: Path, keep: Keep) -> None:
-    async with github_lab(root, FIXES, ports=PORTS) as world:
+    async with github_lab(root, FIXES, ports=PORTS, own_server=True) as world:
         world.lab.worker()
         await finished(await world.submit(), world.lab)
         await keep(world.lab.handle(ID), "github-issue")
@@ -158,7 +160,7 @@ async def github(root: Path, keep: Keep) -> None:
 
 async def away(root: Path, keep: Keep) -> None:
     """The forge does not answer."""
-    async with github_lab(root, BUILD, ports=PORTS) as world:
+    async with github_lab(root, BUILD, ports=PORTS, own_server=True) as world:
         world.lab.worker()
         submitted = await world.build()
         await until(lambda: world.lab.model_calls() >= 2)
@@ -192,7 +194,7 @@ async def _short_runs(root: Path, screenplay: str, env: dict[str, str]) -> Async
     server = await WorkflowEnvironment.start_local(
         dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=suggested, ui=False
     )
-    async with server, Lab.open(root, screenplay, ports=PORTS, env=env) as lab:
+    async with server, Lab.open(root, screenplay, ports=PORTS, own_server=True, env=env) as lab:
         address = server.client.service_client.config.target_host
         lab.client = await Client.connect(address, plugins=[perdure_plugin()])
         lab.perdure = type(lab.perdure)(lab.client)

@@ -44,7 +44,7 @@ ASKING = 'title = "asks, and mends what a person sends back"' + ASKS + MENDS + _
 async def decided(root: Path, keep: Keep) -> None:
     """One delivery that waits for people wherever it can, but for its tests; as it waits each time, and ended."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, ASKING, ports=PORTS) as lab:
+    async with Lab.open(root, ASKING, ports=PORTS, own_server=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, id="decided", gates=["plan", "pull_request"], budget_usd=0.004)
         handle, of, seen = lab.handle("decided"), "", set[str]()
@@ -71,7 +71,7 @@ async def decided(root: Path, keep: Keep) -> None:
 async def answered(root: Path, keep: Keep) -> None:
     """A question answered while no worker ran, and nothing else that people decide."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, ASKING, ports=PORTS) as lab:
+    async with Lab.open(root, ASKING, ports=PORTS, own_server=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=["build"])
         asked = await waits_for(lab.handle())
@@ -86,7 +86,7 @@ async def answered(root: Path, keep: Keep) -> None:
 async def steered(root: Path, keep: Keep) -> None:
     """Held at a gate that is approved meanwhile, words said, an answer of another plan; and cancelled at a gate."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, HAPPY, ports=PORTS) as lab:
+    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=["plan", "build"], gates=["plan"])
         handle = lab.handle()
@@ -111,7 +111,7 @@ async def steered(root: Path, keep: Keep) -> None:
 async def edited(root: Path, keep: Keep) -> None:
     """A plan that a person edits, and then approves; before that, one that is no plan."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, HAPPY, ports=PORTS) as lab:
+    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=["plan", "build"], gates=["plan"])
         handle, delivery = lab.handle(), submitted.delivery
@@ -132,7 +132,7 @@ async def mended(root: Path, keep: Keep) -> None:
     origin = make_target(root / "calc.git")
     config = (root / "calc.git-work" / "perdure.toml").read_text() + '[gates]\nexpire = "1s"\n'
     phases = ["build", "test", "ship"]
-    async with Lab.open(root, MENDING, ports=PORTS) as lab:
+    async with Lab.open(root, MENDING, ports=PORTS, own_server=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=phases, gates=["pull_request"])
         handle = lab.handle()
@@ -150,7 +150,7 @@ async def mended(root: Path, keep: Keep) -> None:
 async def told_apart(root: Path, keep: Keep) -> None:
     """Tests that are red as they were before, with nothing but an exit code: sent back once, then let through."""
     origin = make_target(root / "calc.git", EXIT_CODE_ONLY)
-    async with Lab.open(root, MENDING, ports=PORTS) as lab:
+    async with Lab.open(root, MENDING, ports=PORTS, own_server=True) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=["build", "test", "ship"])
         handle = lab.handle()
@@ -167,7 +167,7 @@ async def told_apart(root: Path, keep: Keep) -> None:
 async def cut_off(root: Path, keep: Keep) -> None:
     """A turn that killed its worker three times: it waits for somebody to say that it is tried again, and is."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
+    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_CRASH_AT": "during-tool:3"}) as lab:
         lab.kept()
         submitted = await lab.submit(origin, phases=["build"])
         asked = await waits_for(lab.handle())
@@ -181,7 +181,7 @@ async def cut_off(root: Path, keep: Keep) -> None:
 async def killed_at_first(root: Path, keep: Keep) -> None:
     """Likewise before anything is prepared."""
     origin = make_target(root / "calc.git")
-    async with Lab.open(root, HAPPY, ports=PORTS, env={"PERDURE_CRASH_AT": "during-prepare:3"}) as lab:
+    async with Lab.open(root, HAPPY, ports=PORTS, own_server=True, env={"PERDURE_CRASH_AT": "during-prepare:3"}) as lab:
         lab.kept()
         submitted = await lab.submit(origin, phases=["plan"])
         asked = await waits_for(lab.handle())

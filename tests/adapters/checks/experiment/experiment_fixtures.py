@@ -19,6 +19,7 @@ from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Experiment
 from perdure.models.report import TestReport
+from tests.command_fixtures import BARE
 
 Files = Mapping[str, str | None]
 """Path → text; None takes a file away."""
@@ -63,7 +64,7 @@ class Trials:
     def _place(self) -> CommandPlace:
         self.worktree.mkdir(exist_ok=True)
         shared = dependencies(self.worktree)
-        return CommandPlace(self.sandbox, self.worktree, self._root / "logs", shared=shared)
+        return CommandPlace(self.sandbox, self.worktree, self._root / "logs", shared=shared, env=BARE)
 
     def _lay_out(self, tree: str, into: Path) -> None:
         export(self.repository, tree, into)
