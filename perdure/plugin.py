@@ -24,8 +24,8 @@ Interceptors = Sequence[temporalio.client.Interceptor | temporalio.worker.Interc
 def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
     """Data converter, workflow sandbox and interceptors, for `Client.connect(plugins=[…])`.
 
-    A worker inherits it from its client; a Replayer is given it again. The models are pure and passed through the
-    workflow sandbox, so that loading them once serves every run.
+    A worker inherits it from its client; a Replayer is given it again. Models and workflows hold no state and pass
+    through the workflow sandbox, so that loading them once serves every run (docs/adr/0014).
     """
     return SimplePlugin(
         "perdure",
@@ -67,7 +67,7 @@ def _said(error: Exception) -> str:
 
 def _runner(runner: WorkflowRunner | None) -> WorkflowRunner:
     if isinstance(runner, SandboxedWorkflowRunner):
-        restrictions = runner.restrictions.with_passthrough_modules("perdure", "pydantic", "pydantic_core")
+        restrictions = runner.restrictions.with_passthrough_modules("perdure", "workflows", "pydantic", "pydantic_core")
         return dataclasses.replace(runner, restrictions=restrictions)
     assert runner is not None
     return runner

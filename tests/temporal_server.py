@@ -1,5 +1,4 @@
-"""Real Temporal servers: one that the homes of a process share, one of its own for a directory's tests, and how workers
-of tests load workflows."""
+"""Real Temporal servers: one that the homes of a process share, and one of its own for a directory's tests."""
 
 from __future__ import annotations
 
@@ -20,7 +19,6 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner
 
 from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
@@ -29,10 +27,6 @@ from perdure.local.places import Places
 from perdure.local.server import ServerInfo, ensure_server, stop_server
 from perdure.models.visibility import SEARCH_ATTRIBUTES
 from tests.processes import send
-
-LOADED_ONCE = UnsandboxedWorkflowRunner()
-"""For workers inside a test's own process, which are about what is decided. The SDK's sandbox would import all of
-`workflows` again for each worker and each run: half of such a test's time. Deliveries of real workers have it."""
 
 
 @pytest.fixture(scope="session")

@@ -5,4 +5,4 @@ from workflows.misspelt import Misspelt
 from workflows.notification import Notification
 from workflows.treasury import Treasury
 
-WORKFLOWS = [Delivery, Notification, Treasury, Misspelt]
+WORKFLOWS = (Delivery, Notification, Treasury, Misspelt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
@@ -13,24 +14,28 @@ from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending
 from perdure.models.work import Asking, Prepared
 
-REASONS = {
-    "SetupFailed": Reason.SETUP_FAILED,
-    "SandboxUnavailable": Reason.SETUP_FAILED,
-    "ModelRefusesUs": Reason.REFUSED,
-    "ForgeRefused": Reason.FORGE_REFUSED,
-    "Diverged": Reason.WORKSPACE_LOST,
-    "WorkspaceLost": Reason.WORKSPACE_LOST,
-    "TurnKillsWorker": Reason.LIMITS,
-    "ResultTooLarge": Reason.LIMITS,
-}
+REASONS = MappingProxyType(
+    {
+        "SetupFailed": Reason.SETUP_FAILED,
+        "SandboxUnavailable": Reason.SETUP_FAILED,
+        "ModelRefusesUs": Reason.REFUSED,
+        "ForgeRefused": Reason.FORGE_REFUSED,
+        "Diverged": Reason.WORKSPACE_LOST,
+        "WorkspaceLost": Reason.WORKSPACE_LOST,
+        "TurnKillsWorker": Reason.LIMITS,
+        "ResultTooLarge": Reason.LIMITS,
+    }
+)
 """By the type of an activity's failure; a type that is not listed is our own mistake and fails as LIMITS."""
 
-ENDINGS = {
-    Ending.REFUSED: (Reason.REFUSED, "the model refused"),
-    Ending.LOOPING: (Reason.LIMITS, "the agent repeated itself"),
-    Ending.INVALID: (Reason.REFUSED, "the model's answer did not validate, twice"),
-    Ending.CONTEXT: (Reason.LIMITS, "the conversation outgrew the model's context window"),
-}
+ENDINGS = MappingProxyType(
+    {
+        Ending.REFUSED: (Reason.REFUSED, "the model refused"),
+        Ending.LOOPING: (Reason.LIMITS, "the agent repeated itself"),
+        Ending.INVALID: (Reason.REFUSED, "the model's answer did not validate, twice"),
+        Ending.CONTEXT: (Reason.LIMITS, "the conversation outgrew the model's context window"),
+    }
+)
 
 BAD_REQUESTS = ("InvalidRequest", "BadInput")
 

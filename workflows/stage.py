@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -38,10 +39,12 @@ from workflows.people import People
 
 T = TypeVar("T")
 
-ATTRIBUTES = {
-    name: SearchAttributeKey.for_keyword(name)
-    for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdureBranch", "PerdurePullRequest")
-}
+ATTRIBUTES = MappingProxyType(
+    {
+        name: SearchAttributeKey.for_keyword(name)
+        for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdureBranch", "PerdurePullRequest")
+    }
+)
 COST = SearchAttributeKey.for_float("PerdureCostUsd")
 
 ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)

@@ -27,7 +27,7 @@ from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
-from tests.temporal_server import LOADED_ONCE, server
+from tests.temporal_server import server
 from tests.workflows.workflow_fixtures import Cast
 from workflows import WORKFLOWS
 
@@ -105,7 +105,6 @@ class Desk:
                 self.client,
                 task_queue=TASK_QUEUE,
                 workflows=WORKFLOWS,
-                workflow_runner=LOADED_ONCE,
                 activities=self.scene.activities(),
                 max_heartbeat_throttle_interval=timedelta(seconds=0.1),  # cancellations come with them
             ):

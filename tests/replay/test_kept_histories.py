@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
 from tests.replay.record import HISTORIES, name_of, read
-from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS, Delivery
 
 KEPT = sorted(HISTORIES.glob("*.json*"))
@@ -43,7 +42,7 @@ async def test_the_kept_histories_replay() -> None:
         for path in KEPT:
             yield read(path)
 
-    replayer = Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()], workflow_runner=LOADED_ONCE)
+    replayer = Replayer(workflows=WORKFLOWS, plugins=[perdure_plugin()])
     failed, paths = {}, iter(KEPT)
     async with replayer.workflow_replay_iterator(kept()) as results:
         async for result in results:
@@ -70,6 +69,6 @@ class Reordered(Delivery):
 
 async def test_two_activities_in_another_order_fail_the_replay() -> None:
     path = next(path for path in KEPT if name_of(path) == "planned")
-    replayer = Replayer(workflows=[Reordered], plugins=[perdure_plugin()], workflow_runner=LOADED_ONCE)
+    replayer = Replayer(workflows=[Reordered], plugins=[perdure_plugin()], workflow_runner=UnsandboxedWorkflowRunner())
     with pytest.raises(workflow.NondeterminismError):
         await replayer.replay_workflow(read(path), raise_on_replay_failure=True)

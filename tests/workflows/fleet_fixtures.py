@@ -26,7 +26,6 @@ from perdure.models.phases import Phase
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
-from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 RULE = "label:team-a"
@@ -132,6 +131,6 @@ async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[Work
 
 @asynccontextmanager
 async def at_work(client: Client, fleet: Fleet, *more: Callable[..., Any]) -> AsyncIterator[None]:
-    doing, loaded = [*fleet.activities(), *more], LOADED_ONCE
-    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing, workflow_runner=loaded):
+    doing = [*fleet.activities(), *more]
+    async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
         yield

@@ -22,7 +22,6 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.receiver import SECRET
-from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}
@@ -48,7 +47,6 @@ async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int
             client,
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
-            workflow_runner=LOADED_ONCE,
             activities=[*cast.activities(), notices.notice_addresses, notices.notify],
             interceptors=[AttemptInterceptor(host)],
             max_cached_workflows=cache,

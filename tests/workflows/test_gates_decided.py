@@ -17,7 +17,6 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
-from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 
@@ -174,7 +173,6 @@ async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answe
         client,
         task_queue=TASK_QUEUE,
         workflows=WORKFLOWS,
-        workflow_runner=LOADED_ONCE,
         activities=company.activities(),
         max_cached_workflows=1,
         max_concurrent_workflow_tasks=2,

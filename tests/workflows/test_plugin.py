@@ -20,10 +20,10 @@ class Mine(DefaultFailureConverter):
     """Somebody's own."""
 
 
-def test_models_pass_through_the_sandbox_and_a_runner_without_one_stays() -> None:
+def test_models_and_workflows_pass_through_the_sandbox_and_a_runner_without_one_stays() -> None:
     runner = _runner(SandboxedWorkflowRunner())
     assert isinstance(runner, SandboxedWorkflowRunner)
-    assert {"perdure", "pydantic"} <= set(runner.restrictions.passthrough_modules)
+    assert {"perdure", "workflows", "pydantic"} <= set(runner.restrictions.passthrough_modules)
     plain = UnsandboxedWorkflowRunner()
     assert _runner(plain) is plain
 

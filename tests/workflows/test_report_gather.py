@@ -28,7 +28,6 @@ from perdure.models.report import Plan, Review, Screenshot, Screenshots, TestRep
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from tests.lab import until
-from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
@@ -62,9 +61,7 @@ class Vault:
 async def with_vault(client: Client, cast: Cast, vault: Vault) -> AsyncIterator[None]:
     async with asyncio.timeout(60):
         doing = [*cast.activities(), vault.read]
-        async with Worker(
-            client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing, workflow_runner=LOADED_ONCE
-        ):
+        async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
             yield
 
 

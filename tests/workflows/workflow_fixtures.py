@@ -41,7 +41,6 @@ from perdure.models.work import (
     PrepareInput,
 )
 from perdure.plugin import perdure_plugin
-from tests.temporal_server import LOADED_ONCE
 from workflows import WORKFLOWS
 
 
@@ -170,6 +169,6 @@ def fresh() -> str:
 @asynccontextmanager
 async def playing(client: Client, cast: Cast) -> AsyncIterator[None]:
     async with asyncio.timeout(60):
-        doing, loaded = cast.activities(), LOADED_ONCE
-        async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing, workflow_runner=loaded):
+        doing = cast.activities()
+        async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
             yield
