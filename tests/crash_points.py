@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from perdure.models.crash import CrashPoint
 
-WHERE_TESTS_CHANGE = (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_PROOF)
-"""Points that only a delivery comes by whose change touches tests: the base's tests on it, its tests on the base."""
-
 AT_A_HOSTED_FORGE = (CrashPoint.AFTER_COMMENT, CrashPoint.AFTER_ARTIFACTS)
 """Points that only a delivery to a forge with issues and accounts comes by."""
 

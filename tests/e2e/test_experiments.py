@@ -1,4 +1,4 @@
-"""Deliveries judged by experiment: an honest one says so, a bent one is told what to undo, a death redoes all of it."""
+"""Deliveries judged by experiment: a bent one is told what to undo, one that writes to its tests what to allow."""
 
 from __future__ import annotations
 
@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.crash import CrashPoint
-from tests.e2e.test_verdicts import HERE, PYTEST, report_of, steps_of
-from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, make_target, pulls, sandboxes
-
-WITH_A_TEST = HAPPY.replace(
-    "return a - b\\\\n' >> calc.py",
-    "return a - b\\\\n' >> calc.py && printf 'import unittest\\\\nfrom calc import sub\\\\n\\\\n\\\\n"
-    "class SubTest(unittest.TestCase):\\\\n    def test_subtracts(self):\\\\n        self.assertEqual(sub(3, 2), 1)"
-    "\\\\n' > tests/test_sub.py",
-)
-LINE = "1/1 of main's own tests pass on the change · 1 new test fails without it · canaries caught"
+from tests.e2e.test_verdicts import HERE, PYTEST, report_of
+from tests.lab import CALC, HAPPY, TESTED, Lab, finished, make_target, pulls
 
 # Adds sub, breaks add, and makes the assertion that would say so say nothing: no test is touched but by its data, which
 # nobody takes for the test side who is not told.
@@ -55,29 +46,6 @@ async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told
         assert report.experiment.touched == ("sums.txt",)
         assert report.experiment.commands[0].missed
         assert result.tests.tampered == 1
-
-
-@pytest.mark.timeout(240)
-async def test_a_worker_killed_in_any_experiment_does_all_of_it_again_and_there_is_one_verdict(
-    tmp_path: Path, ports: int
-) -> None:
-    points = (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_CANARIES), (CrashPoint.DURING_PROOF,)
-    async with Lab.open(tmp_path, WITH_A_TEST, ports=ports) as lab:
-        for number, dies in enumerate(points):
-            lab.kept(PERDURE_CRASH_AT=",".join(dies))
-            origin = make_target(tmp_path / f"calc-{number}.git", CALC)
-            submitted = await lab.submit(origin, f"Add sub: {number}", id=f"sub-{number}", **TESTED)
-            result = await finished(submitted, lab, timeout=100)
-            check_shipped(origin, lab, result, {})
-            assert {point for point in dies if list(lab.home.crashes.glob(f"{point}.*"))} == set(dies)
-            assert steps_of(result).count("run_tests") == 1
-            assert result.receipt.worker_deaths == len(dies)
-            assert (result.tests.status, result.tests.experiment) == ("green", LINE)
-            (summary,) = (record.summary for record in result.steps if record.step == "run_tests")
-            assert summary == f"2 green · {LINE}"
-            assert not lab.home.trials(f"sub-{number}").exists(), "checkouts of a killed experiment are left"
-            assert sandboxes(lab) == []
-            lab.kill_workers()
 
 
 WRITING = """\

@@ -17,9 +17,16 @@ from tests.crash_points import (
     IN_AN_EMPTY_REPOSITORY,
     WHERE_A_BACKLOG_LANDS,
     WHERE_SOMEBODY_IS_TOLD,
-    WHERE_TESTS_CHANGE,
 )
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
+
+WITH_A_TEST = HAPPY.replace(
+    "return a - b\\\\n' >> calc.py",
+    "return a - b\\\\n' >> calc.py && printf 'import unittest\\\\nfrom calc import sub\\\\n\\\\n\\\\n"
+    "class SubTest(unittest.TestCase):\\\\n    def test_subtracts(self):\\\\n        self.assertEqual(sub(3, 2), 1)"
+    "\\\\n' > tests/test_sub.py",
+)
+LINE = "1/1 of main's own tests pass on the change · 1 new test fails without it · canaries caught"
 
 SHIPPED = {"calc.py": textwrap.dedent(CALC["calc.py"]) + "\n\ndef sub(a, b):\n    return a - b\n"}
 
@@ -35,7 +42,6 @@ ELSEWHERE = {
     *IN_AN_EMPTY_REPOSITORY,
     *WHERE_A_BACKLOG_LANDS,
     *WHERE_SOMEBODY_IS_TOLD,
-    *WHERE_TESTS_CHANGE,
 }
 """Points that this delivery does not come by."""
 
@@ -48,6 +54,7 @@ TOGETHER = (
         CrashPoint.WAITING_FOR_MODEL,
         CrashPoint.INSIDE_REF_UPDATE,
         CrashPoint.INSIDE_COMMIT,
+        CrashPoint.DURING_PROOF,
         CrashPoint.DURING_CANARIES,
         CrashPoint.AFTER_PUSH,
     ),
@@ -57,6 +64,7 @@ TOGETHER = (
         CrashPoint.AFTER_SNAPSHOT,
         CrashPoint.DURING_TOOL,
         CrashPoint.DURING_TESTS,
+        CrashPoint.DURING_BASE_TESTS,
         CrashPoint.AFTER_PULL_REQUEST,
     ),
 )
@@ -78,7 +86,7 @@ async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_requ
     points: tuple[CrashPoint, ...], tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, HAPPY, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as lab:
+    async with Lab.open(tmp_path, WITH_A_TEST, ports=ports, env={"PERDURE_CRASH_AT": ",".join(points)}) as lab:
         lab.kept()
         result = await finished(await lab.submit(origin), lab, timeout=180)
         check_shipped(origin, lab, result, SHIPPED)
@@ -86,6 +94,9 @@ async def test_a_worker_killed_at_any_named_point_leads_to_exactly_one_pull_requ
         redone = await lab.redone()
         assert {why for _, why in redone} == {"WorkerDied"}, f"a time-out decided, not the living: {redone}"
         assert sandboxes(lab) == [], "a tool of a killed worker lives on"
+        (judged,) = (record.summary for record in result.steps if record.step == "run_tests")
+        assert (result.tests.status, result.tests.experiment, judged) == ("green", LINE, f"2 green · {LINE}")
+        assert not lab.home.trials("calc-sub").exists(), "checkouts of a killed experiment are left"
         again = len(PAID_AGAIN.intersection(points))
         assert result.receipt.worker_deaths == len({*points} - NOT_BEGUN)
         assert result.receipt.turns_redone == len(REDONE.intersection(points))

@@ -1,11 +1,11 @@
-"""Deliveries whose agent takes tests away: told to put them back, or ended."""
+"""Deliveries whose agent takes tests away: told to put them back, or allowed to."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.e2e.test_verdicts import HERE, PYTEST, report_of, steps_of
-from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target, pulls
+from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, make_target
 
 TESTS = """\
 from calc import add
@@ -44,14 +44,15 @@ RESTORES = (
     'sed -i "s/return int(a) + int(b)/return a + b/" calc.py'
     r' && printf "\n\ndef test_words():\n    assert add(\"a\", \"b\") == \"ab\"\n" >> tests/test_calc.py'
 )
-IN_VAIN = "echo '# no' >> calc.py"
 
 
 def restores() -> str:
     return line("@@").replace("'@@'", f"'''{RESTORES}'''")
 
 
-async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_delivered(tmp_path: Path, ports: int) -> None:
+async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_delivered_unless_it_was_asked_for(
+    tmp_path: Path, ports: int
+) -> None:
     origin = make_target(tmp_path / "calc.git", FILES)
     async with Lab.open(tmp_path, TAKES_AWAY + restores(), ports=ports, env=HERE, measured=True) as lab:
         lab.worker()
@@ -66,24 +67,9 @@ async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_deliver
         fixes = [call for call in lab.rehearsal.calls if call.step == "fix_tests"] if lab.rehearsal else []
         assert fixes, "the fix was asked for"
 
-
-async def test_a_test_that_stays_away_ends_the_delivery_as_tampered(tmp_path: Path, ports: int) -> None:
-    origin = make_target(tmp_path / "calc.git", FILES)
-    vain = line("@@").replace("'@@'", f'"{IN_VAIN}"')
-    async with Lab.open(tmp_path, TAKES_AWAY + vain, ports=ports, env=HERE, measured=True) as lab:
-        lab.worker()
-        limits = PYTEST + "[limits]\ntest_fixes = 1\n"
-        result = await finished(await lab.submit(origin, config=limits, **TESTED), lab, timeout=100)
-        assert (result.status, result.reason) == ("not_delivered", "tampered")
-        assert result.tests.tampered == 1
-        assert pulls(origin) == []
-        tried = report_of(lab, result).experiment
-        assert tried is not None
-        assert tried.taken == ("tests/test_calc.py::test_words",)
-
         asked = await lab.submit(origin, id="asked", allow_test_changes=True, **TESTED)
         allowed = await finished(asked, lab, timeout=100)
         assert (allowed.status, allowed.tests.tampered) == ("delivered", 0)
         tried = report_of(lab, allowed).experiment
         assert tried is not None
-        assert tried.allowed
+        assert (tried.allowed, tried.taken) == (True, ("tests/test_calc.py::test_words",))

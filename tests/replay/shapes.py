@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
-from tests.e2e.test_tamper import FILES, IN_VAIN, TAKES_AWAY, line
+from tests.e2e.test_tamper import FILES, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.github_lab import BUILD, ID, github_lab
 from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
@@ -68,7 +68,7 @@ async def killed(root: Path, keep: Keep) -> None:
 async def tampered(root: Path, keep: Keep) -> None:
     """A test is taken away, and stays away."""
     origin = make_target(root / "calc.git", FILES)
-    vain = line("@@").replace("'@@'", f'"{IN_VAIN}"')
+    vain = line("@@").replace("'@@'", "\"echo '# no' >> calc.py\"")
     async with Lab.open(root, TAKES_AWAY + vain, ports=PORTS, own_server=True, env=HERE) as lab:
         lab.worker()
         config = PYTEST + "[limits]\ntest_fixes = 1\n"

@@ -105,12 +105,12 @@ async def test_a_command_that_shows_no_canary_on_the_base_either_is_not_asked(tr
 
 
 async def test_a_command_that_only_says_whether_all_is_well_is_one_promise(tried: Trials) -> None:
-    recipe = f"test:\n\t{PYTEST}\n"
-    before = {**FOR_PYTEST, "Makefile": recipe}
+    recipe = f"test:\n\t{UNITTEST}\n"
+    before = {**FOR_UNITTEST, "Makefile": recipe}
     hidden = await tried(before, {"calc.py": WRONG, "Makefile": recipe.replace("\t", "\t-")}, "make test")
     (promise,) = hidden.promises
     assert promise.name == "make test"
-    assert "-1 == 3" in promise.message
+    assert "-1 != 3" in promise.message
     assert not hidden.tampered
     honest = await tried(before, {"calc.py": f"{CALC}\n", "Makefile": f"{recipe}\ntest: more\nmore:\n"}, "make test")
     assert honest.promises == ()
