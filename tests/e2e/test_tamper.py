@@ -72,4 +72,4 @@ async def test_a_test_that_was_taken_away_is_put_back_before_anything_is_deliver
         assert (allowed.status, allowed.tests.tampered) == ("delivered", 0)
         tried = report_of(lab, allowed).experiment
         assert tried is not None
-        assert (tried.allowed, tried.taken) == (True, ("tests/test_calc.py::test_words",))
+        assert tried.allowed

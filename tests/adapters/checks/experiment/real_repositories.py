@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +33,21 @@ class Repository:
     packages: tuple[str, ...] = ()
 
 
-def _run(directory: Path, *words: str) -> str:
-    done = subprocess.run(words, cwd=directory, capture_output=True, text=True, timeout=240, check=True)
+_BUILDS_NOTHING = """\
+import pathlib
+def prepare_metadata_for_build_wheel(into, settings=None):
+    made = pathlib.Path(into, "tabulate-0.9.0.dist-info")
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\\nName: tabulate\\nVersion: 0.9.0\\n")
+    return made.name
+"""
+"""pip asks a source's build system for its name; its own would be fetched and installed for that, five seconds."""
+
+
+def _run(directory: Path, *words: str, **env: str) -> str:
+    done = subprocess.run(
+        words, cwd=directory, env={**os.environ, **env}, capture_output=True, text=True, timeout=240, check=True
+    )
     return done.stdout
 
 
@@ -43,8 +58,12 @@ def _unpacked(directory: Path, pattern: str) -> None:
 
 
 def _tabulate(directory: Path) -> None:
-    given = ["--no-deps", "--no-binary", ":all:", "--dest", ".", "tabulate==0.9.0"]
-    _run(directory, sys.executable, "-m", "pip", "download", "--quiet", *given)
+    given = ["--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", ".", "tabulate==0.9.0"]
+    with tempfile.TemporaryDirectory() as beside:
+        Path(beside, "setuptools").mkdir()
+        Path(beside, "setuptools", "__init__.py").touch()
+        Path(beside, "setuptools", "build_meta.py").write_text(_BUILDS_NOTHING)
+        _run(directory, sys.executable, "-m", "pip", "download", "--quiet", *given, PYTHONPATH=beside)
     _unpacked(directory, "tabulate-*.tar.gz")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -117,15 +118,16 @@ async def test_a_command_that_only_says_whether_all_is_well_is_one_promise(tried
 
 
 async def test_of_a_file_that_does_not_load_what_is_left_of_it_is_asked(tried: Trials) -> None:
-    less = CALC.partition("\n\n\ndef double")[0] + "\n"
-    tests = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == {}\n"
-    found = await tried(FOR_PYTEST, {"calc.py": less, "tests/test_calc.py": tests.format(3)}, PYTEST)
+    zero = "\n\ndef test_zero():\n    assert add(0, 0) == 0\n"
+    before = {**FOR_PYTEST, "tests/test_calc.py": textwrap.dedent(PLAIN) + zero}
+    tests = f"from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == -1\n{zero}"
+    found = await tried(
+        before, {"calc.py": WRONG.partition("\n\n\ndef double")[0], "tests/test_calc.py": tests}, PYTEST
+    )
     (one,) = found.commands
-    assert ([promise.name for promise in one.promises], one.taken) == ([], ("tests/test_calc.py::test_double",))
-    assert one.canaries is Caught.CAUGHT
-    bent = {"calc.py": less.replace("a + b", "a - b"), "tests/test_calc.py": tests.format(-1)}
-    (one,) = (await tried(FOR_PYTEST, bent, PYTEST)).commands
     assert [promise.name for promise in one.promises] == ["tests/test_calc.py::test_add"]
+    assert (one.base_tests, one.base_passed, one.taken) == (3, 1, ("tests/test_calc.py::test_double",))
+    assert one.canaries is Caught.CAUGHT
 
 
 async def test_what_a_test_script_runs_is_the_product(tried: Trials) -> None:
