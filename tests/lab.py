@@ -12,8 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from tests.fork_server import Forked, Kept, fork
 from tests.processes import family, send
 from tests.targets import CALC, git, heads, make_target, pulls
 from tests.temporal_server import joined
+from tests.waiting import until
 
 __all__ = [
     "BUILT",
@@ -286,19 +286,3 @@ def sandboxes(lab: Lab) -> list[str]:
         else:
             os.close(lock)
     return held
-
-
-async def until(what: Callable[[], Any], timeout: float = 60, every: float = 0.0) -> Any:
-    """Wait for something to become true; the last value is returned.
-
-    `every`: seconds between two looks; by default fewer where a server has to be asked than where a file is looked at.
-    """
-    end = time.monotonic() + timeout
-    while True:
-        found = what()
-        if asked := asyncio.iscoroutine(found):
-            found = await found
-        if found:
-            return found
-        assert time.monotonic() < end, f"waited {timeout} s for {getattr(what, '__name__', what)}"
-        await asyncio.sleep(every or (0.25 if asked else 0.05))
