@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.models.result import DeliveryResult
-from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls
+from tests.lab import CALC, HAPPY, TESTED, Lab, check_shipped, finished, git, heads, make_target, pulls
 
 FILES = {
     **CALC,
@@ -97,7 +97,9 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
         async def deliver(name: str, request: str, fixes: int = 1) -> tuple[DeliveryResult, Path]:
             origin = make_target(tmp_path / f"{name}.git", FILES)
             config = (origin.with_name(f"{name}.git-work") / "perdure.toml").read_text() + LIMITS.format(fixes)
-            return await finished(await lab.submit(origin, request, id=name, config=config), lab, timeout=200), origin
+            return await finished(
+                await lab.submit(origin, request, id=name, config=config, **TESTED), lab, timeout=200
+            ), origin
 
         told = await asyncio.gather(
             deliver("at-last", "Add sub [red] [at last]", 3),
