@@ -6,9 +6,10 @@ import shlex
 
 from perdure.cli.decide.asking import decided
 from perdure.cli.look.chapters import LEFT, chapters, line_of
-from perdure.cli.words import count, money, short, span, tokens
+from perdure.cli.look.report.view import cost_line, receipt_line, review_line, tests_line
+from perdure.cli.words import count, short, span
 from perdure.models.phases import Phase
-from perdure.models.result import DeliveryResult, ReviewStatus, Status, TestsStatus
+from perdure.models.result import DeliveryResult, ReviewStatus, Status
 from perdure.text import one_line
 
 _HEADLINES = {
@@ -24,11 +25,11 @@ _HEADLINES = {
 def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]:
     """The last block: what exists now, its tests and review, cost, time, receipt, what to type next."""
     rows = [
-        ("tests", _tests(result), "review", _review(result)),
+        ("tests", tests_line(result.tests), "review", review_line(result.review)),
         ("", result.tests.experiment, "", ""),
         ("", _promises(result), "", ""),
-        ("cost", _cost(result), "time", span(elapsed_s) if elapsed_s is not None else ""),
-        ("receipt", _receipt(result), "", ""),
+        ("cost", cost_line(result.usage), "time", span(elapsed_s) if elapsed_s is not None else ""),
+        ("receipt", receipt_line(result.receipt, result.tests), "", ""),
         *(("decided" if n == 0 else "", decided(made), "", "") for n, made in enumerate(result.decisions)),
         ("unread", _unread(result), "", ""),
         *(("next" if n == 0 else "", one_line(command, 400), "", "") for n, command in enumerate(result.next)),
@@ -78,26 +79,6 @@ def _outcome(result: DeliveryResult) -> str:
     return message or (f"branch {result.branch}" if result.branch else "")
 
 
-def _tests(result: DeliveryResult) -> str:
-    tests = result.tests
-    if tests.status == TestsStatus.NONE:
-        return "none: no test command exists"
-    if tests.status == TestsStatus.SKIPPED:
-        return "skipped"
-    parts = [f"{tests.passed} passed"] if tests.passed is not None else [str(tests.status)]
-    if tests.failed:
-        parts.append(f"{tests.failed} failed")
-    if tests.new_failures is not None:
-        parts.append(count(tests.new_failures, "new failure"))
-    if tests.known_failures:
-        parts.append(f"{tests.known_failures} before too")
-    if tests.tampered:
-        parts.append(f"{count(tests.tampered, 'place')} tampered with")
-    if tests.flaky:
-        parts.append(f"{tests.flaky} flaky")
-    return ", ".join(parts)
-
-
 def _promises(result: DeliveryResult) -> str:
     """That the change does not keep all that the base's tests demand, and where to read of it."""
     if not result.tests.promises:
@@ -108,48 +89,9 @@ def _promises(result: DeliveryResult) -> str:
     )
 
 
-def _review(result: DeliveryResult) -> str:
-    review = result.review
-    if review.status == ReviewStatus.SKIPPED:
-        return "skipped"
-    parts = [count(review.blockers, "blocker")]
-    if review.tech_debt:
-        parts.append(f"{review.tech_debt} tech debt noted")
-    if review.skippable:
-        parts.append(f"{review.skippable} skippable")
-    return ", ".join(parts)
-
-
-def _cost(result: DeliveryResult) -> str:
-    usage = result.usage
-    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    text = money(usage.cost_usd)
-    if total := prompt + usage.output_tokens:
-        text += f" · {tokens(total)} tokens"
-        if prompt:
-            text += f", {100 * usage.cache_read_tokens // prompt} % from cache"
-    if usage.at_risk_usd:
-        text += f" · up to {money(usage.at_risk_usd)} more for replies cut off"
-    return text
-
-
 def _unread(result: DeliveryResult) -> str:
     """The messages that people sent too late: nobody may think that they were heeded."""
     said = result.unread
     if not said:
         return ""
     return f"{count(len(said), 'message')} {'was' if len(said) == 1 else 'were'} not read: {one_line(said[0], 100)}"
-
-
-def _receipt(result: DeliveryResult) -> str:
-    receipt = result.receipt
-    parts = [
-        count(receipt.worker_deaths, "worker death"),
-        f"{count(receipt.turns_redone, 'turn')} redone",
-        f"{count(receipt.replies_paid_twice, 'reply', 'replies')} paid twice",
-    ]
-    if receipt.replies_cut:
-        parts.append(f"{count(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
-    if result.tests.tree_sha and result.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
-        parts.append(f"{result.tests.status} on tree {short(result.tests.tree_sha)}")
-    return " · ".join(parts)

@@ -54,10 +54,10 @@ def _head(report: Report) -> Iterator[str]:
         ("pull request", f"#{pull.number} {pull.url}{' (draft)' if pull.draft else ''}" if pull else ""),
         ("tests", view.tests_line(report.tests)),
         ("", report.tests.experiment),
-        ("review", view.review_line(report)),
+        ("review", view.reviewed(report)),
         ("cost", view.cost_line(report.usage, report.budget_usd)),
         ("time", timing),
-        ("receipt", view.receipt_line(report)),
+        ("receipt", view.survived(report)),
         ("waiting", report.waiting),
     )
     for name, text in facts:

@@ -24,7 +24,7 @@ def tests(report: Report) -> Tile:
 
 def review(report: Report) -> Tile:
     result = report.review
-    if view.review_line(report) == "not done":
+    if view.reviewed(report) == "not done":
         return "not done", [], "warn" * (not report.running)
     if result.blockers:
         value, tone = count(result.blockers, "blocker"), "bad"
@@ -45,5 +45,5 @@ def time(report: Report) -> Tile:
 
 
 def receipt(report: Report) -> Tile:
-    value, *more = view.receipt_line(report).split(" · ")
+    value, *more = view.survived(report).split(" · ")
     return value, more, ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perdure.cli.look.report.facts import Report, Turn
-from perdure.cli.words import count, money, tokens
+from perdure.cli.words import count, money, short, tokens
 from perdure.models.amounts import span
 from perdure.models.bent import faults
 from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import Severity
-from perdure.models.result import Receipt, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
+from perdure.models.result import Receipt, ReviewResult, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
 
 TONES = {
     "delivered": "good", "completed": "good", "draft": "warn", "waiting": "warn", "no_changes": "warn",
@@ -20,28 +20,29 @@ SEVERITIES = {Severity.BLOCKER: "bad", Severity.TECH_DEBT: "warn", Severity.SKIP
 
 
 def tests_line(tests: TestsResult) -> str:
-    """`44 passed, 2 new failures, 1 known, 1 fixed, 1 flaky`."""
+    """`44 passed, 2 failed, 2 new failures, 1 before too, 1 fixed, 1 flaky`."""
     if tests.status is TestsStatus.SKIPPED:
         return "not run"
     if tests.status is TestsStatus.NONE:
         return "the repository has no test command"
     parts = [f"{tests.passed} passed" if tests.passed is not None else str(tests.status)]
-    parts += [f"{tests.failed} failed"] if tests.failed and tests.new_failures is None else []
+    parts += [f"{tests.failed} failed"] if tests.failed else []
     parts += [count(tests.new_failures, "new failure")] if tests.new_failures is not None else []
-    parts += [f"{tests.known_failures} failed before too"] if tests.known_failures else []
+    parts += [f"{tests.known_failures} before too"] if tests.known_failures else []
+    parts += [f"{count(tests.tampered, 'place')} tampered with"] if tests.tampered else []
     parts += [f"{tests.fixed} fixed"] if tests.fixed else []
     parts += [f"{tests.flaky} flaky"] if tests.flaky else []
-    parts += [f"tests weakened in {count(tests.tampered, 'place')}"] if tests.tampered else []
-    parts += [count(tests.promises, "changed promise")] if tests.promises else []
     return ", ".join(parts)
 
 
-def review_line(report: Report) -> str:
-    """`1 blocker, 2 tech debt, 0 skippable`."""
-    review = report.review
-    if review.status is ReviewStatus.SKIPPED and not (report.reviewed or report.findings):
+def review_line(review: ReviewResult, *, done: bool = False) -> str:
+    """`1 blocker, 2 tech debt noted, 1 skippable`. `done`: it was, though no result says so yet."""
+    if review.status is ReviewStatus.SKIPPED and not done:
         return "not done"
-    return f"{count(review.blockers, 'blocker')}, {review.tech_debt} tech debt, {review.skippable} skippable"
+    parts = [count(review.blockers, "blocker")]
+    parts += [f"{review.tech_debt} tech debt noted"] if review.tech_debt else []
+    parts += [f"{review.skippable} skippable"] if review.skippable else []
+    return ", ".join(parts)
 
 
 def cost_line(usage: UsageResult, budget: float | None = None) -> str:
@@ -56,27 +57,28 @@ def cost_line(usage: UsageResult, budget: float | None = None) -> str:
     return text
 
 
-def receipt_line(report: Report) -> str:
+def receipt_line(receipt: Receipt, tests: TestsResult, *, ended: bool = True) -> str:
     """`1 worker death · 1 turn redone · 0 replies paid twice · green on tree c0ffee1`."""
-    receipt = _known(report)
     parts = [count(receipt.worker_deaths, "worker death")]
-    if not report.running:
-        parts += [
-            f"{count(receipt.turns_redone, 'turn')} redone",
-            f"{count(receipt.replies_paid_twice, 'reply', 'replies')} paid twice",
-        ]
+    if ended:  # it is written at the end: until then, the deaths that history has
+        parts.append(f"{count(receipt.turns_redone, 'turn')} redone")
+        parts.append(f"{count(receipt.replies_paid_twice, 'reply', 'replies')} paid twice")
     if receipt.replies_cut:
         parts.append(f"{count(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
-    if report.tests.tree_sha and report.tests.status in (TestsStatus.GREEN, TestsStatus.RED):
-        parts.append(f"{report.tests.status} on tree {report.tests.tree_sha[:7]}")
+    if tests.tree_sha and tests.status in (TestsStatus.GREEN, TestsStatus.RED):
+        parts.append(f"{tests.status} on tree {short(tests.tree_sha)}")
     return " · ".join(parts)
 
 
-def _known(report: Report) -> Receipt:
-    """The receipt is written at the end: until then, the deaths that history has."""
-    if not report.running:
-        return report.receipt
-    return report.receipt.model_copy(update={"worker_deaths": max(report.receipt.worker_deaths, len(report.deaths))})
+def reviewed(report: Report) -> str:
+    return review_line(report.review, done=bool(report.reviewed or report.findings))
+
+
+def survived(report: Report) -> str:
+    known = report.receipt
+    if report.running:
+        known = known.model_copy(update={"worker_deaths": max(known.worker_deaths, len(report.deaths))})
+    return receipt_line(known, report.tests, ended=not report.running)
 
 
 def diff_lines(patch: str) -> list[tuple[str, str]]:
