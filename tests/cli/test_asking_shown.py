@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from perdure.cli.decide.asking import chosen, commands, diffstat, meant, none_of, waiting_words, waits_for_you
-from perdure.cli.decide.showing import red_lines
 from perdure.cli.look.closing import closing
 from perdure.cli.look.story import REWOUND, Teller, waiting
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
-from perdure.models.report import CommandResult, TestReport
 from perdure.models.result import DeliveryResult, Status, StepRecord
 from perdure.models.state import Progress
 
@@ -40,16 +38,6 @@ def test_a_gate_is_told_with_every_command_that_decides_it() -> None:
         "             perdure reject 'calc sub' --note \"…\"",
         "             perdure approve 'calc sub' --edit",
     ]
-
-
-def test_of_tests_that_nothing_can_tell_apart_the_end_of_what_failed_is_shown() -> None:
-    tail = "".join(f"line {number}\n" for number in range(40)) + "\x1b[31mboom"
-    red = CommandResult(name="unit", command="make test", verdict="failed", exit_code=2, tail=tail)
-    green = CommandResult(name="lint", command="ruff check", verdict="passed", exit_code=0, tail="fine")
-    written = TestReport(commit="c", tree="t", commands=(red, green)).model_dump_json()
-    assert red_lines(written) == [
-        "", "  unit: make test ended with 2", *(f"  | line {number}" for number in range(29, 40)), "  | boom", "",
-    ]  # fmt: skip
 
 
 def test_a_question_is_told_with_its_reason_and_choices_and_moves_no_cursor() -> None:

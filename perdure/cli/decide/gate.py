@@ -71,6 +71,7 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
     """Do what a key stands for. True when that decided it."""
     from perdure.cli.decide.answer import tell, who
     from perdure.cli.decide.edit import edit_plan
+    from perdure.cli.decide.showing import tested
     from perdure.models.errors import PerdureError
     from perdure.models.rules.inbox import NotCounted
 
@@ -80,7 +81,7 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
             case "d":
                 await _diff(delivery, screen)
             case "t":
-                await _tests(delivery, screen)
+                screen.lines(await tested(delivery))
             case "e":
                 return await edit_plan(delivery, screen, of=asked.of, note=note, ask=True) == 0
             case "a":
@@ -134,15 +135,3 @@ async def _diff(delivery: Delivery, screen: Screen) -> None:
     from perdure.text import visible
 
     screen.diff(visible("".join([text async for text in pages(delivery, "diff")])))
-
-
-async def _tests(delivery: Delivery, screen: Screen) -> None:
-    from perdure.cli.look.found import report_lines
-    from perdure.models.errors import PerdureError
-    from perdure.models.report import TestReport
-
-    progress = await delivery.progress()
-    if not progress.report:
-        raise PerdureError("nothing was tested")
-    written = await delivery.artifact(progress.report, progress.queue)
-    screen.lines(report_lines(TestReport.model_validate_json(written)))

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from perdure.models.decisions import Asked
     from perdure.models.state import Progress
 
-_TAIL = 12
-"""Lines of a failed command's output: what fits beside a question."""
-
 
 async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
     """The plan, what failed, or which files are changed; where its host does not answer, only what is asked."""
@@ -31,8 +28,7 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
             screen.lines(plan_lines(plan))
         elif asked.gate is Gate.TESTS:
             screen.lines(verdict_lines(await delivery.progress()))
-            report = await delivery.artifact((await delivery.progress()).report)
-            screen.lines(red_lines(report.decode(errors="replace")))
+            screen.lines(["", *(f"  {line}" for line in await tested(delivery)), ""])
         elif asked.gate is Gate.PULL_REQUEST:
             screen.lines(verdict_lines(await delivery.progress()))
             screen.lines(await _promises(delivery))
@@ -70,18 +66,16 @@ def plan_lines(written: str) -> list[str]:
     return ["", f"  {one_line(plan.title)}", "", *tasks, ""]
 
 
-def red_lines(written: str) -> list[str]:
-    """Each test command that failed, and how its output ended: nothing else tells whether that is new."""
+async def tested(delivery: Delivery) -> list[str]:
+    """The newest test report. PerdureError where nothing was tested, or nobody can show it."""
+    from perdure.cli.look.found import report_lines
+    from perdure.models.errors import PerdureError
     from perdure.models.report import TestReport
-    from perdure.text import visible
 
-    report, lines = TestReport.model_validate_json(written), [""]
-    for command in report.commands:
-        if command.verdict == "passed":
-            continue
-        lines.append(f"  {one_line(command.name)}: {one_line(command.command)} ended with {command.exit_code}")
-        lines += [f"  | {line}" for line in visible(command.tail).splitlines()[-_TAIL:]]
-    return [*lines, ""]
+    progress = await delivery.progress()
+    if not progress.report:
+        raise PerdureError("nothing was tested")
+    return report_lines(TestReport.model_validate_json(await delivery.artifact(progress.report, progress.queue)))
 
 
 def budget_lines(progress: Progress) -> list[str]:

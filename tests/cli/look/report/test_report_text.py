@@ -82,7 +82,7 @@ def test_unknown_costs_stay_unknown() -> None:
         (ResultOfTests(), "not run"),
         (ResultOfTests(status=TestsStatus.NONE), "the repository has no test command"),
         (ResultOfTests(status=TestsStatus.RED, failed=2), "red, 2 failed"),
-        (ResultOfTests(status=TestsStatus.RED, passed=3, failed=2, new_failures=1), "3 passed, 2 failed, 1 new failure"),
+        (ResultOfTests(status="red", passed=3, failed=1, new_failures=1), "3 passed, 1 failed, 1 new failure"),
         (ResultOfTests(status=TestsStatus.RED, passed=3, tampered=2), "3 passed, 2 places tampered with"),
     ],
 )
