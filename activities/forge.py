@@ -33,21 +33,10 @@ from perdure.adapters.worker.turn.written import (
     read_review,
     read_screenshots,
 )
+from perdure.models import publishing
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.phases import Step
-from perdure.models.publishing import (
-    Artifacts,
-    ArtifactsInput,
-    Checked,
-    CheckInput,
-    Commented,
-    CommentInput,
-    Pushed,
-    PushInput,
-    ShipInput,
-    Shipped,
-)
 
 
 class Publishing:
@@ -55,37 +44,37 @@ class Publishing:
         self._host = host
 
     @activity.defn
-    async def check_access(self, work: CheckInput) -> Checked:
+    async def check_access(self, work: publishing.CheckInput) -> publishing.Checked:
         """Raises ForgeRefused, which names what is missing, and ForgeUnavailable."""
         now_doing(doing="asking the forge")
         return await in_thread(self._check, work)
 
-    def _check(self, work: CheckInput) -> Checked:
+    def _check(self, work: publishing.CheckInput) -> publishing.Checked:
         vault: Vault = Workspace.open(self._host.home, work.delivery).vault
         contract = self._host.contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if not isinstance(forge, HostedForge):
-            return Checked()
+            return publishing.Checked()
         branches = tuple(contract.branches.values()) or (contract.branch,)
         found = forge.check(contract.base, branches, empty=contract.base_sha == FIRST_COMMIT)
         if self._host.forges.credential(contract.repository) is None:  # over ssh git is not the API's token
             try_out(vault.with_keys(self._host.forges), contract)
-        return Checked(notes=found.notes)
+        return publishing.Checked(notes=found.notes)
 
     @activity.defn
-    async def publish_artifacts(self, work: ArtifactsInput) -> Artifacts:
+    async def publish_artifacts(self, work: publishing.ArtifactsInput) -> publishing.Artifacts:
         """Raises ForgeRefused (a branch of that name that is not ours), ForgeUnavailable, Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
             now_doing(doing="publishing plan, tests and review")
             lease.check()
             return await to_the_end(self._publish, workspace.vault.with_keys(self._host.forges), work)
 
-    def _publish(self, vault: Vault, work: ArtifactsInput) -> Artifacts:
+    def _publish(self, vault: Vault, work: publishing.ArtifactsInput) -> publishing.Artifacts:
         contract = self._host.contract(vault, work.delivery, work.contract)
         branch = contract.config.artifacts.branch
         forge = self._host.forges.forge(contract.repository)
         if not branch or not isinstance(forge, HostedForge):
-            return Artifacts()
+            return publishing.Artifacts()
         screenshots = read_screenshots(vault, work.delivery, work.screenshots)
         report = read_report(vault, work.delivery, work.report)
         tried = report.experiment.line if report is not None and report.experiment is not None else ""
@@ -102,10 +91,10 @@ class Publishing:
         commit = artifacts.publish(vault, contract.repository, branch, work.delivery, files)
         crash_point(CrashPoint.AFTER_ARTIFACTS)
         links = {name: artifacts.permalink(forge.web, commit, work.delivery, name) for name in files}
-        return Artifacts(links=links)
+        return publishing.Artifacts(links=links)
 
     @activity.defn
-    async def push_branch(self, work: PushInput) -> Pushed:
+    async def push_branch(self, work: publishing.PushInput) -> publishing.Pushed:
         """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
@@ -117,7 +106,7 @@ class Publishing:
             return pushed
 
     @activity.defn(name=Step.OPEN_PULL_REQUEST)
-    async def open_pull_request(self, work: ShipInput) -> Shipped:
+    async def open_pull_request(self, work: publishing.ShipInput) -> publishing.Shipped:
         """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
@@ -136,26 +125,26 @@ class Publishing:
             return await to_the_end(_open, self._host, workspace.vault, contract, work)
 
     @activity.defn
-    async def comment(self, work: CommentInput) -> Commented:
+    async def comment(self, work: publishing.CommentInput) -> publishing.Commented:
         """Raises ForgeRefused, ForgeUnavailable, Superseded."""
         async with self._host.lease(work.delivery) as (workspace, lease):
             now_doing(doing="telling the issue")
             lease.check()
             return await to_the_end(self._comment, workspace.vault, work)
 
-    def _comment(self, vault: Vault, work: CommentInput) -> Commented:
+    def _comment(self, vault: Vault, work: publishing.CommentInput) -> publishing.Commented:
         contract = self._host.contract(vault, work.delivery, work.contract)
         forge = self._host.forges.forge(contract.repository)
         if contract.issue is None or not isinstance(forge, HostedForge):
-            return Commented()
+            return publishing.Commented()
         receipt, spend = self._host.receipt(work.delivery), self._host.spend(work.delivery).total()
         text = status_comment(work, contract, receipt, spend)
         url = forge.comment(contract.issue.number, work.delivery, text)
         crash_point(CrashPoint.AFTER_COMMENT)
-        return Commented(url=url)
+        return publishing.Commented(url=url)
 
 
-def _push(vault: Vault, contract: Contract, work: PushInput) -> Pushed:
+def _push(vault: Vault, contract: Contract, work: publishing.PushInput) -> publishing.Pushed:
     publish(
         vault,
         contract,
@@ -165,14 +154,14 @@ def _push(vault: Vault, contract: Contract, work: PushInput) -> Pushed:
         again=f"perdure retry {work.workflow_id}",
     )
     made = commits_between(vault, contract.head or contract.base_sha, work.head)
-    return Pushed(summary=f"{made} commit{'' if made == 1 else 's'} pushed to {work.branch}")
+    return publishing.Pushed(summary=f"{made} commit{'' if made == 1 else 's'} pushed to {work.branch}")
 
 
-def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Shipped:
+def _open(host: Host, vault: Vault, contract: Contract, work: publishing.ShipInput) -> publishing.Shipped:
     forge = host.forges.forge(contract.repository)
     if forge is None:
         message = f"{work.branch} is pushed; opening pull requests there is not supported yet: open it yourself"
-        return Shipped(message=message, summary=f"pushed {work.branch}")
+        return publishing.Shipped(message=message, summary=f"pushed {work.branch}")
     plan = read_plan(vault, work.delivery, work.plan)
     review = read_review(vault, work.delivery, work.review)
     form = read_template(vault, contract.base_sha)
@@ -199,7 +188,7 @@ def _open(host: Host, vault: Vault, contract: Contract, work: ShipInput) -> Ship
     opened = forge.create(proposal)
     crash_point(CrashPoint.AFTER_PULL_REQUEST)
     pull = opened.pull_request
-    return Shipped(
+    return publishing.Shipped(
         pull_request=pull,
         message="; ".join(opened.notes),
         summary=f"pull request #{pull.number}" + (" (draft)" if pull.draft else ""),

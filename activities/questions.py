@@ -16,17 +16,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.reading import page_of
 from perdure.adapters.worker.turn.written import check_plan, read_report
-from perdure.adapters.worker.verify.checkpoints import (
-    begun,
-    between,
-    commits,
-    held,
-    hole,
-    ledger,
-    page,
-    turns_of,
-    way_to,
-)
+from perdure.adapters.worker.verify import checkpoints
 from perdure.models.decisions import CheckedPlan, CheckPlanInput, KeepInput, Kept
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.ledger import Spend
@@ -53,26 +43,26 @@ class Questions:
 
     def _facts(self, work: VerifyInput) -> Facts:
         vault, end = Workspace.open(self._host.home, work.delivery).vault, work.offset + VERIFY_PAGE
-        way, broken = way_to(vault, work.tip)
-        broken = broken or (hole(vault, work.tip) if not work.offset else "")
+        way, broken = checkpoints.way_to(vault, work.tip)
+        broken = broken or (checkpoints.hole(vault, work.tip) if not work.offset else "")
         tree = vault.tree_of(work.head) if work.head and vault.has(work.head) else ""
-        listed = between(vault, work.start, work.head) if tree and vault.has(work.start) else []
+        listed = checkpoints.between(vault, work.start, work.head) if tree and vault.has(work.start) else []
         first = work.first or next(iter(way), "")
         facts = Facts(
-            checkpoints=page(vault, way, work.offset) if not broken else (),
-            commits=commits(vault, listed[work.offset : end], work.start, work.commits, first),
+            checkpoints=checkpoints.page(vault, way, work.offset) if not broken else (),
+            commits=checkpoints.commits(vault, listed[work.offset : end], work.start, work.commits, first),
             next=end if end < max(len(way), len(listed)) else None,
             broken=broken[:300],
         )
         if work.offset:
             return facts
-        turns = turns_of(vault, way) if not broken else []
+        turns = checkpoints.turns_of(vault, way) if not broken else []
         told = {
-            "begun": begun(vault, work.start, first),
-            "held": bool(way) and held(vault, work.delivery, work.tip),
+            "begun": checkpoints.begun(vault, work.start, first),
+            "held": bool(way) and checkpoints.held(vault, work.delivery, work.tip),
             "tree": tree,
             "report": _report(vault, work),
-            "ledger": ledger(self._host, work.delivery, turns, work.deaths),
+            "ledger": checkpoints.ledger(self._host, work.delivery, turns, work.deaths),
         }
         return facts.model_copy(update=told)
 

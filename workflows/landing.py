@@ -14,19 +14,9 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models import fold
+from perdure.models import fold, landing
 from perdure.models.backlog import LandingPlace
 from perdure.models.decisions import Asked, Gate
-from perdure.models.landing import (
-    ItemEnded,
-    ItemWaits,
-    LandingAsked,
-    LandingGranted,
-    LandingOver,
-    LandInput,
-    Rebased,
-    RebaseInput,
-)
 from perdure.models.phases import Phase, Step
 from perdure.models.result import DeliveryResult, Status, TestsStatus
 from perdure.models.rules.gates import in_the_way, let_through
@@ -48,7 +38,7 @@ class Landing:
 
     def __init__(self, stage: Stage, forge: Publishing, steps: Steps) -> None:
         self._stage, self._forge, self._steps = stage, forge, steps
-        self._granted: LandingGranted | None = None
+        self._granted: landing.LandingGranted | None = None
         self._waits = 0
         if stage.request.landing is not None:
             workflow.set_signal_handler("landing_granted", self._hear)
@@ -106,7 +96,7 @@ class Landing:
         """Tell the backlog how this run ended; whatever happens now does not change that."""
         if self._stage.request.landing is None:
             return
-        said = ItemEnded(
+        said = landing.ItemEnded(
             item=self._place.item,
             delivery=result.delivery_id,
             run_id=workflow.info().first_execution_run_id,
@@ -122,10 +112,10 @@ class Landing:
         with suppress(asyncio.CancelledError):
             await telling
 
-    async def _rebased(self, landed: str, number: int) -> Rebased:
+    async def _rebased(self, landed: str, number: int) -> landing.Rebased:
         """Bring the change onto the integration branch's head as one commit, or as files with conflicts to mend."""
         state, prepared, place = self._stage.state, self._prepared, self._place
-        work = RebaseInput(
+        work = landing.RebaseInput(
             delivery=self._stage.delivery,
             contract=prepared.contract,
             place=place,
@@ -136,13 +126,13 @@ class Landing:
             kind=state.kind,
             number=number,
         )
-        rebased = await self._stage.once(Step.REBASE, work, Rebased, attempt=number)
+        rebased = await self._stage.once(Step.REBASE, work, landing.Rebased, attempt=number)
         fold.rebased(state, rebased)
         if not (rebased.commit or rebased.conflicts or rebased.landed):
             raise Stopped(Status.NO_CHANGES, None, f"all of it is on {place.branch} already")
         return rebased
 
-    async def _holds(self, rebased: Rebased) -> bool:
+    async def _holds(self, rebased: landing.Rebased) -> bool:
         """The verdict on exactly this tree lets it land. One that was reached where the branch still is stands."""
         state, prepared = self._stage.state, self._prepared
         known = state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved
@@ -150,8 +140,8 @@ class Landing:
             await self._steps.run_tests()
         return state.tests is None or state.tests.status is not TestsStatus.RED or let_through(state) is not None
 
-    async def _land(self, rebased: Rebased) -> None:
-        work = LandInput(
+    async def _land(self, rebased: landing.Rebased) -> None:
+        work = landing.LandInput(
             delivery=self._stage.delivery,
             contract=self._prepared.contract,
             workflow_id=workflow.info().workflow_id,
@@ -162,11 +152,11 @@ class Landing:
         )
         fold.landed(self._stage.state, await self._forge.land(work))
 
-    async def _turn(self) -> LandingGranted:
+    async def _turn(self) -> landing.LandingGranted:
         """The turn, asked for until it is granted. It is not on the delivery's time."""
         state, info = self._stage.state, workflow.info()
         state.landings += 1
-        asked = LandingAsked(
+        asked = landing.LandingAsked(
             item=self._place.item, delivery=info.workflow_id, run_id=info.first_execution_run_id, seq=state.landings
         )
         await self._tell("landing_asked", asked)
@@ -187,11 +177,11 @@ class Landing:
             return True
         return False
 
-    def _hear(self, granted: LandingGranted) -> None:
+    def _hear(self, granted: landing.LandingGranted) -> None:
         self._granted = granted
 
-    async def _give_back(self, granted: LandingGranted, words: str) -> None:
-        over = LandingOver(
+    async def _give_back(self, granted: landing.LandingGranted, words: str) -> None:
+        over = landing.LandingOver(
             item=self._place.item,
             delivery=workflow.info().workflow_id,
             seq=granted.seq,
@@ -203,7 +193,7 @@ class Landing:
     async def _tell_waiting(self, asked: Asked | None) -> None:
         """Tell the backlog that a person has to decide here; None: somebody has."""
         self._waits += 1
-        said = ItemWaits(item=self._place.item, delivery=workflow.info().workflow_id, number=self._waits)
+        said = landing.ItemWaits(item=self._place.item, delivery=workflow.info().workflow_id, number=self._waits)
         if asked is not None:
             about = {"words": asked.words[:200], "gate": str(asked.gate), "of": asked.of, "since": asked.since}
             said = said.model_copy(update=about)

@@ -14,22 +14,11 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
+from perdure.models import publishing
 from perdure.models.errors import ForgeUnavailable
 from perdure.models.landing import Landed, LandInput
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, RETRY_PAUSE
 from perdure.models.phases import Phase, Step
-from perdure.models.publishing import (
-    Artifacts,
-    ArtifactsInput,
-    Checked,
-    CheckInput,
-    Commented,
-    CommentInput,
-    Pushed,
-    PushInput,
-    ShipInput,
-    Shipped,
-)
 from perdure.models.result import ReviewResult, Status
 from perdure.models.work import (
     Prepared,
@@ -80,9 +69,9 @@ class Publishing:
         """Check that it could be published at all, before a cent is spent. Raises Stopped."""
         if not self._prepared.hosted:
             return
-        work = CheckInput(delivery=self._stage.delivery, contract=self._prepared.contract)
+        work = publishing.CheckInput(delivery=self._stage.delivery, contract=self._prepared.contract)
         try:
-            checked = await self._patiently("check_access", work, Checked, "may we publish there?")
+            checked = await self._patiently("check_access", work, publishing.Checked, "may we publish there?")
         except ActivityError as error:
             raise interpret(error) from error
         self._stage.state.notes = checked.notes
@@ -106,7 +95,7 @@ class Publishing:
         prepared, self._begun = self._prepared, True
         if not (prepared.hosted and prepared.issue and Phase.SHIP in prepared.phases):
             return
-        work = CommentInput(
+        work = publishing.CommentInput(
             delivery=self._stage.delivery,
             contract=prepared.contract,
             workflow_id=workflow_id,
@@ -122,7 +111,7 @@ class Publishing:
         telling = workflow.start_activity(
             "comment",
             work,
-            result_type=Commented,
+            result_type=publishing.Commented,
             task_queue=self._queue,
             schedule_to_start_timeout=QUEUE_PATIENCE,
             schedule_to_close_timeout=TELL_TIMEOUT[1 if ended and state.status is not Status.CANCELLED else 0],
@@ -145,7 +134,7 @@ class Publishing:
         """Put what was written where the pull request can link to it; without links when that fails."""
         if not self._prepared.hosted:
             return {}
-        work = ArtifactsInput(
+        work = publishing.ArtifactsInput(
             delivery=self._stage.delivery,
             contract=self._prepared.contract,
             plan=plan,
@@ -155,7 +144,7 @@ class Publishing:
             screenshots=screenshots,
         )
         try:
-            shown = await self._patiently("publish_artifacts", work, Artifacts, "plan, tests, review")
+            shown = await self._patiently("publish_artifacts", work, publishing.Artifacts, "plan, tests, review")
         except ActivityError as error:
             if isinstance(meaning := interpret(error), asyncio.CancelledError):
                 raise meaning from error
@@ -164,16 +153,16 @@ class Publishing:
             return {}
         return shown.links
 
-    async def open_pull_request(self, work: ShipInput) -> Shipped:
+    async def open_pull_request(self, work: publishing.ShipInput) -> publishing.Shipped:
         """Exactly one. Raises Stopped where the forge says no."""
         caption = f"{work.branch} → {work.base}"
         step = Step.OPEN_PULL_REQUEST
-        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, Shipped, caption))
+        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, publishing.Shipped, caption))
 
-    async def push_branch(self, work: PushInput) -> Pushed:
+    async def push_branch(self, work: publishing.PushInput) -> publishing.Pushed:
         """The branch alone. Raises Stopped where the forge says no."""
         step = "push_branch"
-        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, Pushed, work.branch))
+        return await self._stage.recorded(step, 1, lambda: self._patiently(step, work, publishing.Pushed, work.branch))
 
     async def land(self, work: LandInput) -> Landed:
         """The integration branch, moved from where the change was tested. Raises Stopped where the forge says no."""

@@ -11,22 +11,12 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from perdure.models import treasury
 from perdure.models.decisions import understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend
 from perdure.models.limits import LAST_TABLE_RUNS, LAST_TABLE_TIME, LAST_TABLE_TRY
 from perdure.models.rules.granting import Granting
-from perdure.models.treasury import (
-    Add,
-    BudgetLease,
-    Granted,
-    LastTable,
-    LastTableInput,
-    Reserve,
-    Rules,
-    SpentInput,
-    Table,
-)
 
 TREASURY_TICK = timedelta(minutes=30)
 """The Treasury's pause between looks for overdue reservations, while there are any: 5 events each time."""
@@ -40,16 +30,16 @@ class Treasury:
     """Takes and answers by signals, because updates are limited to 10 at once and 2,000 a run (holes.md H28)."""
 
     @workflow.init
-    def __init__(self, table: Table | None = None) -> None:
-        self.table = table or Table()
+    def __init__(self, table: treasury.Table | None = None) -> None:
+        self.table = table or treasury.Table()
         self._granting = Granting(self.table)
-        self._answers: dict[str, Granted] = {}
+        self._answers: dict[str, treasury.Granted] = {}
         self._asked: set[str] = set()
         self._early: list[Callable[[], None]] | None = [] if self.table.previous else None
         self._changed = self._looking = False
 
     @workflow.run
-    async def run(self, table: Table | None = None) -> None:
+    async def run(self, table: treasury.Table | None = None) -> None:
         """Answer whoever asked, as far as there is room; look for what nobody gives back. It never ends."""
         if self._early is not None:
             await self._take_up(self.table.previous)
@@ -65,7 +55,7 @@ class Treasury:
                 workflow.continue_as_new(self.table)
 
     @workflow.signal(description="Sent by deliveries: what they have paid, and room for more")
-    def reserve(self, said: Reserve) -> None:
+    def reserve(self, said: treasury.Reserve) -> None:
         if self._early is not None:
             return self._early.append(lambda: self.reserve(said))
         self._granting.begin_day(workflow.now())
@@ -79,7 +69,7 @@ class Treasury:
         return None
 
     @workflow.signal(description="Sent by workers as they start: the budgets of their configuration")
-    def rules(self, said: Rules) -> None:
+    def rules(self, said: treasury.Rules) -> None:
         if self._early is not None:
             return self._early.append(lambda: self.rules(said))
         self._granting.know(said.rules, sure=True)
@@ -92,23 +82,23 @@ class Treasury:
             return self._early.append(lambda: self.add(said))
         self._granting.begin_day(workflow.now())
         try:
-            self._changed = self._granting.add(understood(Add, said)) or self._changed
+            self._changed = self._granting.add(understood(treasury.Add, said)) or self._changed
         except InvalidRequest as error:
             workflow.logger.warning("treasury: nothing was added: %s", error.what)
         return None
 
     @workflow.query(name="table", description="Budgets and reservations: perdure.models.treasury.Table")
-    def _table(self) -> Table:
+    def _table(self) -> treasury.Table:
         return self.table
 
     async def _take_up(self, run_id: str) -> None:
         """Somebody ended the run before this one: go on from what it knew, and only then hear what is said."""
         note = f"it was ended, and began again at {workflow.now().astimezone(UTC):%H:%M} UTC"
         try:
-            last: LastTable = await workflow.execute_activity(
+            last: treasury.LastTable = await workflow.execute_activity(
                 "last_table",
-                LastTableInput(run_id=run_id),
-                result_type=LastTable,
+                treasury.LastTableInput(run_id=run_id),
+                result_type=treasury.LastTable,
                 schedule_to_close_timeout=LAST_TABLE_TIME,
                 start_to_close_timeout=LAST_TABLE_RUNS * LAST_TABLE_TRY,  # a worker can die in the middle of it
                 summary="what the run before this one knew",
@@ -121,7 +111,7 @@ class Treasury:
             if workflow.cancellation_reason() is not None:
                 raise asyncio.CancelledError from error
             workflow.logger.warning("treasury: the run before this one cannot be read: %s", error.cause)
-            table = Table()
+            table = treasury.Table()
             note += "; what was spent before is not counted, because the run that knew it cannot be read"
         self.table, self._granting = table, Granting(table)
         early, self._early = self._early or [], None
@@ -141,7 +131,7 @@ class Treasury:
         self._answers, self._asked = {}, set()
         await asyncio.gather(*(self._tell(delivery, answer) for delivery, answer in sorted(answers.items())))
 
-    async def _tell(self, delivery: str, answer: Granted) -> None:
+    async def _tell(self, delivery: str, answer: treasury.Granted) -> None:
         try:
             await workflow.get_external_workflow_handle(delivery).signal("granted", answer)
         except ApplicationError:  # it has ended meanwhile
@@ -167,14 +157,14 @@ class Treasury:
     def _held(self) -> bool:
         return any(lease.held for lease in self.table.leases.values())
 
-    async def _found(self, delivery: str, lease: BudgetLease) -> None:
+    async def _found(self, delivery: str, lease: treasury.BudgetLease) -> None:
         """Find what a delivery that holds something and is silent has paid: its host's spend log knows, whatever became
         of the delivery. Where the host does not answer, what it held counts as spent."""
         paid, until = None, lease.until
         try:
             spend = await workflow.execute_activity(
                 "spent",
-                SpentInput(delivery=lease.key),
+                treasury.SpentInput(delivery=lease.key),
                 result_type=Spend,
                 task_queue=lease.queue,
                 schedule_to_close_timeout=SPENT_TIME,

@@ -25,17 +25,19 @@ READABLE = (
 FOR_SETUP = ("/etc/resolv.conf", "/run/systemd/resolve", "/etc/pip.conf", "/etc/ssl")
 
 
-class Landlock:
-    """Runs commands under Landlock. `binds` is what of the host they may read, computed once after setup."""
-
-    grade = SandboxGrade.REDUCED
-
+class _Launched:
     def __init__(
         self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
     ) -> None:
         self._home = home
         self._binds = binds
         self._limit, self._caps = output_limit, caps
+
+
+class Landlock(_Launched):
+    """Runs commands under Landlock. `binds` is what of the host they may read, computed once after setup."""
+
+    grade = SandboxGrade.REDUCED
 
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
@@ -60,18 +62,10 @@ WARNING = (
 log = logging.getLogger(__name__)
 
 
-class Off:
+class Off(_Launched):
     """Runs commands in a process group of their own with a scrubbed environment; keeps no promise about files."""
 
     grade = SandboxGrade.OFF
-
-    def __init__(
-        self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
-    ) -> None:
-        self._home = home
-        self._binds = binds
-        self._limit, self._caps = output_limit, caps
-        log.warning(WARNING)
 
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
@@ -88,6 +82,7 @@ def sandbox_for(grade: SandboxGrade, home: Home, binds: Binds, caps: Caps | None
     that the fix takes effect without a restart. Blocks: call it in a thread.
     """
     if grade is SandboxGrade.OFF:
+        log.warning(WARNING)
         return Off(home, binds, caps=caps)
     if grade not in _proved:
         error = probe().error if grade is SandboxGrade.FULL else probe_landlock()

@@ -13,18 +13,9 @@ from pydantic import BaseModel
 from perdure.cli.look.claims import claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, no, told_by, unknown, yes
 from perdure.cli.words import count, short
+from perdure.models import verify
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus
-from perdure.models.verify import (
-    CheckpointFact,
-    Claim,
-    CommitFact,
-    Facts,
-    Mark,
-    PublishedFacts,
-    PublishedInput,
-    VerifyInput,
-)
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -41,7 +32,7 @@ M = TypeVar("M", bound=BaseModel)
 Say = Callable[[str], None]
 
 
-async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[Claim]:
+async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
     """The claims of a delivery that has ended, as they are judged. BadInput while it runs."""
     from perdure.cli.look.histories import read_histories
     from perdure.client.view import word
@@ -75,7 +66,7 @@ async def _evidence(
     if prepared is None:
         never = Unknown("the delivery ended before it had a workspace")
         return Evidence(result, ended, told, never, (), never, key)
-    work = VerifyInput(
+    work = verify.VerifyInput(
         delivery=key,
         tip=result.checkpoint or prepared.checkpoint,
         first=told.first,
@@ -85,31 +76,33 @@ async def _evidence(
         report=(result.tests.report or "").removeprefix("artifact:sha256:"),
         deaths=histories.deaths,
     )
-    asked = PublishedInput(delivery=key, contract=prepared.contract, branch=result.branch or prepared.branch)
+    asked = verify.PublishedInput(delivery=key, contract=prepared.contract, branch=result.branch or prepared.branch)
     host, outside = await asyncio.gather(
         _pages(client, prepared.queue, work),
-        _ask(client, "verify_published", asked, prepared.publisher or prepared.queue, PublishedFacts),
+        _ask(client, "verify_published", asked, prepared.publisher or prepared.queue, verify.PublishedFacts),
     )
     facts, checkpoints = host
     return Evidence(result, ended, told, facts, checkpoints, outside, key)
 
 
-async def _pages(client: Client, queue: str, work: VerifyInput) -> tuple[Facts | Unknown, tuple[CheckpointFact, ...]]:
+async def _pages(
+    client: Client, queue: str, work: verify.VerifyInput
+) -> tuple[verify.Facts | Unknown, tuple[verify.CheckpointFact, ...]]:
     """Return what the host knows, with the checkpoints and commits of all pages."""
-    first = facts = await _ask(client, "verify", work, queue, Facts)
-    checkpoints: tuple[CheckpointFact, ...] = ()
-    commits: tuple[CommitFact, ...] = ()
+    first = facts = await _ask(client, "verify", work, queue, verify.Facts)
+    checkpoints: tuple[verify.CheckpointFact, ...] = ()
+    commits: tuple[verify.CommitFact, ...] = ()
     while not isinstance(facts, Unknown) and not isinstance(first, Unknown):
         checkpoints += facts.checkpoints
         commits += facts.commits
         if facts.next is None:
             return first.model_copy(update={"commits": commits}), checkpoints
-        facts = await _ask(client, "verify", work.model_copy(update={"offset": facts.next}), queue, Facts)
+        facts = await _ask(client, "verify", work.model_copy(update={"offset": facts.next}), queue, verify.Facts)
     return facts, ()
 
 
 async def _ask(
-    client: Client, activity: str, work: VerifyInput | PublishedInput, queue: str, answer: type[M]
+    client: Client, activity: str, work: verify.VerifyInput | verify.PublishedInput, queue: str, answer: type[M]
 ) -> M | Unknown:
     from perdure.client.standalone import HostRefused, HostSilent, ask_host
     from perdure.models.limits import WATCH_SILENCE_S
@@ -133,7 +126,7 @@ async def _ask(
         return Unknown(f"its host does not answer: nobody takes work from queue {queue}")
 
 
-async def _replayed(histories: Histories) -> Claim:
+async def _replayed(histories: Histories) -> verify.Claim:
     from perdure.local.replay import replay
 
     name, runs = "history replays", count(len(histories.runs), "run")
@@ -149,7 +142,7 @@ async def _replayed(histories: Histories) -> Claim:
 
 async def _tested_again(
     client: Client, delivery: Delivery, evidence: Evidence, *, tests: bool, say: Say
-) -> list[Claim]:
+) -> list[verify.Claim]:
     """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing. The
     experiments are made again with it."""
     from perdure.adapters.system.home import Home
@@ -209,7 +202,7 @@ def _why_not(evidence: Evidence) -> str:
     return ""
 
 
-def _compared(before: TestsResult, again: DeliveryResult, id: str) -> tuple[Mark, str]:
+def _compared(before: TestsResult, again: DeliveryResult, id: str) -> tuple[verify.Mark, str]:
     """A flaky test may be among the passed ones this time, and the other way round."""
     now = again.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
@@ -224,7 +217,7 @@ def _compared(before: TestsResult, again: DeliveryResult, id: str) -> tuple[Mark
     return yes(f"{words[1]} on tree {short(now.tree_sha or '')}, as before ({id})")
 
 
-def tried_again(before: DeliveryResult, again: DeliveryResult) -> tuple[Mark, str]:
+def tried_again(before: DeliveryResult, again: DeliveryResult) -> tuple[verify.Mark, str]:
     """Each of the numbers is found again, on the same base; a flaky test may be among them once and then not."""
     was, now = before.tests, again.tests
     if now.status not in (TestsStatus.GREEN, TestsStatus.RED):
@@ -252,5 +245,5 @@ def _words(tests: TestsResult) -> str:
     return f"{tests.status}{counts}" + (f", {tests.flaky} flaky" if tests.flaky else "")
 
 
-def _as(name: str, judged: tuple[Mark, str]) -> Claim:
-    return Claim(mark=judged[0], claim=name, said=judged[1])
+def _as(name: str, judged: tuple[verify.Mark, str]) -> verify.Claim:
+    return verify.Claim(mark=judged[0], claim=name, said=judged[1])

@@ -8,19 +8,7 @@ import typer
 
 from perdure import secrets
 from perdure.cli.panels import START
-from perdure.cli.request.options import (
-    AllowTestChanges,
-    Budget,
-    ConfigFile,
-    Detach,
-    Gates,
-    Labels,
-    Model,
-    New,
-    NoQuestions,
-    NoWait,
-    Tokens,
-)
+from perdure.cli.request import options
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import DeliverOptions
@@ -62,17 +50,17 @@ def deliver(
         str | None,
         typer.Option("--id", metavar="NAME", help="Name of the delivery: the same name is never delivered twice."),
     ] = None,
-    budget: Budget = None,
-    tokens: Tokens = None,
-    model: Model = None,
-    config: ConfigFile = None,
-    allow_test_changes: AllowTestChanges = False,
-    gate: Gates = None,
-    label: Labels = None,
-    no_questions: NoQuestions = False,
-    new: New = False,
-    detach: Detach = False,
-    no_wait: NoWait = False,
+    budget: options.Budget = None,
+    tokens: options.Tokens = None,
+    model: options.Model = None,
+    config: options.ConfigFile = None,
+    allow_test_changes: options.AllowTestChanges = False,
+    gate: options.Gates = None,
+    label: options.Labels = None,
+    no_questions: options.NoQuestions = False,
+    new: options.New = False,
+    detach: options.Detach = False,
+    no_wait: options.NoWait = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Turn one request into one tested, reviewed pull request.

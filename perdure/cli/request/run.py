@@ -9,19 +9,7 @@ import typer
 
 from perdure import secrets
 from perdure.cli.panels import START
-from perdure.cli.request.options import (
-    AllowTestChanges,
-    Budget,
-    ConfigFile,
-    Detach,
-    Gates,
-    Labels,
-    Model,
-    New,
-    NoQuestions,
-    NoWait,
-    Tokens,
-)
+from perdure.cli.request import options
 
 if TYPE_CHECKING:
     from perdure.cli.request.single_phase import PhaseOptions
@@ -60,17 +48,17 @@ def run(
         typer.Option("--base", metavar="BRANCH", help="To compare with and merge into; default: the default branch."),
     ] = None,
     id: Annotated[str | None, typer.Option("--id", metavar="NAME", help="Name of the delivery.")] = None,
-    budget: Budget = None,
-    tokens: Tokens = None,
-    model: Model = None,
-    config: ConfigFile = None,
-    allow_test_changes: AllowTestChanges = False,
-    gate: Gates = None,
-    label: Labels = None,
-    no_questions: NoQuestions = False,
-    new: New = False,
-    detach: Detach = False,
-    no_wait: NoWait = False,
+    budget: options.Budget = None,
+    tokens: options.Tokens = None,
+    model: options.Model = None,
+    config: options.ConfigFile = None,
+    allow_test_changes: options.AllowTestChanges = False,
+    gate: options.Gates = None,
+    label: options.Labels = None,
+    no_questions: options.NoQuestions = False,
+    new: options.New = False,
+    detach: options.Detach = False,
+    no_wait: options.NoWait = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Carry out one phase alone: plan, build, test, review or ship.
@@ -86,11 +74,11 @@ def run(
     from perdure.models.phases import Phase
 
     wanted = phase_named(phase)
-    options = PhaseOptions.typed(context.params)
+    typed = PhaseOptions.typed(context.params)
     screen = Screen(json=json, aside=wanted is Phase.PLAN and not detach)
     submitted: list[Submitted] = []
     try:
-        raise typer.Exit(asyncio.run(_run(wanted, options, screen, submitted, detach=detach, wait=not no_wait)))
+        raise typer.Exit(asyncio.run(_run(wanted, typed, screen, submitted, detach=detach, wait=not no_wait)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -98,20 +86,20 @@ def run(
 
 
 async def _run(
-    phase: Phase, options: PhaseOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
+    phase: Phase, typed: PhaseOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
 ) -> int:
     import asyncio
 
     from perdure.cli.request.single_phase import asked_for
     from perdure.cli.request.validation import take_in
 
-    asked = asked_for(phase, options)
+    asked = asked_for(phase, typed)
     taken = await asyncio.to_thread(take_in, asked, secrets.environment())
 
     from perdure.cli.request.submit import hand_in
 
     # Not an issue's own id: that one is the delivery which closes it.
-    name = f"{phase} {options.branch or taken.request.caption}"
+    name = f"{phase} {typed.branch or taken.request.caption}"
     found = await hand_in(taken, asked, screen, submitted, name=name, detach=detach)
     return 0 if detach else await _follow(phase, found.delivery, screen, wait=wait)
 

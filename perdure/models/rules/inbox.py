@@ -5,25 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from perdure.models import decisions
 from perdure.models.amounts import seconds
-from perdure.models.decisions import (
-    AddBudget,
-    Answer,
-    Approve,
-    Asked,
-    Decide,
-    Decided,
-    Deciding,
-    EditPlan,
-    Gate,
-    Hold,
-    QuestionKind,
-    Reject,
-    Said,
-    Say,
-    Verdict,
-    understood,
-)
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.state import DeliveryState
@@ -38,12 +21,12 @@ DECIDED_KEPT = 200
 """Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
 
 
-SHAPES: dict[str, type[Deciding]] = {
-    "approve": Approve,
-    "reject": Reject,
-    "edit_plan": EditPlan,
-    "answer": Answer,
-    "add_budget": AddBudget,
+SHAPES: dict[str, type[decisions.Deciding]] = {
+    "approve": decisions.Approve,
+    "reject": decisions.Reject,
+    "edit_plan": decisions.EditPlan,
+    "answer": decisions.Answer,
+    "add_budget": decisions.AddBudget,
 }
 
 
@@ -60,7 +43,7 @@ class Inbox:
     def check(self, name: str, raw: Any) -> None:
         """Refuse what cannot count: before it enters history, and in words its sender can use."""
         said = self._read(name, raw)
-        if isinstance(said, AddBudget):
+        if isinstance(said, decisions.AddBudget):
             if not (said.usd or said.tokens or said.time):
                 raise NotCounted('say how much more: {"usd": 5}, {"tokens": 500000} or {"time": "1h"}')
             if not said.of:
@@ -71,31 +54,31 @@ class Inbox:
     def decide(self, name: str, raw: Any) -> str:
         """Count a decision, once; what its sender reads. Repeated, the answer says what was counted."""
         said = self._read(name, raw)
-        if isinstance(said, AddBudget) and (not said.of or f"added:{said.id}" in self.state.decided):
+        if isinstance(said, decisions.AddBudget) and (not said.of or f"added:{said.id}" in self.state.decided):
             return self._add(said)
         if (known := self._known(said)) is not None:
             return f"counted before: {known.verdict}"
         asked = self._asked(name, said)
-        if isinstance(said, AddBudget):
+        if isinstance(said, decisions.AddBudget):
             return self._add(said)
         self._fits(name, said, asked)
-        verdict, note, artifact = Verdict.APPROVED, "", ""
+        verdict, note, artifact = decisions.Verdict.APPROVED, "", ""
         match said:
-            case Approve():
+            case decisions.Approve():
                 note = said.note
-            case Reject():
-                verdict, note = Verdict.REJECTED, said.note
-            case EditPlan():
-                verdict, artifact, note = Verdict.EDITED, said.plan, said.title
-            case Answer():
-                verdict, note = Verdict.ANSWERED, said.answer
-        count(self.state, asked, Decided(verdict=verdict, note=note, by=said.by, artifact=artifact))
+            case decisions.Reject():
+                verdict, note = decisions.Verdict.REJECTED, said.note
+            case decisions.EditPlan():
+                verdict, artifact, note = decisions.Verdict.EDITED, said.plan, said.title
+            case decisions.Answer():
+                verdict, note = decisions.Verdict.ANSWERED, said.answer
+        count(self.state, asked, decisions.Decided(verdict=verdict, note=note, by=said.by, artifact=artifact))
         return f"{verdict}: {asked.gate.replace('_', ' ')} {asked.of}"
 
     def hear_decision(self, raw: Any) -> None:
         """A decision that came as a signal: nobody is there to be answered, so what does not count is noted."""
         try:
-            sent = understood(Decide, raw)
+            sent = decisions.understood(decisions.Decide, raw)
             if sent.update not in SHAPES:
                 raise NotCounted(f"unknown decision {sent.update!r}")
             if not (sent.said.get("of") or (sent.update == "add_budget" and sent.said.get("id"))):
@@ -109,7 +92,7 @@ class Inbox:
         """Words for the next turn; the same id is heard once."""
         state = self.state
         try:
-            said = understood(Say, raw)
+            said = decisions.understood(decisions.Say, raw)
         except InvalidRequest as error:
             self._note(f"words were not understood: {error.what}")
             return
@@ -124,13 +107,13 @@ class Inbox:
         unread, id = [word.id for word in state.said], said.id or f"said-{state.listened}"
         while id in unread:  # somebody has chosen one that was given to other words
             id += "'"
-        state.said += (Said(id=id, text=said.text),)
+        state.said += (decisions.Said(id=id, text=said.text),)
 
     def hold(self, raw: Any) -> None:
         """Whoever wants it held gets that, however it was said."""
         note = ""
         with suppress(InvalidRequest):
-            note = understood(Hold, raw).note
+            note = decisions.understood(decisions.Hold, raw).note
         self.state.held = f"held: {note}" if note else "held by a person: resume lets it go on"
 
     def resume(self) -> None:
@@ -140,23 +123,23 @@ class Inbox:
         if len(self.state.notes) < NOTES_KEPT:
             self.state.notes += (words[:300],)
 
-    def _read(self, name: str, raw: Any) -> Deciding:
+    def _read(self, name: str, raw: Any) -> decisions.Deciding:
         try:
-            return understood(SHAPES[name], raw)
+            return decisions.understood(SHAPES[name], raw)
         except InvalidRequest as error:
             raise NotCounted(error.what) from None
 
-    def _known(self, said: Deciding) -> Decided | None:
+    def _known(self, said: decisions.Deciding) -> decisions.Decided | None:
         """Return what was counted of it before. One that names nothing means what waits, also in the moment after
         somebody has decided that and before the delivery has gone on: it cannot undo it."""
         asked = self.state.asked
         if not said.of:
             meant = asked is not None and said.gate in (None, asked.gate)
             return self.state.decided.get(asked.key) if asked is not None and meant else None
-        gates = [said.gate] if said.gate else list(Gate)
+        gates = [said.gate] if said.gate else list(decisions.Gate)
         return next((d for gate in gates if (d := self.state.decided.get(f"{gate}:{said.of}")) is not None), None)
 
-    def _asked(self, name: str, said: Deciding) -> Asked:
+    def _asked(self, name: str, said: decisions.Deciding) -> decisions.Asked:
         asked = self.state.asked
         if asked is None:
             raise NotCounted(f"nothing waits for a decision: {self._doing()}")
@@ -175,18 +158,20 @@ class Inbox:
         doing = state.steps[-1].step.replace("_", " ") if state.steps else "preparing"
         return f"it is at {state.held or doing}"
 
-    def _fits(self, name: str, said: Deciding, asked: Asked) -> None:
+    def _fits(self, name: str, said: decisions.Deciding, asked: decisions.Asked) -> None:
         question = asked.question
-        if not isinstance(said, Answer) or question is None:
+        if not isinstance(said, decisions.Answer) or question is None:
             return
         given = " ".join(said.answer.split()).lower()
-        if question.kind is QuestionKind.YES_NO and given not in ("yes", "no"):
+        if question.kind is decisions.QuestionKind.YES_NO and given not in ("yes", "no"):
             raise NotCounted(f"answer: {said.answer[:60]!r} is neither yes nor no")
-        if question.kind is QuestionKind.CHOICE and given not in [choice.lower() for choice in question.choices]:
+        if question.kind is decisions.QuestionKind.CHOICE and given not in [
+            choice.lower() for choice in question.choices
+        ]:
             raise NotCounted(f"answer: {said.answer[:60]!r} is none of {' / '.join(question.choices)}")
 
-    def _add(self, said: AddBudget) -> str:
-        state, decided = self.state, Decided(verdict=Verdict.APPROVED, by=said.by)
+    def _add(self, said: decisions.AddBudget) -> str:
+        state, decided = self.state, decisions.Decided(verdict=decisions.Verdict.APPROVED, by=said.by)
         if said.id:
             if f"added:{said.id}" in state.decided:
                 return f"counted before: {decided.verdict}"
@@ -202,11 +187,11 @@ class Inbox:
         return f"added {' and '.join(added)}"
 
 
-def count(state: DeliveryState, asked: Asked, decided: Decided) -> None:
+def count(state: DeliveryState, asked: decisions.Asked, decided: decisions.Decided) -> None:
     """Count a decision; one that was made stays."""
     if asked.key not in state.decided:
         remember(state, asked.key, decided)
 
 
-def remember(state: DeliveryState, key: str, decided: Decided) -> None:
+def remember(state: DeliveryState, key: str, decided: decisions.Decided) -> None:
     state.decided = dict([*state.decided.items(), (key, decided)][-DECIDED_KEPT:])

@@ -70,10 +70,18 @@ def source(classname: str, root: Path) -> str:
 _TESTS = {"test", "package", "verify", "install", "integration-test", "surefire:test"}
 
 
-class Maven(Runner):
-    name = "maven"
-
+class _Jvm(Runner):
     tests = r"(?:.*/)?src/(test|\w+Test)/.*"
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+    def place(self, classname: str, root: Path) -> str:
+        return source(classname, root)
+
+
+class Maven(_Jvm):
+    name = "maven"
     shared = frozenset({"pom.xml"})
 
     def runs(self, program: str, rest: list[str]) -> bool:
@@ -85,21 +93,13 @@ class Maven(Runner):
         line, left = f"{asked.command} --fail-at-end", ("target/surefire-reports", "target/failsafe-reports")
         return Invocation(line, self.name, {}, None, left, more=asked.passes, extended=True)
 
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        return planted(files, token)
-
-    def place(self, classname: str, root: Path) -> str:
-        return source(classname, root)
-
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         group, method = group_and_method(case)
         return "-Dsurefire.failIfNoSpecifiedTests=false", f"-Dtest={group}#{method}"
 
 
-class Gradle(Runner):
+class Gradle(_Jvm):
     name = "gradle"
-
-    tests = r"(?:.*/)?src/(test|\w+Test)/.*"
     shared = frozenset(
         {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"}
     )
@@ -113,12 +113,6 @@ class Gradle(Runner):
             return None
         line = f"{asked.command} --continue"
         return Invocation(line, self.name, {}, None, ("build/test-results/*",), more=asked.passes, extended=True)
-
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        return planted(files, token)
-
-    def place(self, classname: str, root: Path) -> str:
-        return source(classname, root)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         group, method = group_and_method(case)

@@ -65,15 +65,20 @@ _OTHERWISE = re.compile(
 """Options that change what it prints."""
 
 
-class Cargo(Runner):
-    name = "cargo"
-    yields = True
-
+class _Rust(Runner):
     tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
     roots = frozenset({"tests"})
     settings = r"nextest\.toml"
     shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
     inside = INSIDE
+
+    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
+        return planted(files, token)
+
+
+class Cargo(_Rust):
+    name = "cargo"
+    yields = True
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:1] in (["test"], ["t"])
@@ -91,9 +96,6 @@ class Cargo(Runner):
         more = asked.passes if " -- " not in asked.command else None
         return Invocation(line, self.name, {}, file, events="libtest", more=more, written="through")
 
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        return planted(files, token)
-
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         """Of its own program, so that another one that does not compile is not asked; none for doctests."""
         file, _, name = case.name.partition("::")
@@ -108,14 +110,8 @@ def _has_harness(manifest: Path) -> bool:
     return any(isinstance(one, dict) and one.get("harness") is False for one in some)
 
 
-class Nextest(Runner):
+class Nextest(_Rust):
     name = "nextest"
-
-    tests = r"(?:.*/)?tests/(?:.*/)?[^/]*\.rs"
-    roots = frozenset({"tests"})
-    settings = r"nextest\.toml"
-    shared = frozenset({"Cargo.toml", "Cargo.lock", "Makefile"})
-    inside = INSIDE
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "cargo" and rest[:2] == ["nextest", "run"]
@@ -130,9 +126,6 @@ class Nextest(Runner):
         return Invocation(
             line, self.name, {}, asked.file, files=wanted, more=asked.passes, extended=True, written="through"
         )
-
-    def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
-        return planted(files, token)
 
     def place(self, classname: str, root: Path) -> str:
         """`calc` is a package's own tests, `calc::it` those of `tests/it.rs`, `calc::bin/it` a program's."""

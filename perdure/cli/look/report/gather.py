@@ -6,18 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.look.report import from_history
 from perdure.cli.look.report.facts import Report
-from perdure.cli.look.report.from_history import (
-    began,
-    deaths_of,
-    parsed,
-    progress_from,
-    request_of,
-    state_of,
-    steps_so_far,
-    turns_of,
-    waits_of,
-)
 from perdure.cli.look.report.from_host import HostReader
 from perdure.models.errors import PerdureError
 from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
@@ -37,7 +27,7 @@ async def gather(delivery: Delivery) -> Report:
 
     described = await delivery.describe()
     past = await delivery.past()
-    state = state_of(past)
+    state = from_history.state_of(past)
     unread = [] if past.complete else ["Temporal does not have the first runs any more: their turns are missing"]
     facts = await _facts(delivery, described, past, state, unread)
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
@@ -49,7 +39,7 @@ async def gather(delivery: Delivery) -> Report:
     screenshots = await reader.document(state.screenshots, "the screenshots", Screenshots)
     pictures = await reader.pictures(screenshots) if screenshots else {}
     diff = await reader.diff() if state.head or facts["head_sha"] else ""
-    turns = await reader.said(turns_of(past.acts))
+    turns = await reader.said(from_history.turns_of(past.acts))
     try:
         untold = await delivery.not_notified()
     except RPCError:
@@ -63,10 +53,10 @@ async def gather(delivery: Delivery) -> Report:
         title=plan.title if plan else state.title,
         ended=described.closed,
         taken=datetime.now(UTC),
-        began=began(facts["steps"], past.acts),
+        began=from_history.began(facts["steps"], past.acts),
         turns=tuple(turns),
-        deaths=tuple(deaths_of(past.acts)),
-        waits=tuple(waits_of(past)),
+        deaths=tuple(from_history.deaths_of(past.acts)),
+        waits=tuple(from_history.waits_of(past)),
         plan=plan,
         test_report=test_report,
         reviewed=reviewed,
@@ -83,14 +73,14 @@ async def _facts(
     delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str]
 ) -> dict[str, Any]:
     """Return what result or progress say; without a worker, what history does."""
-    request = request_of(past)
+    request = from_history.request_of(past)
     status, message, waiting = "", "", ""
     steps: Sequence[StepRecord] = ()
     if described.running:
         try:
             progress = await delivery.progress()
         except PerdureError:
-            progress = progress_from(past, delivery.id, described.run_id, state)
+            progress = from_history.progress_from(past, delivery.id, described.run_id, state)
             unread.append("no worker answers: steps and costs are as history has them")
         status, message, waiting, steps = progress.status, progress.message, progress.waiting, progress.steps
         if waiting:
@@ -101,12 +91,12 @@ async def _facts(
             told = await delivery.result()
             status = told.status
         except PerdureError as error:  # terminated, or a request that was never valid: no worker said how it ended
-            state.steps = steps_so_far(state, past)
+            state.steps = from_history.steps_so_far(state, past)
             told = result_of(state, request, delivery.id, described.run_id)
             status = described.status.name.lower().replace("canceled", "cancelled")
             message = str(error)
         message, steps = message or told.message, told.steps
-    first = [when for record in steps if (when := parsed(record.started_at))]
+    first = [when for record in steps if (when := from_history.parsed(record.started_at))]
     return {
         "status": status,
         "reason": (told.reason or "") if status == told.status else "",
