@@ -13,7 +13,7 @@ from temporalio import activity
 
 from activities.trials import check_writes, holding_of, try_change
 from perdure.adapters.checks import tests
-from perdure.adapters.checks.baseline import environment_key, recall, remember
+from perdure.adapters.checks.baseline import environment_key, on_its_own, recall, remember
 from perdure.adapters.checks.tamper import Files, judged, missing_tests
 from perdure.adapters.checks.verdict import not_started, verdict
 from perdure.adapters.git.first import FIRST_COMMIT
@@ -45,11 +45,20 @@ class Testing:
             if not session.contract.config.test:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
             baseline = await in_thread(_baseline, session, work.baseline)
-            report = await test_commit(session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False)
-            report = await try_change(session, report, baseline.report if baseline is not None else None)
+            ran = await test_commit(session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False)
+            report = await try_change(session, ran, baseline.report if baseline is not None else None)
             report = await in_thread(_missing, session, work.commit, report, baseline)
+            found = verdict(report)
+            if session.contract.landing is not None and found.status is TestsStatus.GREEN:
+                await in_thread(self._next_base, session, tree, ran)
             artifact = await in_thread(session.vault.put_artifact, work.delivery, report.model_dump_json().encode())
-            return verdict(report).model_copy(update={"report": artifact})
+            return found.model_copy(update={"report": artifact})
+
+    def _next_base(self, session: WorkspaceSession, tree: str, ran: TestReport) -> None:
+        """Once it has landed, this tree is the next item's base: what its tests say is known then, and nothing runs
+        again. Not where a fresh setup there would make something else than this workspace has."""
+        if self._host.sets_up_alike(session, ran.commit):
+            remember(session.vault, _environment(session, tree), on_its_own(ran))
 
 
 @dataclass(frozen=True)

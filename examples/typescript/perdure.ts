@@ -801,4 +801,4 @@ export interface Finding {
 }
 
 /** A thing the engine itself looks for in a change. */
-export type Rule = "secret" | "protected_path" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";
+export type Rule = "secret" | "protected_path" | "conflict" | "binary" | "symlink" | "size" | "tampering" | "unproven" | "lost_test";

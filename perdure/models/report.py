@@ -241,6 +241,7 @@ class Rule(StrEnum):
 
     SECRET = "secret"  # noqa: S105  # a name, not one
     PROTECTED_PATH = "protected_path"
+    CONFLICT = "conflict"
     BINARY = "binary"
     SYMLINK = "symlink"
     SIZE = "size"

@@ -118,6 +118,17 @@ def environment_key(tree: str, commands: Sequence[TestCommand], *environment: st
     return digest(__version__, tree, asked, *environment)
 
 
+def on_its_own(report: TestReport) -> TestReport:
+    """The report without any comparison: as it would be of a base."""
+    commands = tuple(
+        one.model_copy(
+            update={"since": None, "cases": tuple(case.model_copy(update={"known": False}) for case in one.cases)}
+        )
+        for one in report.commands
+    )
+    return TestReport(commit=report.commit, tree=report.tree, commands=commands)
+
+
 def recall(vault: Vault, key: str, now: Callable[[], float] = time.time) -> TestReport | None:
     """Return the report found before; None when there is none, it is damaged, or too old."""
     try:

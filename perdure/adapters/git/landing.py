@@ -127,6 +127,8 @@ def land(vault: Vault, branch: str, onto: str, commit: str) -> str:
 def _merged(git: Git, a: str, b: str) -> Merged:
     how = ("merge-tree", "--write-tree", "-z", "--name-only", "--allow-unrelated-histories")
     done = git.run(*how, a, b, ok=(0, 1))
+    if not done.stdout:  # git 2.39 ends as with a conflict where one of them is not here
+        raise GitError([*how, a, b], done.returncode, done.stderr)
     (tree, *paths), said = _until_empty(done.stdout.split(b"\0"))
     if done.returncode == 0:
         return Merged(tree.decode())

@@ -167,6 +167,11 @@ class Environments:
                 return entry.binds
         return None
 
+    def same(self, question: str, one: Commit, other: Commit) -> bool:
+        """True where what is kept for one commit is right for the other, too."""
+        kept = filter(None, map(_read, self._entries(question)))
+        return any(one.has(entry.inputs) and other.has(entry.inputs) for entry in kept)
+
     def keep(self, question: str, inputs: Inputs, tree: Path, names: tuple[str, ...], without: frozenset[str]) -> Path:
         """Take what setup made at `names` into a directory of its own; `finish` makes it an answer, once it lasts.
 
@@ -200,11 +205,10 @@ class Environments:
     def finish(self, fresh: Path, binds: Binds) -> None:
         """Make it an answer: call it when its bytes are on the disk. Others go where there are too many."""
         entry = _read(fresh)
-        if entry is None:
-            return
-        _write(fresh, entry.model_copy(update={"binds": binds, "elsewhere": self._elsewhere(binds)}))
-        fresh.rename(fresh.with_name(uuid.uuid4().hex))
-        self.sweep()
+        if entry is not None:
+            _write(fresh, entry.model_copy(update={"binds": binds, "elsewhere": self._elsewhere(binds)}))
+            fresh.rename(fresh.with_name(uuid.uuid4().hex))
+            self.sweep()
 
     def sweep(self) -> None:
         """Remove what is too old, what a death has left, and beyond the limit what was not used for longest."""
@@ -246,7 +250,6 @@ class Environments:
 
 
 def digest(value: object) -> str:
-    """Of anything JSON can say."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -276,10 +279,9 @@ def _drop(path: Path) -> None:
 
 
 def _read(path: Path) -> KeptEnvironment | None:
-    try:
+    with contextlib.suppress(OSError, ValidationError):
         return KeptEnvironment.model_validate_json((path / "entry.json").read_bytes())
-    except (OSError, ValidationError):
-        return None
+    return None
 
 
 def _write(path: Path, entry: KeptEnvironment) -> None:

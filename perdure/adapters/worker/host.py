@@ -35,7 +35,7 @@ from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal
 from perdure.adapters.worker.lease import Lease, Leases
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.setting_up import read_binds, set_up
+from perdure.adapters.worker.setting_up import read_binds, set_up, sets_up_alike
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.config import HostConfig, SandboxGrade
 from perdure.models.contract import Contract
@@ -176,7 +176,9 @@ class Host:
     async def make_valid(self, workspace: Workspace, lease: Lease, contract: Contract) -> Workspace:
         """Validate three ways; rebuild what is not valid and run setup where it was not run."""
         problems = await in_thread(workspace.validate)
-        record = await in_thread(workspace.record)
+        record, base = await in_thread(workspace.record), contract.head or contract.base_sha
+        if record.base_sha != base:  # it was rewound over a rebase
+            problems.append(f"it was made for {record.base_sha[:12]}, not for {base[:12]}")
         if problems:
             log.warning("%s is rebuilt: %s", workspace.path, "; ".join(problems))
             workspace = await in_thread(
@@ -184,14 +186,22 @@ class Host:
                 self.home,
                 workspace.vault,
                 record.delivery,
-                record.base_sha,
+                base,
                 generation=record.generation,
             )
         if problems or not record.setup_done:
-            kept = Environments(self.home, int(self.config.environments.gigabytes * 1e9))
             grade, caps = SandboxGrade(contract.grade), Caps.of(self.config.commands)
-            await set_up(self.home, workspace, lease, contract, grade, os.environ, kept, caps)
+            await set_up(self.home, workspace, lease, contract, grade, os.environ, self._environments, caps)
         return workspace
+
+    def sets_up_alike(self, session: WorkspaceSession, commit: str) -> bool:
+        """True where setup on another commit would make what it made here."""
+        kept = self._environments
+        return sets_up_alike(self.home, session.workspace, session.lease, session.contract, kept, commit)
+
+    @property
+    def _environments(self) -> Environments:
+        return Environments(self.home, int(self.config.environments.gigabytes * 1e9))
 
     def contract(self, vault: Vault, delivery: str, sha256: str) -> Contract:
         """The terms the delivery runs under. Raises WorkspaceLost when the artifact is missing or damaged, or is none

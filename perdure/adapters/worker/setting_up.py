@@ -147,6 +147,17 @@ async def set_up(
     await in_thread(workspace.finish_setup, contract.config.setup.copy_files)
 
 
+def sets_up_alike(
+    home: Home, workspace: Workspace, lease: Lease, contract: Contract, environments: Environments, commit: str
+) -> bool:
+    """True where setup on another commit would make what it made in this workspace: it opened nothing that differs."""
+    setting = _Setting(home, workspace, lease, contract, SandboxGrade(contract.grade), os.environ, None)
+    if not setting.commands:
+        return True
+    base = Commit.read(workspace.vault, workspace.record().base_sha)
+    return environments.same(setting.question(), base, Commit.read(workspace.vault, commit))
+
+
 def read_binds(directory: Path) -> Binds:
     """Read what was computed after setup."""
     return Binds.model_validate_json((directory / "binds.json").read_bytes())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.adapters.checks.findings import contents
+from perdure.adapters.checks.findings.conflicts import conflicts
 from perdure.adapters.checks.findings.globs import covering
 from perdure.adapters.checks.findings.leaked import leaked, shown
 from perdure.adapters.checks.tamper import Files, hints
@@ -48,6 +49,7 @@ def look(repository: Repository, contract: Contract, commit: str, more: Sequence
     found = [
         *secrets,
         *protected(contract, changed),
+        *conflicts(repository, base, commit, changed, binaries),
         *contents.binary_files(changed, binaries),
         *contents.links(repository, changed),
         *contents.submodules(changed),

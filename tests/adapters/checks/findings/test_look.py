@@ -55,6 +55,21 @@ def test_a_protected_path_blocks_whatever_happens_to_it(
     assert "[protect] paths of perdure.toml on main" in one.suggestion
 
 
+MARKED = "a\n<<<<<<< landed\nb\n||||||| 1a2b3c4\nc\n=======\nd\n>>>>>>> this-delivery\n"
+
+
+def test_marks_of_a_conflict_block(tmp_path: Path) -> None:
+    long = "\n".join(map(str, range(60)))
+    work = Work(tmp_path / "w", {"app.py": f"{long}\n", "README.md": "Title\n=======\n"})
+    [one] = work.found(
+        {"app.py": f"<<<<<<< landed\n{long}\n=======\nd\n>>>>>>> this-delivery\n", "b.py": "<<<<<<< x\n"}
+    )
+    assert (one.rule, one.severity, one.file, one.line) == (Rule.CONFLICT, Severity.BLOCKER, "app.py", 1)
+    [other] = work.found({"app.py": "x\n", "b.py": MARKED.replace("\n", "\r\n")})
+    assert (other.file, other.line) == ("b.py", 2)
+    assert not work.found({"b.py": None, "c.md": "Title\n=======\n\n<<<<<<<\n  <<<<<<< a\n  =======\n  >>>>>>> b\n"})
+
+
 def test_a_file_that_is_moved_into_a_protected_place_blocks(work: Work) -> None:
     [one] = work.found({"app.py": None, ".github/app.py": "x = 1\n"})
     assert (one.file, one.severity) == (".github/app.py", Severity.BLOCKER)
