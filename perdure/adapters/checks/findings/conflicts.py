@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from perdure.adapters.checks.findings.names import shown
+from perdure.adapters.checks.findings.leaked import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.patch import ChangedPath, Hunk
 from perdure.adapters.git.repository import Repository
