@@ -25,6 +25,9 @@ def demo(
     github: Annotated[
         bool, typer.Option("--github", help="From an issue to a pull request, on a GitHub of its own; needs a clone.")
     ] = False,
+    backlog: Annotated[
+        bool, typer.Option("--backlog", help="A backlog of eight items, four at a time, and its receipt.")
+    ] = False,
     fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
     kills: Annotated[
         int,
@@ -38,4 +41,4 @@ def demo(
     from perdure.demo.performance import Wanted
     from perdure.demo.performance import demo as run
 
-    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json)))
+    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json, backlog)))

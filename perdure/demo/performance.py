@@ -7,10 +7,11 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from perdure.cli.host.web import web_page
 from perdure.cli.keys import ENTER, Keys, at_a_terminal
@@ -27,6 +28,7 @@ from perdure.local.connect import connect
 from perdure.local.places import Places, examples
 from perdure.local.processes import last_lines
 from perdure.local.server import stop_server
+from perdure.models.config import SandboxGrade
 from perdure.models.decisions import Asked, Gate
 from perdure.models.errors import PerdureError
 from perdure.models.result import DeliveryResult, Reason, Status
@@ -63,6 +65,7 @@ class Wanted:
     kills: int = 0
     yes: bool = False
     json: bool = False
+    backlog: bool = False
 
 
 def demo(wanted: Wanted) -> int:
@@ -88,6 +91,11 @@ async def _until_interrupted(wanted: Wanted) -> int:
     person = not wanted.yes and screen.terminal and at_a_terminal()
     try:
         async with AsyncExitStack() as stack:
+            if wanted.backlog:
+                from perdure.demo.night import play
+
+                async with asyncio.timeout(DEMO_S):
+                    return await play(screen, wanted)
             keys = await stack.enter_async_context(Keys.of_terminal()) if person else None
             performance = await stack.enter_async_context(_opened(screen, keys, wanted))
             async with asyncio.timeout(None if person else DEMO_S):
@@ -101,6 +109,32 @@ async def _until_interrupted(wanted: Wanted) -> int:
         return 128 + signals[0]
 
 
+@dataclass(frozen=True)
+class World:
+    """All that a performance plays with. `worker`: the first one's pid; `grade`: of the sandbox, and why not full."""
+
+    perdure: Perdure
+    rehearsal: Rehearsal
+    supervisor: Process
+    worker: int
+    grade: tuple[SandboxGrade, str]
+
+
+@asynccontextmanager
+async def opened_world(
+    place: DemoDirectories, screenplay: Screenplay, variables: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[World]:
+    """A model that plays the screenplay, Temporal and a supervised worker, for as long as the context lasts."""
+    async with AsyncExitStack() as stack:
+        rehearsal = await stack.enter_async_context(Rehearsal(screenplay))
+        grade = await asyncio.to_thread(best_grade)
+        stack.enter_context(within(environment(place, rehearsal.url, grade[0], os.environ) | dict(variables)))
+        stack.push_async_callback(stop_server, place.home)
+        client = await connect(place.home, start=True, say=lambda _: None)
+        supervisor, worker = await stack.enter_async_context(supervised(place.home))
+        yield World(Perdure(client, place.home.key()), rehearsal, supervisor, worker, grade)
+
+
 @asynccontextmanager
 async def _opened(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIterator[Performance]:
     """Home, repository, forge, model, server and worker, all fresh, with the delivery under way."""
@@ -110,16 +144,12 @@ async def _opened(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIte
         place = stack.enter_context(stage(wanted.keep))
         played = await stack.enter_async_context(scene(place))
         screen.say(words.title(played))
-        rehearsal = await stack.enter_async_context(
-            Rehearsal(paced(screenplay, strikes) if wanted.fast else screenplay)
+        world = await stack.enter_async_context(
+            opened_world(place, paced(screenplay, strikes) if wanted.fast else screenplay, played.variables)
         )
-        grade, why = await asyncio.to_thread(best_grade)
-        world = environment(place, rehearsal.url, grade, os.environ) | dict(played.variables)
-        stack.enter_context(within(world))
-        stack.push_async_callback(stop_server, place.home)
-        client = await connect(place.home, start=True, say=lambda _: None)
-        supervisor, worker = await stack.enter_async_context(supervised(place.home))
-        found = await Perdure(client, place.home.key()).submit(dict(played.submission), id=played.id)
+        rehearsal, supervisor, worker = world.rehearsal, world.supervisor, world.worker
+        grade, why = world.grade
+        found = await world.perdure.submit(dict(played.submission), id=played.id)
         page = await web_page(place.home, played.id)
         _say(screen, words.opening(place, played, page, grade, why))
         _say(screen, ["", words.worker(worker, keys is not None), ""])

@@ -47,4 +47,4 @@ def test_the_example_is_a_backlog_with_a_conflict_and_an_item_that_is_blocked(na
     path = ROOT / "examples" / "backlog" / name
     request = parse_backlog(parsed(path.read_text(encoding="utf-8"), name).raw)
     assert (len(request.items), request.parallel) == (8, 4)
-    assert {item.id for item in request.items if "banker" in item.depends_on} == {"invoice"}
+    assert {item.id for item in request.items if "halves" in item.depends_on} == {"invoice"}

@@ -1,0 +1,64 @@
+"""A backlog that cannot be: refused with file, line and item before anything is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli
+
+HEAD = "version: 1\nitems:\n"
+API = "  - id: api\n    request: Add it\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        (
+            HEAD + "  - id: a\n    request: x\n    depends_on: [b]\n  - id: b\n    request: y\n    depends_on: [a]\n",
+            ":5",
+            " → ",
+        ),
+        (HEAD + API + "  - id: b\n    request: x\n    depends_on: [apu]\n", ':7 item "b"', "did you mean api?"),
+        (HEAD + API + API, ':5 item "api"', "api is the id of item 1, too"),
+        (HEAD + API + "    reqest: x\n", ':5 item "api"', "reqest: unknown field (did you mean request?)"),
+        (HEAD + API + "    touches: [../x]\n", ':5 item "api"', "touches"),
+        (HEAD + "  - id: api\n    request: ' '\n", 'item "api"', "request: is empty"),
+        ("window: 07:00-07:00\n" + HEAD + API, ":1", "never opens"),
+        (HEAD + "".join(f"  - id: i{n}\n    request: x\n" for n in range(1001)), ":2", "at most 1000 fit"),
+        (HEAD + API + "    id: b\n", ":5", "id: is given twice"),
+        ("parallel: 0\n" + HEAD + API, ":1", "parallel"),
+        (HEAD + "  - id: A B\n    request: x\n", ":3", "is no id"),
+        ("version: 1\n", ":1", "items"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_told_with_its_line(cli: Cli, text: str, where: str, what: str) -> None:
+    (cli.cwd / "night.yaml").write_text(text)
+    ran = cli("backlog", "start", "night.yaml")
+    assert (ran.code, ran.out) == (2, "")
+    lines = ran.err.splitlines()
+    assert len(lines) <= 3
+    assert what in lines[0], ran.err
+    assert f"night.yaml{where}" in lines[1] or where in lines[1], ran.err
+    assert not (cli.home / "server").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "where"),
+    [
+        ((), "no items were given", "FILE"),
+        (("gone.yaml",), "cannot be read", "gone.yaml"),
+        (("night.yaml", "--window", "at night"), "are no hours", "--window"),
+        (("night.yaml", "--parallel", "0"), "parallel", "--parallel"),
+        (("night.yaml", "--id", "A B"), "cannot be a delivery id", "--id"),
+        (("night.yaml", "--gate", "lunch"), "there is no gate", "--gate"),
+        (("night.yaml", "--issues", "bug"), "names no issues", "--issues"),
+    ],
+)
+def test_what_is_wrong_in_an_option_is_told_with_its_name(
+    cli: Cli, args: tuple[str, ...], what: str, where: str
+) -> None:
+    (cli.cwd / "night.yaml").write_text(HEAD + API)
+    ran = cli("backlog", "start", *args)
+    assert ran.code == 2
+    assert what in ran.err
+    assert f"where: {where}" in ran.err
