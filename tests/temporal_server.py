@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import tempfile
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -26,6 +27,7 @@ from perdure.local.identity import RETENTION, ServerRecord, namespace_of
 from perdure.local.places import Places
 from perdure.local.server import ServerInfo, ensure_server, stop_server
 from perdure.models.visibility import SEARCH_ATTRIBUTES
+from perdure.plugin import perdure_plugin
 from tests.processes import send
 
 
@@ -63,6 +65,13 @@ async def joined(home: Home) -> AsyncIterator[None]:
     finally:
         places.server_record.unlink()
         os.close(lock)
+
+
+async def apart() -> Client:
+    """A client of that server in a new namespace of its own."""
+    server, namespace = await asyncio.to_thread(_shared), f"apart-{uuid.uuid4().hex[:12]}"
+    await _register(await Client.connect(server.address), namespace)
+    return await Client.connect(server.address, namespace=namespace, plugins=[perdure_plugin()])
 
 
 @cache

@@ -25,13 +25,12 @@ from perdure.models.phases import Phase
 from perdure.models.report import Plan, Task
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
-from perdure.plugin import perdure_plugin
 from tests.cli.conftest import Cli, Ran
-from tests.temporal_server import server
+from tests.temporal_server import apart
 from tests.workflows.workflow_fixtures import Cast
 from workflows import WORKFLOWS
 
-__all__ = ["PLAN", "Desk", "Scene", "desk", "on_a_terminal", "server"]
+__all__ = ["PLAN", "Desk", "Scene", "desk", "on_a_terminal"]
 
 PLAN = Plan(
     title="Add sub",
@@ -151,9 +150,10 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(server: str, tmp_path: Path) -> Desk:
-    client = await Client.connect(server, plugins=[perdure_plugin()])
-    cli = Cli(tmp_path / "home", tmp_path, {"TEMPORAL_ADDRESS": server})
+async def desk(tmp_path: Path) -> Desk:
+    client = await apart()
+    address = client.service_client.config.target_host
+    cli = Cli(tmp_path / "home", tmp_path, {"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": client.namespace})
     return Desk(cli, Perdure(client), client)
 
 

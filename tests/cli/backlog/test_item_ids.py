@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.cli.decision_fixtures import Desk, desk, server
+from tests.cli.decision_fixtures import Desk, desk
 
-__all__ = ["desk", "server"]
+__all__ = ["desk"]
 
 ID = "night/docs"
 

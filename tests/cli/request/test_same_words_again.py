@@ -12,9 +12,9 @@ import pytest
 
 from perdure.models.limits import WORKFLOW_TASK
 from tests.cli.conftest import Cli
-from tests.cli.decision_fixtures import Desk, desk, server
+from tests.cli.decision_fixtures import Desk, desk
 
-__all__ = ["desk", "server"]
+__all__ = ["desk"]
 
 
 def left(cli: Cli, *args: str) -> str:

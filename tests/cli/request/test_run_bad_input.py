@@ -11,8 +11,8 @@ import pytest
 from perdure.cli.request.validation import DeliverOptions, take_in
 from perdure.models.errors import BadInput
 from tests.cli.conftest import Cli
+from tests.cli.request.test_issue import env, github, here
 from tests.cli.test_cli_bad_input import nowhere, refused
-from tests.cli.test_issue import env, github, here
 from tests.lab import git
 from tests.twins.github import GitHubTwin
 

@@ -15,9 +15,9 @@ from perdure.models.report import Plan
 from perdure.models.rules.inbox import NotCounted
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Asking
-from tests.cli.decision_fixtures import Desk, desk, on_a_terminal, server
+from tests.cli.decision_fixtures import Desk, desk, on_a_terminal
 
-__all__ = ["desk", "server"]
+__all__ = ["desk"]
 
 
 @pytest.mark.timeout(120)

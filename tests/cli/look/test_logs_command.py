@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.cli.decision_fixtures import Desk, desk, server
+from tests.cli.decision_fixtures import Desk, desk
 
-__all__ = ["desk", "server"]
+__all__ = ["desk"]
 
 PLAN = "── 2026-05-04 14:02:11 UTC  3f9c1d2a4b  plan  turn 1 · read calc.py\n  I shall look.\n"
 BUILD = "── 2026-05-04 14:02:15 UTC  5aa90f3b11  implement 2  turn 1 · edit calc.py\n  ── plan  is what I said\n"

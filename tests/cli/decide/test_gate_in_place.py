@@ -12,11 +12,11 @@ from perdure.models.decisions import Asked, Gate
 from perdure.models.ledger import Spend
 from perdure.models.result import StepRecord
 from perdure.models.state import Progress
-from tests.cli.decision_fixtures import Desk, desk, server
-from tests.cli.test_asking_shown import NOON
+from tests.cli.decide.test_asking_shown import NOON
+from tests.cli.decision_fixtures import Desk, desk
 from tests.cli.typist import Typist
 
-__all__ = ["desk", "server"]
+__all__ = ["desk"]
 
 PLAN_GATE = r"\[a\]pprove \[r\]eject \[e\]dit \[l\]ater "
 
