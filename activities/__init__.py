@@ -20,6 +20,7 @@ from activities.questions import Questions
 from activities.rebase import Rebasing
 from activities.run_tests import Testing
 from activities.turns import turns
+from activities.vouch import Vouching
 from perdure.adapters.worker.host import Host
 
 Activities = list[Callable[..., Any]]
@@ -34,6 +35,7 @@ def anywhere(host: Host) -> Activities:
         notices.notice_addresses,
         notices.notify,
         last_table,
+        Vouching(host).vouch,
         Backlogs(host).open_backlog,
         look_for,
         resume_point,

@@ -7,13 +7,15 @@ Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from temporalio import activity
 
 from activities.trials import check_writes, holding_of, try_change
 from perdure.adapters.checks import tests
-from perdure.adapters.checks.baseline import environment_key, on_its_own, recall, remember
+from perdure.adapters.checks.baseline import compared, environment_key, on_its_own, recall, remember
 from perdure.adapters.checks.tamper import Files, judged, missing_tests
 from perdure.adapters.checks.verdict import not_started, verdict
 from perdure.adapters.git.first import FIRST_COMMIT
@@ -25,6 +27,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.adapters.worker.turn.written import read_report
+from perdure.models.config import TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
 from perdure.models.phases import Step
@@ -42,12 +45,15 @@ class Testing:
         """`none` where no test command exists. Raises SandboxUnavailable, Superseded, WorkspaceLost."""
         async with self._host.session(work.delivery, work.contract) as session:
             tree = await in_thread(session.vault.tree_of, work.commit)
-            if not session.contract.config.test:
+            if not session.contract.config.test and not work.check:
                 return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
             baseline = await in_thread(_baseline, session, work.baseline)
-            ran = await test_commit(session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False)
+            ran = await test_commit(
+                session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False, commands=None
+            )
             report = await try_change(session, ran, baseline.report if baseline is not None else None)
             report = await in_thread(_missing, session, work.commit, report, baseline)
+            report = await _checked(session, work, report)
             found = verdict(report)
             if session.contract.landing is not None and found.status is TestsStatus.GREEN:
                 await in_thread(self._next_base, session, tree, ran)
@@ -94,7 +100,7 @@ async def test_base(session: WorkspaceSession, where: str) -> Base:
     report = await in_thread(recall, session.vault, key)
     known = report is not None
     if report is None:
-        report = await test_commit(session, contract.base_sha, tree, "preflight", None, makes_seed=True)
+        report = await test_commit(session, contract.base_sha, tree, "preflight", None, makes_seed=True, commands=None)
         await check_writes(session, report, where)
         await in_thread(remember, session.vault, key, report)
     missing = not_started(report)
@@ -103,7 +109,9 @@ async def test_base(session: WorkspaceSession, where: str) -> Base:
         missing = None
     if missing is not None and contract.head not in ("", contract.base_sha):  # the branch may have brought the command
         head = await in_thread(session.vault.tree_of, contract.head)
-        missing = not_started(await test_commit(session, contract.head, head, "preflight-head", None, makes_seed=False))
+        missing = not_started(
+            await test_commit(session, contract.head, head, "preflight-head", None, makes_seed=False, commands=None)
+        )
     if missing is not None:
         written = await in_thread(session.vault.show, contract.base_sha, where)
         text = (written or b"").decode(errors="replace")
@@ -112,6 +120,28 @@ async def test_base(session: WorkspaceSession, where: str) -> Base:
         return Base()
     data = report.model_dump_json().encode()
     return Base(report, await in_thread(session.vault.put_artifact, contract.delivery, data), known)
+
+
+async def _checked(session: WorkspaceSession, work: TestInput, report: TestReport) -> TestReport:
+    """The report with the commands that items of its backlog named, where all else is green. Of those that have landed,
+    what fails without this change, too, is known; its own have to hold."""
+    if not work.check or verdict(report).status is TestsStatus.RED:
+        return report
+    named = {item: [_check(item, command) for command in commands] for item, commands in work.check.items()}
+    run = partial(test_commit, session, baseline=None, makes_seed=False)
+    wanted = [command for commands in named.values() for command in commands]
+    done = await run(work.commit, report.tree, f"checks-{work.attempt}", commands=wanted)
+    others = [command for item, commands in named.items() if item != work.item for command in commands]
+    if others and verdict(done).status is TestsStatus.RED:
+        base = session.contract.base_sha
+        tree = await in_thread(session.vault.tree_of, base)
+        before = await run(base, tree, f"checks-{work.attempt}-base", commands=others)
+        done = compared(done, before, session.contract.base)
+    return report.model_copy(update={"commands": (*report.commands, *done.commands)})
+
+
+def _check(item: str, command: str) -> TestCommand:
+    return TestCommand(name=f"check of {item}: {command}"[:200], command=command)
 
 
 def _missing(session: WorkspaceSession, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:
@@ -144,9 +174,16 @@ def _baseline(session: WorkspaceSession, artifact: str) -> tests.Baseline | None
 
 
 async def test_commit(
-    session: WorkspaceSession, commit: str, tree: str, label: str, baseline: tests.Baseline | None, *, makes_seed: bool
+    session: WorkspaceSession,
+    commit: str,
+    tree: str,
+    label: str,
+    baseline: tests.Baseline | None,
+    *,
+    makes_seed: bool,
+    commands: Sequence[TestCommand] | None,
 ) -> TestReport:
-    """All test commands on a clean checkout of a commit.
+    """All test commands, or these, on a clean checkout of a commit.
 
     makes_seed  what compilers make of it is kept for the runs of changes. Of the base alone: a change could leave there
                 what its own tests are then linked with
@@ -165,7 +202,7 @@ async def test_commit(
 
     return await tests.run_tests(
         place,
-        commands=session.contract.config.test or (),
+        commands=(session.contract.config.test or ()) if commands is None else commands,
         commit=commit,
         tree=tree,
         on_progress=progress,

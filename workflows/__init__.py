@@ -1,8 +1,9 @@
 """The business process, deterministic: what happens, in which order, and who decides."""
 
+from workflows.backlog import Backlog
 from workflows.delivery import Delivery
 from workflows.misspelt import Misspelt
 from workflows.notification import Notification
 from workflows.treasury import Treasury
 
-WORKFLOWS = (Delivery, Notification, Treasury, Misspelt)
+WORKFLOWS = (Delivery, Backlog, Notification, Treasury, Misspelt)

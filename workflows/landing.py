@@ -64,7 +64,7 @@ class Landing:
                 break
             if rebased.conflicts:
                 words = f"conflicts in {', '.join(rebased.conflicts[:3])}"
-            elif not await self._holds(rebased):
+            elif not await self._holds(rebased, granted):
                 words = f"red on {rebased.onto[:7]}"
             if words:
                 break
@@ -132,12 +132,13 @@ class Landing:
             raise Stopped(Status.NO_CHANGES, None, f"all of it is on {place.branch} already")
         return rebased
 
-    async def _holds(self, rebased: landing.Rebased) -> bool:
-        """The verdict on exactly this tree lets it land. One that was reached where the branch still is stands."""
+    async def _holds(self, rebased: landing.Rebased, granted: landing.LandingGranted) -> bool:
+        """The verdict on exactly this tree lets it land. One that was reached where the branch still is stands, unless
+        there is more to hold: what landed items named, so that a regression cannot land."""
         state, prepared = self._stage.state, self._prepared
-        known = state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved
+        known = state.tests is not None and state.tests.tree == rebased.tree and not rebased.moved and not granted.check
         if Phase.TEST in prepared.phases and not known:
-            await self._steps.run_tests()
+            await self._steps.run_tests(granted.check)
         return state.tests is None or state.tests.status is not TestsStatus.RED or let_through(state) is not None
 
     async def _land(self, rebased: landing.Rebased) -> None:

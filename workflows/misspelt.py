@@ -11,7 +11,7 @@ from temporalio.common import RawValue
 
 from workflows.endings import invalid
 
-TYPES = ("Delivery", "Treasury", "Notification")
+TYPES = ("Delivery", "Backlog", "Treasury", "Notification")
 
 
 @workflow.defn(dynamic=True)

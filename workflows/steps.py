@@ -182,7 +182,8 @@ class Steps:
         self._stage.committed(made.commit, made.summary)
         return True
 
-    async def run_tests(self) -> TestVerdict:
+    async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:
+        """The verdict on the newest commit. `check`: what items of its backlog named, when it lands."""
         attempt = self._state.test_runs + 1
         work = TestInput(
             delivery=self._stage.delivery,
@@ -190,6 +191,8 @@ class Steps:
             commit=self._state.head,
             attempt=attempt,
             baseline=self._prepared.baseline,
+            check=check or {},
+            item=self._request.landing.item if check and self._request.landing else "",
         )
         verdict = await self._stage.once(Step.RUN_TESTS, work, TestVerdict, attempt=attempt)
         before, self._tested_before = self._tested_before, None

@@ -148,7 +148,8 @@ class Committed(Recorded):
 
 class TestInput(Recorded):
     """`baseline`: artifact of the base commit's TestReport; empty: what fails cannot be compared with anything.
-    `again`: how often a person let it be tried again after it had been cut off three times."""
+    `again`: how often a person let it be tried again after it had been cut off three times. `check`: commands of items
+    of a backlog that have to hold when it lands, by item; `item`: its own id there."""
 
     __test__ = False
 
@@ -158,6 +159,8 @@ class TestInput(Recorded):
     attempt: int
     baseline: str = ""
     again: int = 0
+    check: dict[str, tuple[str, ...]] = {}
+    item: str = ""
 
 
 class TestVerdict(Recorded):

@@ -1,0 +1,154 @@
+"""A backlog on a real repository: each item's commit was tested as it landed, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.models.limits import TASK_QUEUE
+from tests.lab import Lab, git, heads, make_target
+
+CONFIG = """
+version = 1
+[delivery]
+phases = ["build", "test", "ship"]
+[limits]
+test_fixes = 0
+[setup]
+commands = []
+[ship]
+allow_untested = true
+[[test]]
+name = "unit"
+command = "python3 -m unittest -q"
+"""
+
+
+def adds(item: str, function: str, sign: str) -> str:
+    """Two of these conflict: each puts its function at the end of the same file."""
+    body = f"def {function}(a, b):\\n    return a {sign} b\\n"
+    test = f"from calc import {function}\\nimport unittest\\n\\n\\nclass T(unittest.TestCase):\\n"
+    test += f"    def test_{item}(self):\\n        self.assertEqual({function}(6, 3), 6 {sign} 3)\\n"
+    return f'''
+[[line]]
+step = "implement"
+turn = 1
+contains = ["Add {function}"]
+use = [{{ tool = "bash", input = {{ command = """printf '\\n\\n{body}' >> calc.py
+printf '{test}' > tests/test_{item}.py""" }} }}]
+[[line]]
+step = "implement"
+contains = ["Add {function}"]
+say = "Add {function}"
+'''
+
+
+STORY = (
+    adds("sub", "subtract", "-")
+    + adds("mul", "multiply", "*")
+    + """
+[[line]]
+step = "implement"
+turn = 1
+contains = ["Tidy up"]
+use = [{ tool = "bash", input = { command = "rm hello.txt; echo tidy > tidy.txt" } }]
+[[line]]
+step = "implement"
+contains = ["Tidy up"]
+say = "Tidy up"
+[[line]]
+step = "fix_landing"
+turn = 1
+contains = ["Tidy up", "check of hello: test -f hello.txt"]
+use = [{ tool = "bash", input = { command = "echo hello > hello.txt" } }]
+[[line]]
+step = "fix_landing"
+contains = ["Tidy up"]
+say = "Tidy up, and keep the greeting"
+[[line]]
+step = "fix_landing"
+turn = 1
+use = [{ tool = "bash", input = { command = "sed -i '/^<<<<<<</d; /^>>>>>>>/d; s/^=======$//' calc.py" } }]
+[[line]]
+step = "fix_landing"
+say = "Add both"
+[[line]]
+step = "implement"
+turn = 1
+contains = ["Break it"]
+use = [{ tool = "bash", input = { command = "sed -i 's/a + b/a - b/' calc.py" } }]
+[[line]]
+step = "implement"
+contains = ["Break it"]
+say = "Break it"
+[[line]]
+step = "implement"
+turn = 1
+contains = ["Say hello"]
+use = [{ tool = "bash", input = { command = "echo hello > hello.txt" } }]
+[[line]]
+step = "implement"
+contains = ["Say hello"]
+say = "Say hello"
+"""
+)
+
+ITEMS = [
+    {"id": "sub", "request": "Add subtract"},
+    {"id": "mul", "request": "Add multiply"},
+    {"id": "broken", "request": "Break it"},
+    {"id": "after", "request": "Say goodbye", "depends_on": ["broken"]},
+    {"id": "hello", "request": "Say hello", "depends_on": ["sub"], "check": ["test -f hello.txt"]},
+    {"id": "tidy", "request": "Tidy up", "depends_on": ["hello"]},
+]
+
+
+async def night(lab: Lab, origin: Path, **more: Any) -> Any:
+    request = {"repository": str(origin), "items": ITEMS, "config": CONFIG, **more}
+    return await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+
+
+async def ended(handle: Any, lab: Lab) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(200):
+            return dict(await handle.result())
+    except TimeoutError:
+        raise AssertionError(f"{await handle.query('progress')}\n{lab.worker_log()[-4000:]}") from None
+
+
+def check_night(origin: Path, progress: dict[str, Any]) -> None:
+    """What holds however it went: who can has landed, once, on one line of commits; each tested as it is there."""
+    items = {item["id"]: item for item in progress["items"]}
+    phases = {id: item["phase"] for id, item in items.items()}
+    landed = dict.fromkeys(["sub", "mul", "hello", "tidy"], "landed")
+    assert phases == landed | {"broken": "failed", "after": "blocked"}, [i.get("because") for i in items.values()]
+    assert items["after"]["because"].startswith("blocked by broken")
+    commits = git(origin, "log", "--reverse", "--format=%H %P", "main..perdure/night").splitlines()
+    assert all(len(line.split()) == 2 for line in commits), f"not linear: {commits}"
+    told = "--format=%(trailers:key=Perdure-Item,valueonly,separator=%x2C)"
+    order = git(origin, "log", "--reverse", told, "main..perdure/night").split()
+    assert sorted(order) == ["hello", "mul", "sub", "tidy"]
+    assert order.index("sub") < order.index("hello") < order.index("tidy")
+    assert [line.split()[0] for line in commits] == [items[id]["commit"] for id in order]
+    assert git(origin, "show", "perdure/night:hello.txt") == "hello", "what is finished stays finished"
+    assert progress["head"] == heads(origin)["perdure/night"]
+    code = git(origin, "show", "perdure/night:calc.py")
+    assert "def subtract" in code
+    assert "def multiply" in code
+    assert "<<<<" not in code
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_who_can_lands_once_and_in_order_a_conflict_is_mended_and_a_failure_blocks_its_own(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        progress = await ended(await night(lab, origin), lab)
+        check_night(origin, progress)
+        assert any(call.step == "fix_landing" for call in lab.rehearsal.calls)

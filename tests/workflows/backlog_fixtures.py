@@ -1,0 +1,177 @@
+"""A branch that many land on, without git: the activities of landing, and how a test sees a backlog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from people_fixtures import Company
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+
+from perdure.models.backlog import Opened
+from perdure.models.landing import (
+    CloseBacklogInput,
+    ClosedBacklog,
+    Found,
+    Landed,
+    LandInput,
+    Look,
+    LookInput,
+    OpenBacklogInput,
+    Rebased,
+    RebaseInput,
+    Resumed,
+    ResumeInput,
+    Vouched,
+    VouchInput,
+)
+from perdure.models.limits import TASK_QUEUE
+from perdure.models.phases import Phase, Step
+from perdure.models.result import PullRequest, TestsStatus
+from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.work import Prepared, TestVerdict
+
+
+class Branch(Company):
+    """What lands, in order. `changes`: the files each item changes; two that change the same one conflict, once.
+
+    red      items whose tests are red as they land, so many times
+    moves    how often somebody else pushes between a rebase and the push
+    fails    items whose tests stay red
+    """
+
+    def __init__(self, **changes: str) -> None:
+        super().__init__()
+        self.asks(Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP, test_fixes=0)
+        self.verdicts, self.blockers = [], []
+        self.changes = {item: set(files.split()) for item, files in changes.items()}
+        self.landed: list[str] = []
+        self.seen_by: dict[str, int] = {}
+        self.rebases: list[tuple[str, str]] = []
+        self.moves = 0
+        self.fails: set[str] = set()
+        self.red: dict[str, int] = {}
+        self.bodies: list[str] = []
+        self.holding: dict[str, asyncio.Event] = {}
+        self.looks: list[LookInput] = []
+        self.most = self.now = 0
+
+    async def plays(self, work: TurnInput) -> TurnResult:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            if event := next((event for item, event in self.holding.items() if f"-{item}-" in work.delivery), None):
+                await event.wait()
+            return await super().plays(work)
+        finally:
+            self.now -= 1
+
+    def item(self, delivery: str) -> str:
+        return next(item for item in self.changes if f"-{item}-" in delivery)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        kept = [one for one in super().activities() if getattr(one, "__name__", "") not in ("run_tests",)]
+        base = {getattr(one, "__name__", ""): one for one in kept}
+        turn = base["implement"]
+
+        @activity.defn(name=Step.PREPARE)
+        async def prepare(work: Any) -> Prepared:
+            from perdure.models.work import PrepareInput
+
+            given = PrepareInput.model_validate(work)
+            made: Prepared = await base["prepare"](given)
+            assert given.request.landing is not None
+            self.seen_by.setdefault(given.delivery, len(self.landed))
+            return made.model_copy(update={"landing": given.request.landing.branch})
+
+        @activity.defn(name=Step.RUN_TESTS)
+        async def run_tests(work: Any) -> TestVerdict:
+            item, attempt = self.item(work["delivery"]), work["attempt"]
+            red = item in self.fails
+            if self.red.get(item) and (item, "rebased") in self.rebases:
+                self.red[item] -= 1
+                red = True
+            status = TestsStatus.RED if red else TestsStatus.GREEN
+            return TestVerdict(status=status, tree=f"t-{item}-{attempt}", report="r", summary="1 failed" if red else "")
+
+        @activity.defn(name=Step.FIX_LANDING)
+        async def fix_landing(work: TurnInput) -> TurnResult:
+            self.seen_by[work.delivery] = len(self.landed)
+            self.seen.append(work)
+            return await self.turn(work)
+
+        @activity.defn(name=Step.REBASE)
+        async def rebase(work: RebaseInput) -> Rebased:
+            item = work.place.item
+            since = self.landed[self.seen_by[work.delivery] :]
+            met = sorted(self.changes[item] & {file for one in since for file in self.changes.get(one, ())})
+            onto = self.landed[-1] if self.landed else "b"
+            about = {"onto": onto, "policy": "p2", "checkpoint": "c9", "since": "s" if met else ""}
+            self.rebases.append((item, "conflict" if met else "rebased"))
+            if met:
+                return Rebased(**about, conflicts=tuple(met))
+            self.seen_by[work.delivery] = len(self.landed)
+            return Rebased(**about, commit=f"c-{item}", tree=f"t-{item}", moved=bool(since))
+
+        @activity.defn(name=Step.LAND)
+        async def land(work: LandInput) -> Landed:
+            if self.moves:
+                self.moves -= 1
+                self.landed.append("somebody")
+                return Landed(head="somebody")
+            assert work.onto == (self.landed[-1] if self.landed else "b"), "nobody else has landed meanwhile"
+            self.landed.append(work.place.item)
+            return Landed(commit=work.place.item, head=work.place.item, summary=f"landed as {work.commit}")
+
+        @activity.defn
+        async def open_backlog(work: OpenBacklogInput) -> Opened:
+            return Opened(base="main", base_sha="b", branch=work.branch or "perdure/night", queue=TASK_QUEUE)
+
+        @activity.defn
+        async def make_branch(work: OpenBacklogInput) -> Opened:
+            return await open_backlog(work)
+
+        @activity.defn
+        async def look_for(work: LookInput) -> Look:
+            self.looks.append(work)
+            return Look(found={one: Found(status="terminated", message="terminated") for one in work.deliveries})
+
+        @activity.defn
+        async def resume_point(work: ResumeInput) -> Resumed:
+            return Resumed()
+
+        @activity.defn
+        async def vouch(work: VouchInput) -> Vouched:
+            return Vouched()
+
+        @activity.defn
+        async def close_backlog(work: CloseBacklogInput) -> ClosedBacklog:
+            self.bodies.append(work.body)
+            return ClosedBacklog(pull_request=PullRequest(number=1, url="http://forge/1", title=work.title))
+
+        others = [one for one in kept if one is not base["prepare"]]
+        landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
+        assert turn in others
+        return [*others, prepare, run_tests, *landing]
+
+
+def night(*items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A backlog's request; an item without words asks for itself."""
+    return {"repository": "/r", "items": [{"request": f"Do {item['id']}", **item} for item in items], **more}
+
+
+async def backlog(client: Client, id: str, request: dict[str, Any]) -> WorkflowHandle[Any, Any]:
+    return await client.start_workflow("Backlog", request, id=id, task_queue=TASK_QUEUE)
+
+
+async def until(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, str]], Any]) -> dict[str, dict[str, Any]]:
+    """Its items by id, as soon as `what` is true of their phases."""
+    async with asyncio.timeout(40):
+        while True:
+            progress = await handle.query("progress")
+            items = {item["id"]: item for item in progress["items"]}
+            if what({id: item["phase"] for id, item in items.items()}):
+                return items
+            await asyncio.sleep(0.05)

@@ -1,0 +1,195 @@
+"""A backlog that delivers itself: order, landing one at a time, failures that stay where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from backlog_fixtures import Branch, backlog, night, until
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+from workflow_fixtures import playing
+
+
+async def ended(handle: Any) -> dict[str, Any]:
+    async with asyncio.timeout(50):
+        return dict(await handle.result())
+
+
+def phases(progress: dict[str, Any]) -> dict[str, str]:
+    return {item["id"]: item["phase"] for item in progress["items"]}
+
+
+async def test_all_items_land_once_what_depends_on_others_after_them(client: Client, fresh: str) -> None:
+    branch = Branch(api="a", page="p", docs="d")
+    async with playing(client, branch):
+        request = night({"id": "page", "depends_on": ["api"]}, {"id": "api"}, {"id": "docs"}, parallel=2)
+        progress = await ended(await backlog(client, fresh, request))
+    assert phases(progress) == {"page": "landed", "api": "landed", "docs": "landed"}
+    assert sorted(branch.landed) == ["api", "docs", "page"]
+    assert branch.landed.index("api") < branch.landed.index("page")
+    assert branch.most <= 2
+    assert progress["pull_request"] == "http://forge/1"
+    assert "page" in branch.bodies[0]
+
+
+async def test_a_conflict_is_mended_by_the_delivery_that_has_it(client: Client, fresh: str) -> None:
+    branch = Branch(one="same", two="same")
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night({"id": "one"}, {"id": "two"})))
+    assert phases(progress) == {"one": "landed", "two": "landed"}
+    mended = [work for work in branch.seen if work.step == "fix_landing"]
+    assert [work.materials["conflict"] for work in mended] == ["s"]
+    assert [what for _, what in branch.rebases].count("conflict") == 1
+
+
+async def test_red_as_it_lands_goes_back_to_its_own_delivery_and_others_land_meanwhile(
+    client: Client, fresh: str
+) -> None:
+    branch = Branch(one="a", two="b")
+    branch.red = {"one": 1, "two": 1}
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night({"id": "one"}, {"id": "two"})))
+    assert phases(progress) == {"one": "landed", "two": "landed"}
+    assert any(work.step == "fix_landing" and "report" in work.materials for work in branch.seen)
+
+
+async def test_somebody_who_pushes_in_between_loses_nothing_and_the_item_lands_on_theirs(
+    client: Client, fresh: str
+) -> None:
+    branch = Branch(one="a")
+    branch.moves = 2
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night({"id": "one"})))
+    assert branch.landed == ["somebody", "somebody", "one"]
+    assert phases(progress) == {"one": "landed"}
+
+
+async def test_a_failure_blocks_what_depends_on_it_and_nothing_else(client: Client, fresh: str) -> None:
+    branch = Branch(schema="s", export="e", docs="d", more="m")
+    branch.fails = {"schema"}
+    items = ({"id": "schema"}, {"id": "export", "depends_on": ["schema"]}, {"id": "more", "depends_on": ["export"]})
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night(*items, {"id": "docs"})))
+    assert phases(progress) == {"schema": "failed", "export": "blocked", "more": "blocked", "docs": "landed"}
+    because = {item["id"]: item.get("because", "") for item in progress["items"]}
+    assert because["export"].startswith("blocked by schema (tests red")
+    assert because["more"].startswith("blocked by schema")
+
+
+async def test_a_failed_item_that_is_retried_lands_and_so_does_what_was_blocked(client: Client, fresh: str) -> None:
+    branch = Branch(schema="s", export="e", docs="d")
+    branch.fails, branch.holding = {"schema"}, {"docs": asyncio.Event()}
+    request = night({"id": "schema"}, {"id": "export", "depends_on": ["schema"]}, {"id": "docs"})
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, request)
+        await until(handle, lambda at: at["export"] == "blocked")
+        branch.fails = set()
+        assert await handle.execute_update("retry", {"item": "schema"}) == "goes on: schema"
+        await until(handle, lambda at: at["export"] == "landed")
+        branch.holding["docs"].set()
+        progress = await ended(handle)
+    assert set(phases(progress).values()) == {"landed"}
+
+
+async def test_a_skipped_item_lets_others_go_on(client: Client, fresh: str) -> None:
+    branch = Branch(schema="s", export="e", docs="d")
+    branch.fails, branch.holding = {"schema"}, {"docs": asyncio.Event()}
+    request = night({"id": "schema"}, {"id": "export", "depends_on": ["schema"]}, {"id": "docs"})
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, request)
+        await until(handle, lambda at: at["export"] == "blocked")
+        await handle.execute_update("skip", {"item": "schema", "note": "not tonight"})
+        await until(handle, lambda at: at["export"] == "landed")
+        branch.holding["docs"].set()
+        progress = await ended(handle)
+    assert phases(progress) == {"schema": "skipped", "export": "landed", "docs": "landed"}
+
+
+async def test_items_are_added_edited_and_cancelled_while_it_runs(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b", three="c")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]}))
+        await until(handle, lambda at: at["one"] == "building")
+        await handle.execute_update("add", {"item": {"id": "three", "request": "Do three"}})
+        await handle.execute_update("edit", {"item": {"id": "two", "request": "Do two at once"}})
+        with pytest.raises(WorkflowUpdateFailedError) as refusal:
+            await handle.execute_update("edit", {"item": {"id": "one", "request": "Other"}})
+        assert isinstance(refusal.value.cause, ApplicationError)
+        assert refusal.value.cause.type == "NotCounted"
+        await until(handle, lambda at: (at["two"], at["three"]) == ("landed", "landed"))
+        await handle.execute_update("cancel_item", {"item": "one"})
+        branch.holding["one"].set()
+        progress = await ended(handle)
+    assert phases(progress) == {"one": "cancelled", "two": "landed", "three": "landed"}
+
+
+async def test_a_cancelled_backlog_cancels_what_runs(client: Client, fresh: str) -> None:
+    branch = Branch(one="a")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}))
+        await until(handle, lambda at: at["one"] == "building")
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await ended(handle)
+        branch.holding["one"].set()
+        with pytest.raises(WorkflowFailureError):
+            await ended(client.get_workflow_handle(f"{fresh}/one"))
+
+
+async def test_a_terminated_delivery_is_found_out_at_once(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]}))
+        await until(handle, lambda at: at["one"] == "building")
+        async with asyncio.timeout(20):
+            while not branch.seen:  # it has begun
+                await asyncio.sleep(0.05)
+        await client.get_workflow_handle(f"{fresh}/one").terminate("by hand")
+        branch.holding["one"].set()
+        progress = await ended(handle)
+    assert phases(progress) == {"one": "failed", "two": "blocked"}
+    assert len(branch.looks) == 1
+
+
+async def test_a_backlog_that_is_held_begins_nothing_until_it_goes_on(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}, parallel=1))
+        await until(handle, lambda at: at["one"] == "building")
+        await handle.signal("hold", {"note": "lunch"})
+        branch.holding["one"].set()
+        child = client.get_workflow_handle(f"{fresh}/one")
+        async with asyncio.timeout(20):
+            while not (await child.query("progress"))["held"]:
+                await asyncio.sleep(0.05)
+        await handle.signal("resume", {})
+        progress = await ended(handle)
+    assert phases(progress) == {"one": "landed", "two": "landed"}
+
+
+async def test_the_same_backlog_again_attaches_and_another_one_is_refused(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.holding = {"one": asyncio.Event()}
+    request = night({"id": "one"})
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, request)
+        assert (await handle.execute_update("attach", request))["items"] == 1
+        with pytest.raises(WorkflowUpdateFailedError) as refusal:
+            await handle.execute_update("attach", night({"id": "two"}))
+        assert "taken" in str(refusal.value.cause)
+        branch.holding["one"].set()
+        await ended(handle)
+
+
+async def test_a_bad_backlog_is_refused_at_once(client: Client, fresh: str) -> None:
+    async with playing(client, Branch()):
+        handle = await backlog(client, fresh, night({"id": "one", "depends_on": ["two"]}))
+        with pytest.raises(WorkflowFailureError) as refusal:
+            await ended(handle)
+    assert "two" in str(refusal.value.cause)

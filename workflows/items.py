@@ -1,0 +1,272 @@
+"""A backlog's deliveries: begun as children, heard by signals, looked for where they say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+
+from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase, ItemState, LandingPlace, Opened
+from perdure.models.landing import (
+    CloseBacklogInput,
+    ClosedBacklog,
+    Found,
+    ItemEnded,
+    LandingGranted,
+    Look,
+    LookInput,
+    OpenBacklogInput,
+    Resumed,
+    ResumeInput,
+    Vouched,
+    VouchInput,
+)
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.request import DeliveryRequest
+from perdure.models.rules.scheduling import Start, checks, next_to_land
+from perdure.models.webui.backlog import table
+from workflows.endings import interpret
+from workflows.publishing import FORGE_PATIENCE
+
+T = TypeVar("T")
+
+TURN_MOST = timedelta(hours=2)
+"""For one landing: its tests run in that time or not at all. Then others land: the branch moves by compare-and-swap, so
+whoever comes late only finds that it moved."""
+
+AGAIN = RetryPolicy(initial_interval=FORGE_PAUSE, backoff_coefficient=2.0, maximum_interval=FORGE_PAUSE_MAX)
+"""A remote that is away is waited for; what it refuses is not tried again."""
+
+
+class Items:
+    """The items of one backlog, as its workflow acts on them.
+
+    changed  something was heard that may let another item move
+    unsure   items of whose delivery it has to be found out what became of it
+    """
+
+    def __init__(self, request: BacklogRequest, state: BacklogState, said: Any) -> None:
+        self.request, self.state = request, state
+        self._said = {name: value for name, value in said.items() if name != "items"} if isinstance(said, dict) else {}
+        self.changed = False
+        self.unsure: set[str] = set()
+        self._children: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def running(self) -> list[str]:
+        return [id for id, at in self.state.items.items() if at.phase is ItemPhase.BUILDING]
+
+    async def open(self) -> None:
+        """Find the base and make the integration branch, before anything is paid for."""
+        if self.state.opened is not None:
+            return
+        work = OpenBacklogInput(
+            backlog=workflow.info().workflow_id,
+            repository=self.request.repository,
+            base=self.request.base or "",
+            branch=self.request.branch or "",
+            source=self.request.source or "",
+            said=self._said,
+        )
+        self.state.waiting = "for its branch"
+        opened = await self._activity("open_backlog", work, Opened, "the base")
+        self.state.opened = await self._activity("make_branch", work, Opened, opened.branch, queue=opened.queue)
+        self.state.waiting = ""
+
+    async def begin(self, start: Start) -> None:
+        """Begin an item's delivery; one that is there already is adopted."""
+        at = self.state.items[start.id]
+        at.phase, at.runs, at.began, at.granted = ItemPhase.BUILDING, at.runs + 1, workflow.now(), start.usd
+        at.delivery = f"{workflow.info().workflow_id}/{start.id}"
+        at.waits = at.gate = at.of = at.words = at.status = at.reason = ""
+        try:
+            raw = await self._request_of(at)
+            child: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
+                "Delivery",
+                raw,
+                id=at.delivery,
+                task_queue=TASK_QUEUE,
+                task_timeout=WORKFLOW_TASK,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                static_summary=f"{start.id}: {at.item.request}"[:100],
+            )
+        except WorkflowAlreadyStartedError:
+            self.unsure.add(start.id)
+        except ActivityError as error:
+            at.phase, at.words, at.ended = ItemPhase.FAILED, str(interpret(error))[:300], workflow.now()
+            self.changed = True
+        else:
+            at.run_id = child.first_execution_run_id or ""
+            self._children[start.id] = asyncio.create_task(self._ended(start.id, child))
+
+    async def grant_turn(self) -> None:
+        """Grant the turn to land to whose it is, one at a time; nobody keeps it for ever."""
+        state = self.state
+        if state.turn and state.granted is not None and workflow.now() < state.granted + TURN_MOST:
+            return
+        state.turn = next_to_land(state)
+        while id := state.turn:
+            at, state.granted = state.items[id], workflow.now()
+            state.queue = tuple(other for other in state.queue if other != id)
+            check = checks(self.request, state, id)
+            for other in check.keys() & state.items.keys() - {id}:
+                state.items[other].checked = workflow.now()  # the next time it is the others' turn
+            said = LandingGranted(seq=at.asked, head=state.head, check=check)
+            try:
+                await workflow.get_external_workflow_handle(at.delivery).signal("landing_granted", said)
+                return
+            except ApplicationError:  # it has ended meanwhile
+                self.unsure.add(id)
+                state.turn = next_to_land(state)
+
+    async def look(self) -> None:
+        """Find out what became of deliveries that said nothing."""
+        asked = {self.state.items[id].delivery: id for id in sorted(self.unsure) if id in self.state.items}
+        self.unsure.clear()
+        work = LookInput(deliveries=tuple(asked))
+        look = await self._activity("look_for", work, Look, f"{len(asked)} of its deliveries")
+        for delivery, found in look.found.items():
+            self._take(asked[delivery], found)
+
+    async def publish(self) -> None:
+        """One pull request with all that landed."""
+        state, opened = self.state, self.state.opened
+        landed = [id for id, at in state.items.items() if at.phase is ItemPhase.LANDED]
+        if opened is None or not landed:
+            state.message = "nothing landed"
+            return
+        id = workflow.info().workflow_id
+        work = CloseBacklogInput(
+            backlog=id,
+            repository=self.request.repository,
+            base=opened.base,
+            branch=opened.branch,
+            head=state.head,
+            title=f"{id}: {len(landed)} of {len(state.items)} items",
+            body=table(self.request, state),
+            source=self.request.source or "",
+            said=self._said,
+        )
+        try:
+            done = await self._activity("close_backlog", work, ClosedBacklog, opened.branch, queue=opened.queue)
+            state.pull_request = done.pull_request.url if done.pull_request else ""
+            state.message = done.message
+        except ActivityError as error:
+            state.message = f"{len(landed)} landed on {opened.branch}; no pull request: {interpret(error)}"[:500]
+
+    async def cancel(self) -> None:
+        """Cancel every delivery that runs; each keeps its work."""
+        for id in self.running:
+            await self._signal_child(id, None)
+
+    async def hold(self, note: str) -> None:
+        """Hold every delivery that runs, too."""
+        await asyncio.gather(*(self._signal_child(id, ("hold", {"note": note})) for id in self.running))
+
+    async def resume(self) -> None:
+        await asyncio.gather(*(self._signal_child(id, ("resume", {})) for id in self.running))
+
+    async def cancel_item(self, id: str) -> None:
+        await self._signal_child(id, None)
+
+    def hear_end(self, said: ItemEnded) -> None:
+        """A delivery's own word on how it ended; an earlier run's says nothing about the one that goes on."""
+        at = self.state.items.get(said.item)
+        if at is None or at.delivery != said.delivery or (at.run_id and said.run_id != at.run_id):
+            return
+        self._end(said.item, at, said)
+
+    def _take(self, id: str, found: Found) -> None:
+        """Take in what a look has found; who still runs is left alone."""
+        at = self.state.items[id]
+        if at.phase is not ItemPhase.BUILDING:
+            return
+        if found.status == "running":
+            at.run_id = found.run_id or at.run_id
+            return
+        self._end(id, at, found)
+
+    def _end(self, id: str, at: ItemState, said: ItemEnded | Found) -> None:
+        at.status, at.reason, at.ended = said.status, said.reason, workflow.now()
+        at.usd = said.usd if said.usd is not None else at.usd
+        at.commit = said.commit or at.commit
+        at.waits = at.gate = at.of = ""
+        why = said.reason.replace("_", " ") or said.status.replace("_", " ")
+        if at.commit:
+            at.phase, at.words = ItemPhase.LANDED, ""
+        else:
+            cancelled = said.status in ("cancelled", "canceled")
+            at.phase = ItemPhase.CANCELLED if cancelled else ItemPhase.FAILED
+            at.words = f"{why}: {said.message}"[:300] if said.message else why
+        self.give_turn_back(id)
+        self.changed = True
+
+    def give_turn_back(self, id: str) -> None:
+        self.state.queue = tuple(other for other in self.state.queue if other != id)
+        if self.state.turn == id:
+            self.state.turn, self.state.granted = "", None
+
+    async def _ended(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
+        """It has told of its end before; where it could not, that is to be found out."""
+        with suppress(ChildWorkflowError, asyncio.CancelledError):
+            await child
+        at = self.state.items.get(id)
+        if at is not None and at.phase is ItemPhase.BUILDING and at.run_id == child.first_execution_run_id:
+            self.unsure.add(id)
+
+    async def _request_of(self, at: ItemState) -> dict[str, Any]:
+        """The item as a delivery's request; a former run's, with the point where it goes on, where there was one."""
+        backlog, item, opened = self.request, at.item, self.state.opened
+        assert opened is not None
+        resumed: dict[str, Any] | None = None
+        if at.runs > 1:
+            work = ResumeInput(workflow_id=at.delivery)
+            resumed = (await self._activity("resume_point", work, Resumed, f"where {item.id} goes on")).request
+        budget = at.granted if at.granted is not None else item.budget_usd
+        raw = DeliveryRequest.model_construct(
+            repository=backlog.repository,
+            request=item.request,
+            base=opened.branch,
+            gates=tuple(backlog.gates),
+            budget_usd=budget,
+            questions=backlog.questions,
+            labels=(*backlog.labels, *item.labels),
+            issue=item.issue,
+            model=backlog.model,
+            config=backlog.config,
+            source=backlog.source,
+            landing=LandingPlace(backlog=workflow.info().workflow_id, item=item.id, branch=opened.branch),
+        ).model_dump(mode="json", exclude_defaults=True)
+        if backlog.proof:
+            vouching = VouchInput(
+                backlog=workflow.info().workflow_id, said=self._said, delivery=at.delivery, request=raw
+            )
+            vouched = await self._activity("vouch", vouching, Vouched, f"{item.id} is of this backlog")
+            raw |= {"proof": vouched.proof} if vouched.proof else {}
+        return raw | ({"resume": resumed["resume"]} if resumed and resumed.get("resume") else {})
+
+    async def _signal_child(self, id: str, signal: tuple[str, dict[str, Any]] | None) -> None:
+        """Send it on; None cancels. Who has ended meanwhile needs nothing."""
+        handle = workflow.get_external_workflow_handle(self.state.items[id].delivery)
+        with suppress(ApplicationError):
+            await (handle.cancel() if signal is None else handle.signal(*signal))
+
+    async def _activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
+        done: T = await workflow.execute_activity(
+            name,
+            work,
+            result_type=result,
+            task_queue=queue,
+            schedule_to_close_timeout=FORGE_PATIENCE,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=AGAIN,
+            summary=summary[:100],
+        )
+        return done
