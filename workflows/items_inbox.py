@@ -83,7 +83,7 @@ class TakesItems:
     def skip(self, said: Any = None) -> str:
         id, _ = self._checked("skip", said)
         at = self.state.items[id]
-        at.phase, at.words = ItemPhase.SKIPPED, understood(NamedItem, said).note
+        at.phase, at.words, at.ended = ItemPhase.SKIPPED, understood(NamedItem, said).note, workflow.now()
         return self._done(f"skipped: {id}")
 
     @skip.validator
@@ -108,7 +108,7 @@ class TakesItems:
         if at.phase is ItemPhase.BUILDING:
             await self.items.cancel_item(id)
         else:
-            at.phase, at.words = ItemPhase.CANCELLED, understood(NamedItem, said).note
+            at.phase, at.words, at.ended = ItemPhase.CANCELLED, understood(NamedItem, said).note, workflow.now()
         return self._done(f"cancelled: {id}")
 
     @cancel_item.validator

@@ -71,7 +71,7 @@ say = "Tidy up, and keep the greeting"
 [[line]]
 step = "fix_landing"
 turn = 1
-use = [{ tool = "bash", input = { command = "sed -i '/^<<<<<<</d; /^>>>>>>>/d; s/^=======$//' calc.py" } }]
+use = [{ tool = "bash", input = { command = "sed -i '/^<<<<<<</d; /^|||||||/,/^=======/d; /^>>>>>>>/d' calc.py" } }]
 [[line]]
 step = "fix_landing"
 say = "Add both"
