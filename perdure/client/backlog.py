@@ -149,7 +149,7 @@ class Backlog:
         return await self._update("prioritise", {"item": item, "priority": priority, "by": by})
 
     async def hold(self, note: str = "") -> None:
-        """Begin no further item until `resume`; deliveries that run go on."""
+        """Begin no further item, and no further turn of its deliveries, until `resume`."""
         await self._signal("hold", {"note": note})
 
     async def resume(self) -> None:

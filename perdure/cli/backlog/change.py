@@ -104,8 +104,8 @@ def prioritise(
 
 
 def hold(id: BacklogId, note: Note = "", json: Json = False) -> None:
-    """Begin no further item until resume; deliveries that run go on."""
-    _tell(id, json, "", "held: no further item begins", lambda backlog: backlog.hold(note))
+    """Begin no further item, and no further turn of what runs, until resume."""
+    _tell(id, json, "", "held: nothing further begins", lambda backlog: backlog.hold(note))
 
 
 def resume(id: BacklogId, json: Json = False) -> None:
