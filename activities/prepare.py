@@ -19,9 +19,9 @@ from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.retention import note_branches
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
-from perdure.adapters.repository.budgets import shared_by
 from perdure.adapters.repository.config import Effective, with_detected
 from perdure.adapters.repository.detect import detect
+from perdure.adapters.repository.host import shared_by
 from perdure.adapters.repository.notes import read_notes
 from perdure.adapters.repository.terms import title_of, tokens_of
 from perdure.adapters.system.crash import crash_point

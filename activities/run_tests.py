@@ -19,7 +19,7 @@ from perdure.adapters.checks.baseline import compared, environment_key, on_its_o
 from perdure.adapters.checks.tamper import Files, judged, missing_tests
 from perdure.adapters.checks.verdict import not_started, verdict
 from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.repository.origin import command_origin
+from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing

@@ -14,7 +14,7 @@ from perdure.adapters.checks.tests import run_once
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
 from perdure.adapters.git.first import FIRST_COMMIT
-from perdure.adapters.repository.origin import command_origin
+from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing

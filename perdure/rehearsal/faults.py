@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from perdure.rehearsal.refused import Refused
+from perdure.rehearsal.wire import Refused
 
 
 class Fault(StrEnum):

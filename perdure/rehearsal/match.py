@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.rehearsal.faults import Fault
-from perdure.rehearsal.refused import invalid
 from perdure.rehearsal.screenplay import Line, Screenplay
-from perdure.rehearsal.wire import Message, Request, Text, ToolResult, ToolUse
+from perdure.rehearsal.wire import Message, Request, Text, ToolResult, ToolUse, invalid
 
 _NEAREST = 3
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from perdure.rehearsal.cache import InputUsage, tokens_of
 from perdure.rehearsal.faults import Fault
-from perdure.rehearsal.refused import Refused, invalid
 from perdure.rehearsal.schema import answer_problem, with_empties
 from perdure.rehearsal.screenplay import Line, Use
-from perdure.rehearsal.wire import Block, Request, Text, Thinking, ThinkingConfig, ToolUse, canonical
+from perdure.rehearsal.wire import Block, Refused, Request, Text, Thinking, ThinkingConfig, ToolUse, canonical, invalid
 
 Json = dict[str, Any]
 Where = Callable[[], str]

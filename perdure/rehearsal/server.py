@@ -20,10 +20,10 @@ from perdure.rehearsal.faults import OVERLOADED, PARTIAL, Fault, http_error
 from perdure.rehearsal.match import Cues, scene
 from perdure.rehearsal.playing import REQUEST_ID, Player, Stopping, reset
 from perdure.rehearsal.record import Call, Record, chain
-from perdure.rehearsal.refused import Refused
 from perdure.rehearsal.reply import compose, message
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.strict import parse
+from perdure.rehearsal.wire import Refused
 
 REHEARSAL_STOP_S = 2.0
 """A stopping rehearsal's wait for clients to take the end of their streams."""

@@ -9,10 +9,20 @@ from typing import Any
 from pydantic import ValidationError
 
 from perdure.rehearsal.cache import image_problem
-from perdure.rehearsal.refused import Refused, invalid
 from perdure.rehearsal.reply import is_genuine
 from perdure.rehearsal.schema import schema_problem
-from perdure.rehearsal.wire import CacheControl, Media, Message, Request, Text, Thinking, ToolResult, ToolUse
+from perdure.rehearsal.wire import (
+    CacheControl,
+    Media,
+    Message,
+    Refused,
+    Request,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    invalid,
+)
 
 MAX_BREAKPOINTS = 4
 _SAMPLING = ("temperature", "top_p", "top_k")

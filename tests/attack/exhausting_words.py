@@ -141,7 +141,7 @@ def a_dotted_key_in_a_screenplay() -> None:
 
 @case
 def a_dotted_key_in_a_pyproject_toml() -> None:
-    from perdure.adapters.system.reading import read_toml
+    from perdure.adapters.system.bounded import read_toml
 
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write("a." * 50_000 + "a = 1\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.repository import python
-from perdure.adapters.system.reading import read, read_json, read_toml
+from perdure.adapters.system.bounded import read, read_json, read_toml
 from perdure.models.config import TestCommand
 
 PARTS_MOST = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from perdure.adapters.system.reading import read
+from perdure.adapters.system.bounded import read
 from perdure.models.contract import Note
 
 NOTE_BYTES = 32 * 1024

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.system.reading import read, read_toml
+from perdure.adapters.system.bounded import read, read_toml
 
 _REQUIREMENTS = (
     "requirements.txt",

@@ -101,3 +101,34 @@ def _size(limit: int) -> str:
 
 _LONG = f"a number has more than {INTEGER_BITS} bits"
 _DEEP = f"it is nested deeper than {NESTING} levels"
+
+
+_BYTES = 4 * 1024 * 1024  # a large lock file; enough to recognise a toolchain
+
+
+def read(path: Path, limit: int = _BYTES) -> str:
+    """At most `limit` bytes of a regular file as text; empty when there is none (a FIFO would block for ever)."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's table, empty when there is none that parses."""
+    try:
+        return parse_toml(read(path, PROJECT_FILE_BYTES + 1))
+    except ValueError:
+        return {}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file's object, empty when there is none that parses."""
+    try:
+        data = parse_json(read(path, PROJECT_FILE_BYTES + 1))
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from perdure.adapters.checks.junit import read_junit
-from perdure.adapters.checks.runners import unittest as runner
+from perdure.adapters.checks.runners import python as runner
 from tests.project_files import Files
 
 REPORTER = Path(runner.__file__).with_name("reporting_unittest.py")

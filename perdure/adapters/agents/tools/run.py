@@ -8,11 +8,10 @@ from perdure.adapters.agents.text import first_line
 from perdure.adapters.agents.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.tools.bash import BASH
-from perdure.adapters.agents.tools.edit import EDIT
+from perdure.adapters.agents.tools.edit import EDIT, WRITE
 from perdure.adapters.agents.tools.paths import ToolError
 from perdure.adapters.agents.tools.read import READ
 from perdure.adapters.agents.tools.searching import GLOB, GREP
-from perdure.adapters.agents.tools.write import WRITE
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
 from perdure.text import one_line, shortened

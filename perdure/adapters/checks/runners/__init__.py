@@ -13,8 +13,8 @@ from perdure.adapters.checks.runners.java import Gradle, Maven
 from perdure.adapters.checks.runners.javascript import Jest, Vitest
 from perdure.adapters.checks.runners.node import Node
 from perdure.adapters.checks.runners.pytest import Pytest
+from perdure.adapters.checks.runners.python import Unittest
 from perdure.adapters.checks.runners.rust import Cargo, Nextest
-from perdure.adapters.checks.runners.unittest import Unittest
 from perdure.adapters.checks.runners.words import package_scripts, parts, script, unwrapped
 from perdure.models.config import TestCommand
 from perdure.models.report import TestCase

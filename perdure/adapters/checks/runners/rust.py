@@ -11,7 +11,7 @@ from pathlib import Path
 from perdure.adapters.checks.libtest import in_package, manifests
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner
-from perdure.adapters.system.reading import read, read_toml
+from perdure.adapters.system.bounded import read, read_toml
 from perdure.models.report import TestCase
 
 INSIDE = r"#\[cfg\(test\)\]|^\s{0,80}//[/!].{0,20}```"

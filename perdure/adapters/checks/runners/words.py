@@ -7,7 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
-from perdure.adapters.system.reading import read_json
+from perdure.adapters.system.bounded import read_json
 
 _SEPARATORS = {"&&", "||", ";", "|", "&", "\n", "(", ")"}
 # Words before the program that really runs; options of theirs that start with a dash are skipped too.
