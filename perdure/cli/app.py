@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
 
 from perdure import __version__, secrets
 from perdure.cli.backlog import command as backlog
-from perdure.cli.commands import ADVANCED_PAGE, Commands
+from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, START, STEER, Commands
 from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
@@ -32,12 +33,31 @@ app = Commands(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GROUPS = (
-    *(demo, init, deliver, run_phase, backlog, read, logs, report, verify),
-    *(answer, budget, say, retry, pulls, local, doctor, gc, config, rehearse),
-)
-for group in GROUPS:
-    group.register(app)
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    START: (demo.demo, init.init, deliver.deliver, run_phase.run),
+    LOOK: (
+        read.watch,
+        read.show,
+        read.list_,
+        read.diff,
+        logs.logs,
+        report.report,
+        verify.verify,
+        pulls.pulls,
+        local.ui,
+    ),
+    DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),
+    STEER: (say.say, say.hold, say.resume, retry.retry, retry.cancel),
+    HOST: (local.up, local.down, doctor.doctor, gc.gc, config.config),
+    ADVANCED: (local.worker, rehearse.rehearse),
+}
+"""In the order of `perdure --help`."""
+
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)
+backlog.register(app)
+local.register(app)
 
 
 def _version(wanted: bool) -> None:

@@ -11,7 +11,14 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command_name
 from typer.models import CommandInfo
 
-from perdure.cli.panels import ADVANCED
+START = "Start here"
+LOOK = "Look"
+DECIDE = "Decide"
+STEER = "Steer"
+HOST = "This host"
+ADVANCED = "Advanced"
+"""Shown by `--help-advanced` alone: what a person at work on deliveries does not type."""
+
 
 ADVANCED_PAGE = "perdure.advanced"
 """In a context's `meta`: its help is about the advanced commands."""

@@ -7,12 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.panels import START
 from perdure.models.limits import DEMO_KILLS, DEMO_KILLS_MOST
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=START)(demo)
 
 
 def demo(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.backlog import change, look
-from perdure.cli.commands import Commands
-from perdure.cli.panels import START
+from perdure.cli.commands import START, Commands
 from perdure.cli.request.options import Budget, ConfigFile, Detach, Gates, Labels, Model, NoQuestions
 
 if TYPE_CHECKING:

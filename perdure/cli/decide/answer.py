@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure.cli.ids import WAITING, WaitingId
-from perdure.cli.panels import DECIDE
 from perdure.text import one_line
 
 if TYPE_CHECKING:
@@ -32,11 +31,6 @@ def not_read_yet() -> str:
 
     why = absent()
     return f"recorded, not yet read: {'no worker is running (perdure up --detach)' if why == NOBODY else why}"
-
-
-def register(app: typer.Typer) -> None:
-    for command in (approve, reject, answer):
-        app.command(rich_help_panel=DECIDE)(command)
 
 
 def approve(

@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.ids import LAST
-from perdure.cli.panels import DECIDE
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.client import Delivery
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=DECIDE)(budget)
 
 
 def budget(

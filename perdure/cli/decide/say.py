@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure.cli.ids import DeliveryId
-from perdure.cli.panels import STEER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,11 +14,6 @@ if TYPE_CHECKING:
     from perdure.client import Delivery
 
 Json = Annotated[bool, typer.Option("--json", help="Print what was recorded as JSON.")]
-
-
-def register(app: typer.Typer) -> None:
-    for command in (say, hold, resume):
-        app.command(rich_help_panel=STEER)(command)
 
 
 def say(

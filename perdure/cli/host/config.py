@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
-from perdure.cli.panels import HOST
 
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target
     from perdure.adapters.repository.config import Effective
     from perdure.models.config import RepositoryConfig
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=HOST)(config)
 
 
 def config(

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.panels import HOST
-
 if TYPE_CHECKING:
     from perdure.cli.host.checkups import Checkup
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=HOST)(doctor)
 
 
 def doctor(

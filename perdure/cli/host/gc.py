@@ -7,12 +7,6 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.panels import HOST
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=HOST)(gc)
-
 
 def gc(
     days: Annotated[int, typer.Option("--days", min=0, max=timedelta.max.days, help="Since a delivery ended.")] = 90,

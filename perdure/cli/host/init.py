@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.panels import START
-
 if TYPE_CHECKING:
     from perdure.adapters.repository.detect import Detected
     from perdure.adapters.sandbox.base import Sandbox
@@ -18,10 +16,6 @@ if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.models.config import RepositoryConfig
     from perdure.models.report import CommandResult, TestReport
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=START)(init)
 
 
 def init(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.commands import Commands
-from perdure.cli.panels import ADVANCED, HOST, LOOK
+from perdure.cli.commands import ADVANCED, Commands
 
 if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
@@ -24,10 +23,6 @@ server = Commands(
 
 
 def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=LOOK)(ui)
-    app.command(rich_help_panel=HOST)(up)
-    app.command(rich_help_panel=HOST)(down)
-    app.command(rich_help_panel=ADVANCED)(worker)
     app.add_typer(server, name="server", rich_help_panel=ADVANCED)
     raw = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(rich_help_panel=ADVANCED, context_settings=raw)(temporal)

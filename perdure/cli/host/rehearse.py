@@ -7,12 +7,6 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.panels import ADVANCED
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=ADVANCED)(rehearse)
-
 
 def rehearse(
     file: Annotated[Path, typer.Argument(help="A screenplay: which reply to which conversation.")],

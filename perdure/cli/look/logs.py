@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.ids import DeliveryId
-from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
 LOGS_EVERY_S = 1.0
 """Between two looks of `logs --follow` whether a turn has ended: turns take seconds."""
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=LOOK)(logs)
 
 
 def logs(

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
-from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge
     from perdure.adapters.forges.local import LocalForge
     from perdure.cli.screen import Screen
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=LOOK)(pulls)
 
 
 def pulls(

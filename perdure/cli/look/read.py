@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.ids import DeliveryId
-from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, Listed
     from perdure.models.state import Progress
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def register(app: typer.Typer) -> None:
-    for command in (watch, show, list_, diff):
-        app.command(command.__name__.rstrip("_"), rich_help_panel=LOOK)(command)
 
 
 def watch(

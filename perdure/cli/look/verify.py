@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.ids import DeliveryId
-from perdure.cli.panels import LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
     from perdure.models.verify import Claim
 
 MARKS = {"verified": "✓", "contradicted": "✗", "unknown": "?"}
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=LOOK)(verify)
 
 
 def verify(

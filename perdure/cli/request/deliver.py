@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
-from perdure.cli.panels import START
 from perdure.cli.request import options
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import DeliverOptions
     from perdure.cli.screen import Screen
     from perdure.client import Submitted
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=START)(deliver)
 
 
 def deliver(

@@ -8,7 +8,6 @@ import typer
 
 from perdure import secrets
 from perdure.cli.ids import DeliveryId
-from perdure.cli.panels import STEER
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -20,11 +19,6 @@ CANCEL_TURN_S = 120.0
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=STEER)(retry)
-    app.command(rich_help_panel=STEER)(cancel)
 
 
 def retry(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure import secrets
-from perdure.cli.panels import START
 from perdure.cli.request import options
 
 if TYPE_CHECKING:
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
     from perdure.client import Delivery, Submitted
     from perdure.models.phases import Phase
     from perdure.models.result import DeliveryResult
-
-
-def register(app: typer.Typer) -> None:
-    app.command(rich_help_panel=START)(run)
 
 
 def run(

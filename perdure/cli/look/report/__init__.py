@@ -9,16 +9,11 @@ from typing import Annotated
 import typer
 
 from perdure.cli.ids import DeliveryId
-from perdure.cli.panels import LOOK
 
 Html = Annotated[
     str, typer.Option("--html", metavar="FILE", help="Write one self-contained page; - is standard output.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON, without the pictures.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.command("report", rich_help_panel=LOOK)(report)
 
 
 def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> None:
