@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from landing_fixtures import BRANCH, Night, night
+from landing_fixtures import BRANCH, CONFIG, Night, night
 from turn_fixtures import in_activity
 
 from activities.rebase import Rebasing
@@ -146,3 +146,36 @@ async def test_a_test_command_that_others_brought_is_found_on_the_new_base(night
     made = await web.rebase(landed.commit)
     assert web.terms().config.test, "there was none when it began"
     assert made.baseline
+
+
+@pytest.mark.parametrize(("changed", "known"), [("b.txt", True), ("a.txt", False)])
+async def test_a_verdict_is_no_base_where_setup_would_make_something_else(
+    night: Night, changed: str, known: bool
+) -> None:
+    sets_up = CONFIG.replace("commands = []", 'commands = ["mkdir -p .venv && cat a.txt >.venv/ran"]')
+    api = await night.item("api", {changed: "api\n"}, config=sets_up)
+    web = await night.item("web", {"c.txt": "web\n"}, config=sets_up)
+    shutil.rmtree(logs := night.host.home.workspace(web.id) / "logs", ignore_errors=True)
+    first = await api.rebase()
+    await api.land(first, await api.test(first))
+    await web.rebase()
+    assert (web.tree / ".venv" / "ran").read_text() == ("one\ntwo\nthree\n" if known else "api\n")
+    assert any(path.name.startswith("preflight") for path in logs.glob("*")) is not known
+
+
+async def test_a_delivery_that_is_rewound_over_its_rebase_works_on_its_old_base_again(night: Night) -> None:
+    api = await night.item("api", {"b.txt": "api\n"})
+    web = await night.item("web", {"c.txt": "web\n"})
+    sealed, checkpoint, base = web.sealed, web.checkpoint, web.base
+    landed = await api.land(await api.rebase())
+    await web.rebase(landed.commit)
+    assert Workspace.open(night.host.home, web.id).record().base_sha == landed.commit
+
+    async def rewound() -> None:
+        async with night.host.session(web.id, sealed) as session:
+            assert session.workspace.record().base_sha == base
+            session.restore(checkpoint)
+
+    await in_activity(rewound)
+    assert (web.tree / "b.txt").read_text() == "b\n"
+    assert (web.tree / "c.txt").read_text() == "web\n"
