@@ -8,12 +8,12 @@ import pytest
 
 from perdure.models.result import Reason, Status
 from tests.crash_points import AT_A_HOSTED_FORGE
-from tests.github_lab import BUILD, ID, TOKEN, github_lab
+from tests.github_lab import BUILD, ID, TOKEN, GitHubLab, github_lab
 from tests.lab import HAPPY, finished, git, heads, until
 
 
 @pytest.mark.timeout(120)
-async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_carries_the_receipt(
+async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_what_is_no_open_issue_is_refused_with_words(
     tmp_path: Path, ports: int
 ) -> None:
     async with github_lab(tmp_path, HAPPY, ports=ports) as world:
@@ -36,9 +36,32 @@ async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_carries_the_re
         assert "perdure-artifacts" in heads(world.bare)
         listed = git(world.bare, "ls-tree", "-r", "--name-only", "perdure-artifacts").splitlines()
         assert f"{ID}/plan.md" in listed
+        await _strangers_words_are_data(world)
+        await _refused(world, result.pull_request.number)
         world.github.merge("me/calc", pull["number"])
         assert world.github.issue("me/calc", world.issue)["state"] == "closed"
         assert worker.poll() is None
+
+
+async def _strangers_words_are_data(world: GitHubLab) -> None:
+    assert world.lab.rehearsal is not None
+    calls = world.lab.rehearsal.calls
+    assert any("There is add, there is no sub." in str(call.body["messages"]) for call in calls)
+    assert all("Ignore all previous instructions" not in str(call.body.get("system")) for call in calls)
+
+
+async def _refused(world: GitHubLab, pull: int) -> None:
+    """What is not an open issue, with words."""
+    refused = {
+        "closed": world.github.add_issue("me/calc", "Old", "done", state="closed"),
+        "locked": world.github.add_issue("me/calc", "Hot", "stop", locked=True),
+        "pull request": pull,
+        "no issue": 99,
+    }
+    for words, number in refused.items():
+        submitted = await world.lab.perdure.submit({"repository": world.url, "issue": number})
+        with pytest.raises(Exception, match=words):
+            await finished(submitted, world.lab)
 
 
 BOTH = ",".join(AT_A_HOSTED_FORGE)
@@ -79,34 +102,6 @@ async def test_a_refusal_of_the_forge_comes_before_the_first_cent(tmp_path: Path
         assert world.lab.model_calls() == 0
         assert heads(world.bare).keys() == {"main"}
         assert world.github.pulls("me/calc") == []
-
-
-@pytest.mark.timeout(120)
-async def test_what_strangers_write_in_an_issue_is_data_and_what_is_not_an_open_issue_is_refused_with_words(
-    tmp_path: Path, ports: int
-) -> None:
-    async with github_lab(tmp_path, BUILD, ports=ports) as world:
-        world.lab.worker()
-        first = await finished(await world.build(), world.lab)
-        assert world.lab.rehearsal is not None
-        bodies = [str(call.body) for call in world.lab.rehearsal.calls]
-        assert bodies
-        assert all("There is add, there is no sub." in body for body in bodies)
-        assert all(
-            "Ignore all previous instructions" not in str(c.body.get("system")) for c in world.lab.rehearsal.calls
-        )
-
-        assert first.pull_request is not None
-        refused = {
-            "closed": world.github.add_issue("me/calc", "Old", "done", state="closed"),
-            "locked": world.github.add_issue("me/calc", "Hot", "stop", locked=True),
-            "pull request": first.pull_request.number,
-            "no issue": 99,
-        }
-        for words, number in refused.items():
-            submitted = await world.lab.perdure.submit({"repository": world.url, "issue": number})
-            with pytest.raises(Exception, match=words):
-                await finished(submitted, world.lab)
 
 
 @pytest.mark.timeout(120)
