@@ -71,6 +71,9 @@ def _meet(one: str, other: str) -> tuple[bool, int]:
 
     def fit(mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
         nonlocal steps
+        if min((*mine, *theirs), default=0) >= 0:
+            steps += 1
+            return mine == theirs
         met, more = _walk(mine, theirs, _STAR, lambda some, other: some == other or _ONE in (some, other))
         steps += more
         return met

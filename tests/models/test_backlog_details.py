@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from perdure.models.backlog import ItemPhase, Opened
 from perdure.models.webui.backlog import details, table
 from perdure.models.webui.details import DETAILS_BYTES
+from tests.models.backlog_night import NOON, backlog
 from tests.models.test_details import NASTY
-from tests.models.test_scheduling import NOON, backlog
 
 
 def test_what_waits_for_a_person_comes_first_with_its_decision_to_be_copied() -> None:

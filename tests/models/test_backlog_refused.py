@@ -10,7 +10,7 @@ from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.errors import InvalidRequest
 from perdure.models.rules.backlog import parse_backlog, parse_item, refusal, sent_digest, taken
 from perdure.models.rules.changes import problem
-from tests.models.test_scheduling import backlog
+from tests.models.backlog_night import backlog
 
 API = {"id": "api", "request": "Add GET /durations"}
 PAGE = {"id": "page", "request": "Show them", "depends_on": ["api"]}

@@ -48,6 +48,10 @@ _ROW, _HIGH, _GAP, _EDGE, _CHAR = 56, 40, 70, 20, 7.4
 """Of the picture, in its units: from node to node, a node's height, between layers, around it all, a letter's width."""
 
 
+_PASSING_MOST = 4000
+"""Places that lines take in layers which they pass: of more, nobody could follow one."""
+
+
 def draw(progress: BacklogProgress, format: str) -> str:
     """`format`: one of FORMATS."""
     graph = _Graph.of(progress)
@@ -80,10 +84,6 @@ class _Graph:
         layers = [list[ItemView]() for _ in range(1 + max(layer.values(), default=-1))]
         for id, item in items.items():
             layers[layer[id]].append(item)
-        place = dict[str, float]()
-        for some in layers:  # beside what they depend on: fewer lines cross
-            some.sort(key=lambda item: sum(place[on] for on in depends_on[item.id]) / (len(depends_on[item.id]) or 1))
-            place |= {item.id: at for at, item in enumerate(some)}
         chain = tuple(sorted((id for id, item in items.items() if item.critical), key=lambda id: layer[id]))
         return cls(progress.backlog_id, tuple(map(tuple, layers)), depends_on, chain, counted(progress.items))
 
@@ -145,16 +145,49 @@ def _entities(text: str, limit: int) -> str:
     return re.sub(r"[^\w -]", lambda found: f"#{ord(found[0])};", one_line(text, limit))
 
 
+Stop = tuple[str, ...]
+"""A place in a layer: an item, (id,), or a line from one to another that passes through, (from, to)."""
+
+
+def _rows(graph: _Graph) -> list[list[Stop]]:
+    """What stands in each layer, from the top: beside what it depends on, and no line is hidden."""
+    layer = {item.id: at for at, some in enumerate(graph.layers) for item in some}
+    rows: list[list[Stop]] = [[(item.id,) for item in some] for some in graph.layers]
+    long = [(on, id) for id in layer for on in graph.depends_on[id] if layer[id] - layer[on] > 1]
+    if sum(layer[id] - layer[on] for on, id in long) > _PASSING_MOST:
+        return rows
+    for on, id in long:
+        for between in range(layer[on] + 1, layer[id]):
+            rows[between].append((on, id))
+    for number, row in enumerate(rows[1:], 1):
+        place = {stop: at for at, stop in enumerate(rows[number - 1])}
+        before = {stop: _before(graph, stop, place) for stop in row}
+        row.sort(key=lambda stop: sum(before[stop]) / len(before[stop]) if before[stop] else 0)
+    return rows
+
+
+def _before(graph: _Graph, stop: Stop, place: dict[Stop, int]) -> list[int]:
+    """Where the lines to it come from, in the layer before."""
+    lines = [stop] if len(stop) > 1 else [(on, stop[0]) for on in graph.depends_on[stop[0]]]
+    return [place[come] for line in lines for come in (line, line[:1]) if come in place]
+
+
 def _svg(graph: _Graph) -> str:
     items = [item for some in graph.layers for item in some]
     wide = max(round(max((len(one_line(item.id, 40)) for item in items), default=0) * _CHAR) + 24, 96)
-    tall = max((len(some) for some in graph.layers), default=0)
-    width = 2 * _EDGE + len(graph.layers) * (wide + _GAP) - _GAP * bool(graph.layers)
+    rows = _rows(graph)
+    tall = max(map(len, rows), default=0)
+    width = 2 * _EDGE + len(rows) * (wide + _GAP) - _GAP * bool(rows)
     height = 2 * _EDGE + tall * _ROW
     places = dict[str, tuple[int, int]]()
-    for layer, some in enumerate(graph.layers):
-        top = _EDGE + (tall - len(some)) * _ROW // 2
-        places |= {item.id: (_EDGE + layer * (wide + _GAP), top + at * _ROW) for at, item in enumerate(some)}
+    passing = dict[Stop, list[tuple[int, int]]]()
+    for layer, row in enumerate(rows):
+        for at, stop in enumerate(row, 1):
+            place = (_EDGE + layer * (wide + _GAP), _EDGE + (tall - len(row)) * _ROW // 2 + (at - 1) * _ROW)
+            if len(stop) == 1:
+                places[stop[0]] = place
+            else:
+                passing.setdefault(stop, []).append(place)
     chain = f" The longest chain of what is left: {graph.chain_words}." if graph.chain else ""
     return "\n".join(
         [
@@ -163,7 +196,11 @@ def _svg(graph: _Graph) -> str:
             f'<title id="graph-title">{escape(one_line(f"Backlog {graph.id}", 120))}</title>',
             f'<desc id="graph-desc">{escape(graph.words)}.{escape(chain)}</desc>',
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            *(_edge(graph, on, item.id, places, wide) for item in items for on in graph.depends_on[item.id]),
+            *(
+                _edge([places[on], *passing.get((on, item.id), []), places[item.id]], wide, graph.on_chain(on, item.id))
+                for item in items
+                for on in graph.depends_on[item.id]
+            ),
             *(_node(item, places[item.id], wide) for item in items),
             "</svg>",
             "",
@@ -171,13 +208,18 @@ def _svg(graph: _Graph) -> str:
     )
 
 
-def _edge(graph: _Graph, before: str, after: str, places: dict[str, tuple[int, int]], wide: int) -> str:
-    (x, y), (to_x, to_y) = places[before], places[after]
-    x, y, to_y = x + wide, y + _HIGH // 2, to_y + _HIGH // 2
+def _edge(stops: list[tuple[int, int]], wide: int, chain: bool) -> str:
+    """A line from the first to the last, straight where it passes a layer."""
     bend = _GAP // 2
-    line = f"M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x - 7} {to_y}"
-    head = f"M{to_x - 8} {to_y - 4}L{to_x} {to_y}L{to_x - 8} {to_y + 4}Z"
-    colour, thick = ("#1a1d21", 3) if graph.on_chain(before, after) else ("#8a8f97", 1)
+    x, y = stops[0][0] + wide, stops[0][1] + _HIGH // 2
+    line = f"M{x} {y}"
+    for to_x, top in stops[1:]:
+        to_y, end = top + _HIGH // 2, to_x - 7 if (to_x, top) == stops[-1] else to_x
+        line += f"C{x + bend} {y} {to_x - bend} {to_y} {end} {to_y}" + (f"H{to_x + wide}" if end == to_x else "")
+        x, y = to_x + wide, to_y
+    tip = stops[-1][0]
+    head = f"M{tip - 8} {y - 4}L{tip} {y}L{tip - 8} {y + 4}Z"
+    colour, thick = ("#1a1d21", 3) if chain else ("#8a8f97", 1)
     return f'<path d="{line}" fill="none" stroke="{colour}" stroke-width="{thick}"/><path d="{head}" fill="{colour}"/>'
 
 

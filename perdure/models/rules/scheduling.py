@@ -202,7 +202,7 @@ class _Round:
                 break
             words = closed
             if not words and left is not None and left < USD_LEAST:
-                words = f"budget: ${max(left, 0.0):.2f} left"
+                words = f"budget: ${_cents(max(left, 0.0)):.2f} left"
             if not words and (other := self._other(meeting, at, [*building, *kept])):
                 words = f"after {other}: same files"
                 if not first_kept:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from perdure.cli.backlog.drawing import FORMATS, draw
 from perdure.models.backlog import BacklogProgress, ItemPhase, ItemView
 from perdure.models.rules.scheduling import views
+from tests.models.backlog_night import NOON, backlog, backlogs
 from tests.models.test_details import NASTY
-from tests.models.test_scheduling import NOON, backlog, backlogs
 
 LINE = re.compile(
     r"graph LR|  n\d+\[\"(?:[\w -]|#\d+;)*<br/>(?:[\w -]|#\d+;)*\"\]:::\w+|  n\d+ [=-]{2}> n\d+|  class(?:Def)? .*|"

@@ -1,0 +1,125 @@
+"""Backlogs made by chance, and played to their end by the rules alone."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from perdure.models.backlog import BacklogItem, BacklogRequest, BacklogState, ItemPhase, ItemState
+from perdure.models.rules.dependencies import Dependencies
+from perdure.models.rules.scheduling import OVERTAKEN_MOST, ended, left_usd, startable
+from perdure.models.touches import meet
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+PLACES = ("src/api/**", "src/web/**", "src/**", "*.md", "docs/guide.md", "tests/test_*.py", "tests/test_api.py")
+
+
+def backlog(*items: dict[str, Any], **terms: Any) -> tuple[BacklogRequest, BacklogState]:
+    made = tuple(BacklogItem(**({"request": "x"} | item)) for item in items)
+    request = BacklogRequest(repository="/r", items=made, **terms)
+    states = {item.id: ItemState(item=item, order=order) for order, item in enumerate(made)}
+    return request, BacklogState(items=states, began=NOON)
+
+
+@st.composite
+def backlogs(draw: st.DrawFn, most: int = 14) -> tuple[BacklogRequest, BacklogState]:
+    number = draw(st.integers(1, most))
+    items = [
+        {
+            "id": f"i{at}",
+            "depends_on": tuple(f"i{on}" for on in sorted(draw(st.sets(st.integers(0, at - 1), max_size=3))))
+            if at
+            else (),
+            "touches": tuple(draw(st.lists(st.sampled_from(PLACES), max_size=2))),
+            "priority": draw(st.integers(-2, 2)),
+            "budget_usd": draw(st.sampled_from((None, None, 0.5, 3.0))),
+        }
+        for at in range(number)
+    ]
+    terms: dict[str, Any] = {
+        "parallel": draw(st.integers(1, 5)),
+        "overlap": draw(st.sampled_from(("wait", "wait", "build"))),
+        "budget_usd": draw(st.sampled_from((None, 2.0, 100.0))),
+    }
+    return backlog(*items, **terms)
+
+
+@dataclass
+class Night:
+    """A backlog as its workflow would run it, with no time but a count; chance decides what ends next, and how."""
+
+    request: BacklogRequest
+    state: BacklogState
+    chance: random.Random
+    failing: float = 0.2
+    now: datetime = NOON
+    begun: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        while not ended(self.request, self.state, self.now):
+            self.begin()
+            self.check()
+            building = [id for id, at in self.state.items.items() if at.phase is ItemPhase.BUILDING]
+            assert building, "it has not ended, and nothing moves"
+            self.end(self.chance.choice(building))
+
+    def begin(self) -> None:
+        for start in startable(self.request, self.state, self.now):
+            at = self.state.items[start.id]
+            assert at.phase is ItemPhase.WAITING
+            at.phase, at.began, at.granted, at.runs = ItemPhase.BUILDING, self.now, start.usd, at.runs + 1
+            self.begun.append(start.id)
+
+    def end(self, id: str) -> None:
+        self.now += timedelta(minutes=1)
+        at = self.state.items[id]
+        failed = self.chance.random() < self.failing
+        at.phase, at.ended = ItemPhase.FAILED if failed else ItemPhase.LANDED, self.now
+        at.usd = round((at.granted or 1.0) * self.chance.random(), 2)
+
+    def check(self) -> None:
+        """All that has to hold at every moment."""
+        items = self.state.items
+        building = [at for at in items.values() if at.phase is ItemPhase.BUILDING]
+        assert len(building) <= self.request.parallel
+        for at in building:
+            assert all(items[on].phase in (ItemPhase.LANDED, ItemPhase.SKIPPED) for on in at.item.depends_on)
+        if self.request.overlap == "wait":
+            for one in building:
+                assert not any(overlap(one, other) for other in building if other is not one)
+        left = left_usd(self.request, self.state)
+        assert left is None or left >= 0
+        waiting = [
+            at
+            for at in items.values()
+            if at.phase is ItemPhase.WAITING and all(items[on].phase is ItemPhase.LANDED for on in at.item.depends_on)
+        ]
+        assert not startable(self.request, self.state, self.now)
+        if len(building) == self.request.parallel or (left is not None and left < 0.01):
+            return
+        first = sorted((at for at in waiting), key=lambda at: self.ranked(at))
+        for at in waiting:
+            others = building if overtaken(at, items.values()) < OVERTAKEN_MOST else [*building, *first]
+            kept = [one for one in first[:1] if overtaken(one, items.values()) >= OVERTAKEN_MOST]
+            assert self.request.overlap == "wait", at.item.id
+            assert any(overlap(at, other) for other in [*others, *kept]), f"{at.item.id} waits beside a free slot"
+
+    def ranked(self, at: ItemState) -> tuple[int, int, int, int]:
+        graph = Dependencies.of(self.state)
+        id = at.item.id
+        return (-graph.unblocks[id], -graph.chain[id], -at.item.priority, at.order)
+
+
+def overlap(one: ItemState, other: ItemState) -> bool:
+    return any(meet(mine, theirs) for mine in one.item.touches for theirs in other.item.touches)
+
+
+def overtaken(at: ItemState, items: Any) -> int:
+    """Items that meet this one and began since it was ready."""
+    known = {one.item.id: one for one in items}
+    ready = max((known[on].ended or NOON for on in at.item.depends_on), default=NOON)
+    return sum(1 for one in items if one is not at and one.began and one.began >= ready and overlap(at, one))
