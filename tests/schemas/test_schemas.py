@@ -23,9 +23,13 @@ from schemas import SHAPES, Shape, files, schema
 from schemas.__main__ import main
 from schemas.describe import described
 from schemas.generate import DIALECT
+from workflows.backlog import Backlog
 from workflows.delivery import Delivery
 
 ROOT = Path(__file__).parents[2]
+_BETWEEN = ("landing_asked", "landing_granted", "landing_over", "item_waits", "item_ended")
+"""Signals between a backlog and its deliveries, which nobody else sends."""
+
 BY_NAME = {shape.name: shape for shape in SHAPES}
 each = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: str(shape.name))
 
@@ -149,13 +153,20 @@ def test_what_the_model_takes_the_schema_takes(name: str, sent: dict[str, Any]) 
     read(BY_NAME[name], sent)
 
 
-def test_every_message_a_delivery_takes_has_a_schema_that_says_how_it_travels() -> None:
-    definition = _Definition.from_class(Delivery)
+@pytest.mark.parametrize("workflow", [Delivery, Backlog])
+def test_every_message_from_outside_has_a_schema_that_says_how_it_travels(workflow: type) -> None:
+    definition = _Definition.from_class(workflow)
     assert definition is not None
     ways = " ".join(shape.how for shape in SHAPES)
-    assert [name for name in definition.updates if name and f"update `{name}`" not in ways] == []
-    assert [name for name in definition.signals if name and f"signal `{name}`" not in ways] == []
+    between = {name for name in definition.signals if name in _BETWEEN}
+    assert [name for name in definition.updates if name and f"`{name}`" not in ways] == []
+    assert [
+        name for name in definition.signals if name and f"signal `{name}`" not in ways and name not in between
+    ] == []
     assert [name for name in definition.queries if name and f"query `{name}`" not in ways] == []
+
+
+def test_what_a_decision_by_signal_may_be_is_what_updates_are() -> None:
     assert BY_NAME["decide"].model.model_fields["update"].annotation is str
     assert schema(BY_NAME["decide"])["properties"]["update"]["enum"] == list(DECISIONS)
 

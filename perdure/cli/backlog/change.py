@@ -145,7 +145,7 @@ def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
         "budget_usd": params["budget"],
         **{name: params[name] for name in ("issue", "depends_on", "touches", "check", "priority", "role")},
     }
-    said = {name: value for name, value in said.items() if value is not None}
+    said = {name: value for name, value in said.items() if value not in (None, [], ())}  # a list nobody gave is empty
     if params["file"] is None:
         if not said:
             raise BadInput("no item was given", where="ITEM", fix='ITEM --request "…", --issue 14, or --file FILE')

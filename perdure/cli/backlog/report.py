@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.cli.backlog.drawing import draw
 from perdure.cli.backlog.receipt import BacklogReceipt, read_receipt
-from perdure.cli.backlog.text import status_lines
+from perdure.cli.backlog.text import reason, status_lines
 from perdure.cli.table import columns
 from perdure.cli.words import money, short
 from perdure.models.backlog import BacklogProgress, ItemView
@@ -78,10 +78,10 @@ def receipt_lines(report: BacklogReport) -> list[str]:
 
 
 def state(view: ItemView) -> str:
-    """`blocked by export: tests red`."""
-    by = f" by {view.blocked_by}" if view.blocked_by else ""
-    said = f": {one_line(view.because, 60)}" if view.because and view.phase != "landed" else ""
-    return f"{'waits for you' if view.phase == 'waits' else view.phase}{by}{said}"
+    """`blocked by export (tests red)`, `failed: tests red`."""
+    said = one_line(reason(view), 80) if view.phase != "landed" else ""
+    shown = "waits for you" if view.phase == "waits" else view.phase
+    return f"{shown}{' ' if view.phase == 'blocked' else ': '}{said}" if said else shown
 
 
 def page_of(report: BacklogReport) -> str:

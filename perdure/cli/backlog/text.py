@@ -46,7 +46,7 @@ def status_lines(
 ) -> list[str]:
     """The whole of it. `asked`: by item, what its delivery waits for, as far as that is known more exactly."""
     lines = [headline(progress)]
-    lines += [f"{STOPS} {one_line(words, 300)}" for words in (progress.held, progress.waiting) if words]
+    lines += [f"{STOPS} {one_line(words, 300)}" for words in (progress.held, _waits(progress)) if words]
     if progress.held and progress.status == "running":
         lines[-1 if not progress.waiting else -2] += f"    perdure backlog resume {shlex.quote(progress.backlog_id)}"
     if progress.status != "running":
@@ -120,14 +120,26 @@ def changes(before: BacklogProgress | None, after: BacklogProgress) -> list[str]
         ):
             continue
         lines.append(_changed(after.backlog_id, view))
-    for words in (after.held, after.waiting):
-        if words and (before is None or words not in (before.held, before.waiting)):
+    for words in (after.held, _waits(after)):
+        if words and (before is None or words not in (before.held, _waits(before))):
             lines.append(f"{STOPS} {one_line(words, 300)}")
     return lines
 
 
+def _waits(progress: BacklogProgress) -> str:
+    return f"waits {progress.waiting}" if progress.waiting.startswith("for ") else progress.waiting
+
+
+def reason(view: ItemView) -> str:
+    """Why an item is where it is, without its state once more: `by schema (tests red)` of one that is blocked."""
+    said = one_line(view.because, 160)
+    if view.phase == "blocked":
+        return said.removeprefix("blocked ") or (f"by {view.blocked_by}" if view.blocked_by else "")
+    return "" if said == view.phase else said
+
+
 def _changed(backlog: str, view: ItemView) -> str:
-    said = one_line(view.because or view.caption, 160)
+    said = reason(view) or one_line(view.caption, 160)
     match view.phase:
         case "landed":
             words = f"landed as {short(view.commit)}" if view.commit else "landed"
@@ -136,6 +148,8 @@ def _changed(backlog: str, view: ItemView) -> str:
         case "building" | "landing" | "ready" | "after":
             words = {"after": "waits for others", "ready": "is ready"}.get(view.phase, view.phase)
             words += f": {said}" if said and view.phase in ("after", "ready") else ""
+        case "blocked":
+            words = f"blocked {said}".rstrip()
         case _:
             words = f"{view.phase}: {said}" if said else view.phase
     return f"{_MARKS.get(view.phase, RUNS)} {view.id} {words}"
@@ -157,14 +171,13 @@ def _item(view: ItemView) -> str:
         case "building" | "landing":
             return " ".join(filter(None, (view.id, one_line(view.caption, 40))))
         case "blocked":
-            by = f" by {view.blocked_by}" if view.blocked_by else ""
-            return f"{view.id}{by}" + _reason(view)
+            return f"{view.id} {reason(view)}".rstrip()
         case _:
             return view.id + _reason(view)
 
 
 def _reason(view: ItemView) -> str:
-    return f" ({one_line(view.because, 120)})" if view.because else ""
+    return f" ({said})" if (said := reason(view)) else ""
 
 
 def _wrapped(parts: Iterable[str], width: int) -> list[str]:

@@ -30,7 +30,7 @@ NIGHT = night(
         "docs", "waits", because="plan: approve?", gate="plan", since=NOW - timedelta(minutes=4), delivery="night/docs"
     ),
     view("schema", "failed", because="tests red after 4 fixes"),
-    view("export", "blocked", blocked_by="schema", because="tests red after 4 fixes"),
+    view("export", "blocked", blocked_by="schema", because="blocked by schema (tests red after 4 fixes)"),
     view("stats", "ready", because="after cache: same files"),
     usd=6.2,
     budget_usd=40.0,
@@ -123,6 +123,16 @@ def test_each_change_is_told_once() -> None:
     ]
     again = night(view("api", "waits", of="2", gate="plan", because="plan: approve?"))
     assert len(changes(asks, again)) == 1
+
+
+def test_a_reason_does_not_repeat_the_state() -> None:
+    stuck = night(
+        view("a", "failed", because="failed"), view("b", "blocked", blocked_by="a", because="blocked by a (x)")
+    )
+    assert changes(None, stuck) == ["✗ a failed", "✗ b blocked by a (x)"]
+    assert status_lines(stuck)[-2:] == ["blocked   b by a (x)", "failed    a"]
+    opening = night(view("a", "ready"), waiting="for its branch")
+    assert status_lines(opening)[1] == changes(None, opening)[0] == "! waits for its branch"
 
 
 def test_money_that_nobody_knows_is_no_zero() -> None:
