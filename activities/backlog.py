@@ -6,6 +6,9 @@ Keys: the branch. The others only read. No model output chooses host, repository
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from temporalio import activity
@@ -31,6 +34,7 @@ from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import branch_name, delivery_key
 from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
+from perdure.models.limits import HEARTBEAT_TIMEOUT
 from perdure.models.proof import proves
 from perdure.models.request import DeliveryRequest
 
@@ -45,19 +49,22 @@ class Backlogs:
     @activity.defn
     async def open_backlog(self, work: OpenBacklogInput) -> Opened:
         """Raises InvalidRequest, BadInput, ForgeRefused, ForgeUnavailable. Nothing is made."""
-        return await in_thread(self._open, work, False)
+        async with _beating():
+            return await in_thread(self._open, work, False)
 
     @activity.defn
     async def make_branch(self, work: OpenBacklogInput) -> Opened:
         """As above; and the integration branch is there, at the base's commit where it was not."""
-        opened = await in_thread(self._open, work, True)
+        async with _beating():
+            opened = await in_thread(self._open, work, True)
         crash_point(CrashPoint.AFTER_PUSH)
         return opened
 
     @activity.defn
     async def close_backlog(self, work: CloseBacklogInput) -> ClosedBacklog:
         """Raises ForgeRefused, ForgeUnavailable (the workflow waits, visibly, and tries again), InvalidRequest."""
-        closed = await to_the_end(self._close, work)
+        async with _beating():
+            closed = await to_the_end(self._close, work)
         crash_point(CrashPoint.AFTER_PULL_REQUEST)
         return closed
 
@@ -115,6 +122,22 @@ class Backlogs:
         given, said = work.said.get("proof"), {name: value for name, value in work.said.items() if name != "items"}
         same = said.get("repository") == work.repository
         return same and isinstance(given, str) and proves(given, self._host.home.key(), work.backlog, said)
+
+
+@asynccontextmanager
+async def _beating() -> AsyncIterator[None]:
+    """Heartbeats while it is done: these activities are no delivery's, whose attempts have theirs (attempt.py)."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(HEARTBEAT_TIMEOUT.total_seconds() / 3)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
 
 
 def _ground(work: OpenBacklogInput, target: Target, base: str, base_sha: str) -> Contract:

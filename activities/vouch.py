@@ -24,4 +24,4 @@ class Vouching:
         said = {name: value for name, value in work.said.items() if name != "items"}
         if not isinstance(given, str) or not proves(given, key, work.backlog, said):
             return Vouched()
-        return Vouched(proof=proof(key, work.delivery, work.request))
+        return Vouched(proof=proof(key, work.workflow_id, work.request))

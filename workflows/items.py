@@ -32,7 +32,7 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.rules.scheduling import Start, checks, next_to_land
 from perdure.models.webui.backlog import table
 from workflows.endings import interpret
-from workflows.publishing import FORGE_PATIENCE
+from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ class Items:
         ).model_dump(mode="json", exclude_defaults=True)
         if backlog.proof:
             vouching = VouchInput(
-                backlog=workflow.info().workflow_id, said=self._said, delivery=at.delivery, request=raw
+                backlog=workflow.info().workflow_id, said=self._said, workflow_id=at.delivery, request=raw
             )
             vouched = await self._activity("vouch", vouching, Vouched, f"{item.id} is of this backlog")
             raw |= {"proof": vouched.proof} if vouched.proof else {}
@@ -265,6 +265,7 @@ class Items:
             result_type=result,
             task_queue=queue,
             schedule_to_close_timeout=FORGE_PATIENCE,
+            start_to_close_timeout=FORGE_ATTEMPT,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=AGAIN,
             summary=summary[:100],

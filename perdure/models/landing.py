@@ -219,12 +219,12 @@ class VouchInput(Recorded):
     """The request of an item's delivery, to be vouched for by the home whose proof its backlog came with.
 
     said   the backlog's request as it was sent, without its items
-    delivery, request   of the item
+    workflow_id, request   of the item's delivery
     """
 
     backlog: str
     said: dict[str, object]
-    delivery: str
+    workflow_id: str
     request: dict[str, object]
 
 
