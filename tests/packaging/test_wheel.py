@@ -21,7 +21,15 @@ import pytest
 from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
 
 ROOT = Path(__file__).parents[2]
-APPLICATION = ("workflows", "activities", "examples/durations", "examples/durations.toml", "worker.py", "starter.py")
+APPLICATION = (
+    "workflows",
+    "activities",
+    "examples/durations",
+    "examples/durations.toml",
+    "examples/backlog",
+    "worker.py",
+    "starter.py",
+)
 
 
 @pytest.fixture(scope="module")
