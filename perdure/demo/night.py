@@ -42,7 +42,7 @@ KILLS: tuple[Callable[[BacklogProgress], bool], ...] = (
     lambda progress: sum(view.phase == "building" for view in progress.items) >= 3,
     lambda progress: any(view.phase == "landing" for view in progress.items) and bool(progress.head),
 )
-"""When the worker is killed: while three are built at once, and while somebody lands behind somebody else."""
+"""The worker is killed while three are built at once, and while somebody lands behind somebody else."""
 
 
 async def play(screen: Screen, wanted: Wanted) -> int:

@@ -150,7 +150,7 @@ Stop = tuple[str, ...]
 
 
 def _rows(graph: _Graph) -> list[list[Stop]]:
-    """What stands in each layer, from the top: beside what it depends on, and no line is hidden."""
+    """The stops of each layer, from the top: beside what it depends on, and no line is hidden."""
     layer = {item.id: at for at, some in enumerate(graph.layers) for item in some}
     rows: list[list[Stop]] = [[(item.id,) for item in some] for some in graph.layers]
     long = [(on, id) for id in layer for on in graph.depends_on[id] if layer[id] - layer[on] > 1]
@@ -167,7 +167,7 @@ def _rows(graph: _Graph) -> list[list[Stop]]:
 
 
 def _before(graph: _Graph, stop: Stop, place: dict[Stop, int]) -> list[int]:
-    """Where the lines to it come from, in the layer before."""
+    """The places from which the lines to it come, in the layer before."""
     lines = [stop] if len(stop) > 1 else [(on, stop[0]) for on in graph.depends_on[stop[0]]]
     return [place[come] for line in lines for come in (line, line[:1]) if come in place]
 

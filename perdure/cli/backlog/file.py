@@ -21,7 +21,7 @@ _PATH = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*): ")
 
 @dataclass(frozen=True)
 class BacklogFile:
-    """What was written, not checked yet. `name`: as the person named it."""
+    """The text as it was written, not checked yet. `name`: as the person named it."""
 
     name: str
     raw: dict[str, Any]

@@ -18,7 +18,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow it until it ends.")] = False,
     json: Json = False,
 ) -> None:
-    """What waits for you, with the command that decides it; then every item by its state."""
+    """First what waits for you, with the command that decides it; then every item by its state."""
     from perdure.cli.backlog.ids import with_backlog
     from perdure.cli.backlog.text import status_lines
     from perdure.cli.backlog.watch import asked_of, detached, follow

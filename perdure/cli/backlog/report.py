@@ -28,7 +28,7 @@ class BacklogReport:
     receipt: BacklogReceipt
 
     def as_data(self) -> dict[str, Any]:
-        """What `--json` prints; each list of the receipt is empty where nothing is wrong."""
+        """The object that `--json` prints; each list of the receipt is empty where nothing is wrong."""
         from dataclasses import asdict
 
         return {

@@ -43,7 +43,7 @@ class BacklogOptions:
     config: Path | None = None
 
     def over(self) -> dict[str, tuple[str, Any]]:
-        """What counts instead of the file's: field → option and value."""
+        """The options that count instead of the file's: field → option and value."""
         said = {
             "repository": ("--repo", self.repo),
             "base": ("--base", self.base),

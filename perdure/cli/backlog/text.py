@@ -131,7 +131,7 @@ def _waits(progress: BacklogProgress) -> str:
 
 
 def reason(view: ItemView) -> str:
-    """Why an item is where it is, without its state once more: `by schema (tests red)` of one that is blocked."""
+    """The reason for an item's state, without the state once more: `by schema (tests red)` of one that is blocked."""
     said = one_line(view.because, 160)
     if view.phase == "blocked":
         return said.removeprefix("blocked ") or (f"by {view.blocked_by}" if view.blocked_by else "")

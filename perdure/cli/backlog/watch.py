@@ -97,7 +97,7 @@ def _tell(screen: Screen, live: Live | None, before: BacklogProgress | None, fou
 
 
 async def asked_of(backlog: Backlog, progress: BacklogProgress) -> dict[str, Asked]:
-    """What its waiting deliveries ask, by item: those know their own choices. Nothing of one that does not say."""
+    """The questions of its waiting deliveries, by item: those know their choices. Nothing of one that is silent."""
     from temporalio.service import RPCError
 
     from perdure.client import Perdure

@@ -118,7 +118,7 @@ def _elsewhere(there: BacklogRequest, sent: BacklogRequest) -> str:
 
 
 def _wrong(request: BacklogRequest) -> Iterable[tuple[int, str]]:
-    """What no item alone can tell: the item's place, and `field: why`."""
+    """Mistakes that no item alone can tell: the item's place, and `field: why`."""
     first = dict[str, int]()
     for at, item in enumerate(request.items):
         if item.id in first:

@@ -32,7 +32,7 @@ _UPDATES: dict[str, tuple[str, dict[str, object], str]] = {
 
 
 def details(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
-    """What waits for a person first, then all items, those that move before those that ended; at most DETAILS_BYTES."""
+    """First what waits for a person, then all items, those that move before those that ended; at most DETAILS_BYTES."""
     items = _ordered(views(request, state, now))
     waiting = [item for item in items if item.phase == "waits"]
     lines = [f"### {_headline(state, items)}", *_words(state), *_waiting(waiting), *_facts(request, state)]

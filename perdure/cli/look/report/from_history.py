@@ -58,7 +58,7 @@ def steps_so_far(state: DeliveryState, past: Past) -> list[StepRecord]:
 
 
 def progress_from(past: Past, delivery_id: str, run_id: str, state: DeliveryState | None = None) -> Progress:
-    """Where it stands, where no worker answers: the answer to query `progress`, folded from history.
+    """The answer where no worker gives one: that to query `progress`, folded from history.
 
     state  `state_of(past)`, where that is known; its steps and its wait are then filled in
     """
