@@ -45,6 +45,8 @@ class Terms:
         issue = read_issue(keys.forge(target.url), request.issue, target.url) if request.issue is not None else None
         vault = Vault.open(self._host.home, target.url, keys)
         base, base_sha = base_of(vault, target, request)
+        if request.landing is not None and request.landing.branch == target.heads.default:
+            raise InvalidRequest("landing: nobody lands on the default branch", where=request.repository)
         head = base_sha
         if request.branch is not None:
             found = vault.fetch_branch(request.branch)

@@ -35,6 +35,7 @@ async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_
             "large": ({"repository": "/x", "request": "x" * 65537}, "at most 65536 (64 KiB)"),
             "phase": ({"repository": "/x", "request": "y", "phases": ["plan", "shp"]}, "phases.1"),
             "alone": ({"repository": "/x", "request": "y", "phases": ["ship"]}, "ship needs something to work on"),
+            "land": ({"repository": "/x", "request": "y", "phases": ["land"]}, "it comes with a backlog"),
             "text": ("just words", "expected one JSON object, got a string"),
             "nothing": (None, "expected one JSON object, got null"),
         }
@@ -49,6 +50,10 @@ async def test_a_bad_submission_from_a_foreign_client_fails_within_a_second_and_
         assert time.monotonic() - started < 60
         missing = await _fails(stranger, {"repository": str(tmp_path / "no"), "request": "y"}, "no-repository")
         assert missing.type == "InvalidRequest"
+        lands = {"backlog": "none", "item": "a", "branch": "main"}
+        onto_main = {"repository": str(make_target(tmp_path / "calc.git")), "request": "y", "landing": lands}
+        failure = await _fails(stranger, onto_main, "lands-on-main")
+        assert (failure.type, "nobody lands on the default branch" in failure.message) == ("InvalidRequest", True)
 
 
 async def test_the_id_is_the_delivery(tmp_path: Path, ports: int) -> None:
