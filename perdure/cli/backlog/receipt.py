@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perdure.adapters.git.commits import BranchCommit
 from perdure.cli.words import short
 from perdure.models.ids import branch_name, delivery_key
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Backlog
@@ -63,7 +64,7 @@ class BacklogReceipt:
             ("not linear", self.bent),
             ("not known", self.unread),
         ):
-            lines += [f"  {name}: {words}" for words in found]
+            lines += [f"  {name}: {one_line(words, 300)}" for words in found]
         return lines
 
 
