@@ -76,6 +76,21 @@ class CommitPair:
         """True for a product file that holds tests, whose names are compared without running it (see tamper)."""
         return file.endswith(".rs") and not self.old.is_side(file)
 
+    def cannot_look(self, runner: Runner) -> bool:
+        """True where nothing that the change brings to a run of the base's tests can tell how, or by whom, it is asked,
+        nor does anything of the base's test side look at how a test ended; as far as their files say."""
+        before, after = self.base.texts(self._product), self.change.texts(self._product)
+        own = frozenset(path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in self.base.entries)
+        if not all(p in after and runner.is_blind(p, before.get(p, ""), after[p], own) for p in self._product):
+            return False
+        all_texts, looking = self.base.texts(self.base.entries), re.compile(runner.looking)
+        if any(path.endswith((".py", ".js", ".cjs", ".mjs", ".go")) for path in self.base.entries.keys() - all_texts):
+            return False  # not read: too much, or no text
+        for path, text in all_texts.items():
+            if runner.minds(path, text) if self.old.is_side(path) else looking.search(text):
+                return False  # the change may ask that
+        return True
+
     def as_base(self) -> Layout:
         return self._layout(self.base.entries, self.old)
 

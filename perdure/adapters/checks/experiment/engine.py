@@ -4,7 +4,8 @@ B, PASS_TO_PASS: the base's test side with the change's product files: what was 
 C, canaries: the same with tests that always fail, first and last in each test file: each is reported red.
 D, FAIL_TO_PASS: the change's test side with the base's product files: what fails there is what the change is about.
 
-B and D only where the change touches the test side at all. B, C and D run beside each other. What they cannot show by
+B and D only where the change touches the test side at all. B, C and D run beside each other; where C shows what B would
+(see joined), B is left out. What they cannot show by
 themselves is asked of the base, in the same way and only then: a test that fails in B, a canary that is not red.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import Key, by_command, command, key
 from perdure.adapters.checks.experiment.commits import CommitPair, Layout
+from perdure.adapters.checks.experiment.joined import as_passed, may_be_one
 from perdure.adapters.checks.experiment.judge import ended, green, messages, ordered, outcomes, proving
 from perdure.adapters.checks.experiment.missing import MissedCanaries
 from perdure.adapters.checks.experiment.runs import Ran, Runs, Setting, beside
@@ -74,6 +76,7 @@ class _Trial:
         runner = commits.runners[command(self._test)]
         self._counts = self._test.report == "junit" or (runner is not None and self._test.report != "exit")
         # Of a command that nobody knows, unittest's are understood by pytest too; the others by none but their own.
+        self._runner = runner
         self._rules = (runner,) if runner is not None else tuple(r for r in RUNNERS if r.name != "pytest")
         self._known: dict[str, Ran] = {}
         self._unasked = [_UNREAD.format(", ".join(unread[:3]))] if (unread := commits.old.unread) else list[str]()
@@ -84,14 +87,20 @@ class _Trial:
             self._unasked.append(_INSIDE.format(", ".join(inside[:3])))
         touched = bool(self._commits.touched)
         first = await in_thread(self._commits.base_tests_on_change if touched else self._commits.as_change)
+        joined = touched and await in_thread(
+            may_be_one, self._commits, self._runner, self._test, canaries, self._before
+        )
         jobs: list[Coroutine[None, None, Ran | None]] = [
-            self._runs.whole("b", first) if touched else _nothing(),
-            self._runs.whole("c", first.with_canaries(canaries)) if canaries.names else _nothing(),
+            self._runs.whole("b", first) if touched and not joined else _nothing(),
+            self._runs.whole("bc" if joined else "c", first.with_canaries(canaries)) if canaries.names else _nothing(),
             self._proof() if touched and self._counts else _nothing(),
             self._counted("base", self._before),
             self._counted("change", self._now),
         ]
         on_change, with_canaries, on_base, before, now = await beside(jobs, self._runs.ground.place.sandbox.grade)
+        if joined and with_canaries is not None and before is not None and self._runner is not None:
+            on_change = as_passed(self._runner, canaries, before.result, with_canaries)
+            on_change = on_change or await self._runs.whole("b", first)
         if on_change is not None and before is not None and green(before.result) - outcomes(on_change.result).keys():
             lessened = await in_thread(self._commits.lessened)
             if lessened is not None:  # tests that do not even load, for what they name is deleted, and some with it

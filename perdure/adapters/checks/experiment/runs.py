@@ -34,6 +34,7 @@ _SAID = {
     "b-shared": "the base's tests on the change, with its settings",
     "b-again": "the base's tests on the change, again",
     "b-alone": "a test of the base on the change, again and alone",
+    "bc": "the base's tests on the change, made to fail at their ends",
     "c": "tests that must fail",
     "c-again": "tests that must fail, again",
     "c-change": "tests that must fail, among the change's",
@@ -43,7 +44,12 @@ _SAID = {
     "change": "the change's tests",
 }
 
-_CRASHES = {"b": CrashPoint.DURING_BASE_TESTS, "c": CrashPoint.DURING_CANARIES, "d": CrashPoint.DURING_PROOF}
+_CRASHES = {
+    "b": (CrashPoint.DURING_BASE_TESTS,),
+    "bc": (CrashPoint.DURING_BASE_TESTS, CrashPoint.DURING_CANARIES),
+    "c": (CrashPoint.DURING_CANARIES,),
+    "d": (CrashPoint.DURING_PROOF,),
+}
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,8 @@ class Runs:
         self.count += 1
         self.say(f"{self.test.name}: {_SAID[what]}")
         ran = await run(self.ground, layout, self.test, f"{self.number}-{what}-{self.count}", case)
-        if what in _CRASHES:
-            crash_point(_CRASHES[what])
+        for point in _CRASHES.get(what, ()):
+            crash_point(point)
         return ran
 
 

@@ -130,6 +130,10 @@ class Canaries:
     bodies  names of the functions of tests that were there and fail now, or EVERY
     unplanted  test files that take none
     env     options for them, by the variable that takes them: to report each of many failures costs most of a run
+    ends    by the file (Go's: none) and the name of a test that was there, what it says when its body came to its end,
+            and nothing but the runner looks at how it ended; those that are run or looked at otherwise are not in it.
+            EVERY: all say so, each with its name behind it
+    witnesses  of `names`, what they say where the runner is by itself: no plugin that is not known looks at outcomes
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -137,10 +141,21 @@ class Canaries:
     bodies: frozenset[str] = frozenset()
     unplanted: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, str] = field(default_factory=dict)
+    witnesses: Mapping[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Canaries) -> Canaries:
         files, names = {**self.files, **other.files}, {**self.names, **other.names}
-        return Canaries(files, names, self.bodies | other.bodies, env={**self.env, **other.env})
+        env, ends = {**self.env, **other.env}, {**self.ends, **other.ends}
+        witnesses = {**self.witnesses, **other.witnesses}
+        return Canaries(files, names, self.bodies | other.bodies, (), env, ends, witnesses)
+
+    def end(self, file: str, name: str) -> str:
+        """What the test that a report names so says at its end; empty where that is not known."""
+        place = name.partition("::")[2].partition("[")[0]
+        if EVERY in self.ends:
+            return f"{self.ends[EVERY]} {name}"
+        return self.ends.get(f"{file}::{place}") or self.ends.get(f"::{place}", "")
 
     def expects(self, name: str) -> bool:
         """True for a test that was there, by the name in a report, and fails now."""
@@ -159,6 +174,7 @@ class Runner(ABC):
     shared    names of files that steer it and other things as well
     inside    text of tests that stand in product files, as a regular expression; empty where it has none
     inside_if a word of its command or settings without which it does not look there
+    looking   text of product files that look at who calls them, or at other tests' failures, as a regular expression
     cache     the variable that names what it has compiled, which it finds again by the contents that was made of
     believed  a file of that: results of tests from before the time that stands there, in ns, are none
     """
@@ -172,6 +188,7 @@ class Runner(ABC):
     shared: ClassVar[frozenset[str]] = frozenset()
     inside: ClassVar[str] = ""
     inside_if: ClassVar[str] = ""
+    looking: ClassVar[str] = ""
     cache: ClassVar[str] = ""
     believed: ClassVar[str] = ""
 
@@ -196,6 +213,21 @@ class Runner(ABC):
         `token`: random, part of each of their names
         """
         return Canaries()
+
+    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
+        """True where what a change made of a product file cannot look at the tests, nor at what became of them.
+
+        `own`: the names of files and directories at the top of the tree, and below `src`
+        """
+        return False
+
+    def minds(self, path: str, text: str) -> bool:
+        """True where a file of the test side may look at how a test ended."""
+        return True
+
+    def said(self, message: str) -> str:
+        """What a failure says, of all that the runner tells of it."""
+        return message
 
     def place(self, classname: str, root: Path) -> str:
         """See perdure.adapters.checks.runners.place."""

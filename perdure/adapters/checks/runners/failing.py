@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from perdure.models.limits import SIDE_PATTERNS
 
@@ -12,48 +15,99 @@ EVERY = "*"
 """In the place of names: whatever a file reports is made to fail."""
 
 
-def python(text: str, token: str) -> tuple[str, frozenset[str]]:
-    """With a decorator at each test function and method, and the names of these; the text as it is where it cannot be.
+class Body(NamedTuple):
+    """A test function that fails at its end.
+
+    place  `TestA::test_b` where nothing but the runner runs it and looks at how it ended: no decorator but marks, no
+           class to inherit from, no other thing of its name; empty elsewhere
+    end    the words of its failure, which nothing says before it came to its end
+    """
+
+    name: str
+    place: str
+    end: str
+
+
+def python(text: str, token: str) -> tuple[str, tuple[Body, ...]]:
+    """With a decorator at each test function and method, and these; the text as it is where it cannot be.
 
     The decorator stands in a line of its own right above `def`, within whatever else decorates the test.
     """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return text, frozenset()
-    lines, found = lined(text), list[ast.FunctionDef | ast.AsyncFunctionDef]()
-    left: list[ast.AST] = [tree]
+        return text, ()
+    lines, found = lined(text), list[tuple[int, Body]]()
+    left: list[tuple[ast.AST, str | None]] = [(tree, "")]
     while left:
-        for node in ast.iter_child_nodes(left.pop()):
+        inside, above = left.pop()
+        for node in ast.iter_child_nodes(inside):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found += [node] if node.name.startswith("test") else []
+                place = f"{above}{node.name}" if above is not None and _is_plain(node) else ""
+                found += [(node.lineno, Body(node.name, place, end()))] if node.name.startswith("test") else []
+            elif isinstance(node, ast.ClassDef):
+                plain = above is not None and not (node.bases or node.keywords or node.decorator_list)
+                left.append((node, f"{above}{node.name}::" if plain else None))
             elif isinstance(node, ast.stmt | ast.excepthandler):
-                left.append(node)
-    for node in sorted(found, key=lambda node: -node.lineno):
-        line = lines[node.lineno - 1]
+                left.append((node, above))
+    for number, body in sorted(found, reverse=True):
+        line = lines[number - 1]
         indent = line[: len(line) - len(line.lstrip(" \t\f"))]
-        lines.insert(node.lineno - 1, f"{indent}@fails_{token}\n")
-    return "".join(lines), frozenset(node.name for node in found)
+        lines.insert(number - 1, f"{indent}@fails_{token}('{body.end}')\n")
+    return "".join(lines), _told_apart([body for _, body in found], tree)
 
 
-def python_helper(token: str) -> str:
-    """Plain code that waits for what a test waits for; a generator is left alone, for its body runs elsewhere."""
+def end() -> str:
+    """Words that nobody can know before."""
+    return f"end {secrets.token_hex(8)}"
+
+
+def _is_plain(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """True where its decorators are marks of pytest, and its body runs where it is called."""
+    marks = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+    return isinstance(node, ast.FunctionDef) and all(
+        re.fullmatch(r"(pytest\.)?mark\.\w+", ast.unparse(mark)) is not None for mark in marks
+    )
+
+
+def _told_apart(bodies: Sequence[Body], tree: ast.AST) -> tuple[Body, ...]:
+    """Without the places of those that something else of their name may stand for."""
+    often = Counter(body.place for body in bodies)
+    other = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    other |= {
+        node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    other |= {(node.asname or node.name).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.alias)}
+    return tuple(
+        body if often[body.place] == 1 and other.isdisjoint(body.place.split("::")) else body._replace(place="")
+        for body in bodies
+    )
+
+
+def python_helper(token: str, error: str = "ended = AssertionError") -> str:
+    """Plain code that waits for what a test waits for; a generator is left alone, for its body runs elsewhere.
+
+    error  the statement of what is raised as `ended`
+    """
     return f"""\
-def fails_{token}(real):
+def fails_{token}(end):
     import functools, inspect
-    if inspect.iscoroutinefunction(real):
-        @functools.wraps(real)
-        async def failing(*given, **named):
-            await real(*given, **named)
-            raise AssertionError
-    elif inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
-        return real
-    else:
-        @functools.wraps(real)
-        def failing(*given, **named):
-            real(*given, **named)
-            raise AssertionError
-    return failing
+    {error}
+    def decorated(real):
+        if inspect.iscoroutinefunction(real):
+            @functools.wraps(real)
+            async def failing(*given, **named):
+                await real(*given, **named)
+                raise ended(end)
+        elif inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
+            return real
+        else:
+            @functools.wraps(real)
+            def failing(*given, **named):
+                real(*given, **named)
+                raise ended(end)
+        return failing
+    return decorated
 """
 
 
@@ -62,11 +116,17 @@ def lined(text: str) -> list[str]:
     return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
-def go(text: str) -> tuple[str, frozenset[str]]:
-    """Each test fails when it ends; its subtests do not."""
+def go(text: str, ends: dict[str, str]) -> tuple[str, frozenset[str]]:
+    """Each test fails when it ends; its subtests do not. `ends`: takes what each says that has not failed before."""
     pattern = re.compile(r"^func (Test(?![a-z])\w*)\((\w+) \*testing\.T\) \{", re.MULTILINE)
     names = frozenset(found[1] for found in pattern.finditer(text) if found[2] != "_")
-    return pattern.sub(lambda m: m[0] if m[2] == "_" else f'{m[0]} defer {m[2]}.Error("x");', text), names
+
+    def failing(found: re.Match[str]) -> str:
+        name, t = found[1], found[2]
+        said = f'if {t}.Failed() {{ {t}.Error("x") }} else {{ {t}.Error("{ends.setdefault(name, end())}") }}'
+        return found[0] if t == "_" else f"{found[0]} defer func() {{ {said} }}();"
+
+    return pattern.sub(failing, text), names
 
 
 def rust(text: str, token: str) -> tuple[str, frozenset[str]]:
@@ -84,9 +144,10 @@ def rust_helper(token: str) -> str:
 
 
 _HELPER = """\
-const F = (get, late) => {
-  const fail = () => { throw new Error('x'); };
-  const body = (one) => typeof one !== 'function' ? one : new Proxy(one, { apply(target, self, given) {
+const F = (get, late, end) => {
+  const next = setImmediate;
+  const fail = (name) => { throw new Error(end ? `${end} ${name}` : 'x'); };
+  const body = (name) => (one) => typeof one !== 'function' ? one : new Proxy(one, { apply(target, self, given) {
     if (given.length > late && typeof given[late] === 'function') {
       const done = given[late];
       const failed = Object.assign((error) => done(error ?? new Error('x')), done);
@@ -95,14 +156,15 @@ const F = (get, late) => {
     for (const inner of given) {
       if (typeof inner?.test !== 'function') continue;
       const real = inner.test.bind(inner);
-      try { inner.test = (...more) => real(...more.map(body)); } catch {}
+      try { inner.test = (...more) => real(...more.map(body(more[0]))); } catch {}
     }
     const found = Reflect.apply(target, self, given);
+    if (end) return Promise.resolve(found).then(() => new Promise((go) => next(go))).then(() => fail(name));
     return typeof found?.then === 'function' ? found.then(fail) : fail();
   } });
   const call = (real, owner = () => undefined) => new Proxy(function () {}, {
     apply(_, self, given) {
-      const found = Reflect.apply(real(), owner(), given.map(body));
+      const found = Reflect.apply(real(), owner(), given.map(body(given[0])));
       return typeof found === 'function' ? call(() => found) : found;
     },
     get(_, key) {
@@ -115,12 +177,13 @@ const F = (get, late) => {
 };
 """
 """A test function that fails at the end of each body. `get`: the real one, asked for at each use, as the file would;
-`late`: the place of the callback that ends a test, where a runner gives it one."""
+`late`: the place of the callback that ends a test, where a runner gives it one; `end`: what each says that came to its
+end, with its name, a moment later, when what it left behind has failed."""
 
 _LATE = {"node:test": 1, "@jest/globals": 0, "vitest": 99, "jest": 0}
 
 
-def javascript(text: str, module: str, token: str) -> tuple[str, str]:
+def javascript(text: str, module: str, token: str, end: str = "") -> tuple[str, str]:
     """The lines in front of a test file, and the file, with its `test` and `it` in the place of those of `module`.
 
     Both empty where it does not take them in a way that is read here: `import * as`, names of its own.
@@ -135,7 +198,7 @@ def javascript(text: str, module: str, token: str) -> tuple[str, str]:
         return names[name]
 
     def shadows() -> list[str]:
-        found = [f"{name} = f{token}(() => {real}, {late})" for name, real in names.items()]
+        found = [f"{name} = f{token}(() => {real}, {late}, '{end}')" for name, real in names.items()]
         names.clear()
         return found
 

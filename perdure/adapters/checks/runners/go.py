@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from perdure.adapters.checks.runners import failing
+from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, ReportedCommand, Runner, last_part
 from perdure.models.report import TestCase
 
@@ -17,6 +17,7 @@ class Go(Runner):
     early = r"\s(-{1,2}failfast|--max-fails)(?=[\s=]|$)"
 
     tests = r".*_test\.go"
+    looking = r"runtime\.(Caller|Stack|FuncForPC)|debug\.(Stack|PrintStack)|\"testing\"|pprof"
     roots = frozenset({"testdata"})
     settings = r"gotestsum\.ya?ml"
     shared = frozenset({"go.mod", "go.sum", "go.work", "Makefile"})
@@ -64,12 +65,22 @@ class Go(Runner):
                     f'package {package}\n\nimport "testing"\n\nfunc {name}(t *testing.T) {{\n\tt.Error("x")\n}}\n'
                 )
                 names[name] = beside
-        bodies = frozenset[str]()
+        bodies, ends = frozenset[str](), dict[str, str]()
         for path, text in files.items():
-            changed, own = failing.go(text) if path.endswith("_test.go") else (text, frozenset[str]())
+            changed, own = failing.go(text, ends) if path.endswith("_test.go") else (text, frozenset[str]())
             bodies |= own
             planting |= {path: changed} if own else {}
-        return Canaries(planting, names, bodies)
+        return Canaries(planting, names, bodies, ends={f"::{name}": words for name, words in ends.items()})
+
+    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
+        return blind.go(path, before, after)
+
+    def minds(self, path: str, text: str) -> bool:
+        return path.endswith(".go") and ".Failed(" in text
+
+    def said(self, message: str) -> str:
+        found = _SAID.fullmatch(message)
+        return found[1] if found else message
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-run", "/".join(f"^{re.escape(part)}$" for part in last_part(case).split("/"))
@@ -85,6 +96,9 @@ class Go(Runner):
             _narrowed(command, case, self.arguments(case)) if call.events else super().reproduction(call, command, case)
         )
 
+
+_SAID = re.compile(r"(?:=== \w+ +\S+\n)*    \S+\.go:\d+: (.*)\n--- FAIL: \S+ \(\S+\)\n?")
+"""All that is told of a test that says one line, as it fails."""
 
 _GO_TEST = re.compile(r"(?<![\w./-])go\s+test(?=\s|$)")
 

@@ -57,6 +57,7 @@ def planted(
     module: str,
     canary: Callable[[str, str, str], str],
     intact: Callable[[str, str, str], tuple[str, str]] = lambda name, path, text: ("", ""),
+    end: str = "",
 ) -> Canaries:
     """In each file of such a name, first and last, and at the end of each test of it.
 
@@ -64,6 +65,7 @@ def planted(
     canary  makes one from its name, the file's path and its text
     intact  as canary, in two parts: what remembers at the beginning what it uses, and a test that fails as long as
             that is what is still there
+    end     see Canaries.ends; empty: not known of this runner
     """
     planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
     for number, (path, text) in enumerate(sorted(files.items())):
@@ -71,17 +73,17 @@ def planted(
             continue
         first, last = f"{token}{number}a", f"{token}{number}z"
         imported = "@jest/globals" if module == "jest" and "@jest/globals" in text else module
-        helper, own = failing.javascript(text, imported, token)
+        helper, own = failing.javascript(text, imported, token, end)
         bodies |= {failing.EVERY} if helper else set()
         found = _HEAD.match(own or text)
-        end = found.end() if found else 0
-        head, rest = (own or text)[:end], (own or text)[end:]
+        at = found.end() if found else 0
+        head, rest = (own or text)[:at], (own or text)[at:]
         typed = "// @ts-nocheck\n" if re.search(r"\.[cm]?tsx?$", path) else ""  # our lines are not the project's style
         kept, held = f"{token}{number}i", intact(f"{token}{number}i", path, text)
         top = f"{typed}{held[0]}\n{helper}{canary(first, path, text)}"
         planting[path] = f"{head}\n{top}\n{rest}\n{canary(last, path, text)}\n{held[1]}\n"
         names |= {first: path, last: path} | ({kept: path} if held[1] else {})
-    return Canaries(planting, names, bodies)
+    return Canaries(planting, names, bodies, ends={failing.EVERY: end} if end else {})
 
 
 class Jest(Runner):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.checks.findings.globs import alternatives, exactly
+from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import (
     Canaries,
     Invocation,
@@ -31,6 +32,7 @@ class Node(Runner):
     tests = (
         r"(?:.*/)?[^/]*[._-]test\.[cm]?[jt]s|(?:.*/)?test(-[^/]*)?\.[cm]?[jt]s|(?:.*/)?test/(?:.*/)?[^/]*\.[cm]?[jt]s"
     )
+    looking = r"\.stack\b|(prepare|capture)StackTrace|getCallSites|async_hooks|getTestContext|NODE_TEST|node:test"
     roots = frozenset({"test", "tests", "__tests__", "__snapshots__"})
     shared = frozenset({"package.json", ".npmrc", "Makefile"})
 
@@ -81,7 +83,17 @@ class Node(Runner):
                 f"require('node:test')('{name}', () => {{ const k = k{name}; {check} throw new Error('x'); }});",
             )
 
-        return planted(files, token, r"\.[cm]?js$", "node:test", canary, intact)
+        return planted(files, token, r"\.[cm]?js$", "node:test", canary, intact, failing.end())
+
+    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
+        return blind.javascript(path, before, after)
+
+    def minds(self, path: str, text: str) -> bool:
+        return _MINDS.search(text) is not None
+
+    def said(self, message: str) -> str:
+        found = _SAID.fullmatch(message)
+        return found[1] if found else message
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         # node escapes what it writes twice, and not everything the same way in all releases
@@ -104,6 +116,14 @@ class Node(Runner):
         narrowed, changed = re.subn(r"(?<=\s)--test(?=\s|$)", lambda _: f"--test {option}", command)
         return narrowed if changed == 1 else ""
 
+
+_MINDS = re.compile(r"\bafter|\bplan\b|\bprocess\b|exitCode|(?i:uncaught|unhandled)|\bgetTestContext\b|import \* as")
+"""Hooks that run behind a test, which node does not hear of where the test has failed itself, and the like."""
+
+_SAID = re.compile(
+    r"\[?Error \[ERR_TEST_FAILURE\]: ([^\n]*?)(?:\] \{|(?:\n    at [^\n]*)+ \{)\s*code: 'ERR_TEST_FAILURE',"
+    r"\s*failureType: 'testCodeFailure',\s*cause: [\s\S]*"
+)
 
 _FORMS = """\
   const fails = [

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, Named, ReportedCommand, Runner, added
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.checks.runners.pytest_settings import named
@@ -23,6 +24,10 @@ class Pytest(Runner):
     roots = frozenset({"tests", "test"})
     settings = r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|\.coveragerc|sitecustomize\.py|usercustomize\.py|.*\.pth"
     shared = frozenset({"pyproject.toml", "setup.cfg", "setup.py", "Makefile"})
+    looking = (
+        r"_getframe|currentframe|getouterframes|inspect\.stack|\bf_(back|locals)\b|walk_stack|(extract|format|print)_stack"
+        r"|last_(value|exc|type|traceback)|settrace|setprofile|get_(objects|referrers)\(|findCaller|PYTEST_|testsfailed"
+    )
     inside = r"^\s{0,80}>>> "
     inside_if = "doctest"
 
@@ -57,16 +62,50 @@ class Pytest(Runner):
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
+        ends, witnesses = dict[str, str](), dict[str, str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, intact = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
-            behind = f"{_canary(last)}\ndef {intact}():\n{INTACT}"
-            changed = planted(text, token, _canary(first), behind) if path.endswith(".py") else None
+            front = f"def forms_{token}():\n{FORMS}{_MORE}    return forms\n{_canary(first, token)}"
+            alone = failing.end()
+            behind = f"{_canary(last, token)}\ndef {intact}(request):\n{INTACT}{_ALONE.format(token, alone)}"
+            changed = planted(text, token, front, behind, _helper) if path.endswith(".py") else None
             if changed is not None:
-                planting[path], own = changed
-                bodies |= own
+                planting[path] = changed.text
+                bodies |= changed.bodies
                 names |= {first: path, last: path, intact: path}
-        return Canaries(planting, names, bodies, env={"PYTEST_ADDOPTS": "--tb=line"})
+                ends |= {f"{path}::{body.place}": body.end for body in changed.own if body.place}
+                witnesses[intact] = alone
+        return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"}, ends, witnesses)
 
+    def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
+        return blind.python(path, before, after, own)
+
+    def minds(self, path: str, text: str) -> bool:
+        return path.endswith(".py") and _MINDS.search(text) is not None
+
+
+_MINDS = re.compile(
+    r"\bdef pytest_(?!configure\b|addoption\b|collection_modifyitems\b|generate_tests\b|ignore_collect\b)"
+    r"|pytest_plugins|pluginmanager|hookimpl|_pytest|testsfailed|\brep_|_outcome\b|\bstash\b|\blast_(value|exc|type|tr)"
+    r"|\bexc_info\(|setattr\([^,]{0,200}test_"
+)
+"""Hooks, and what they leave for fixtures; only those that collect tests are not among them."""
+
+_ALONE = """\
+    known = {{
+        '_pytest', 'pytest', '_hypothesis_pytestplugin', 'anyio', 'pytest_asyncio', 'pytest_cov', 'pytest_mock',
+        'pytest_timeout', 'xdist',
+    }}
+    collecting = {{'configure', 'addoption', 'collection_modifyitems', 'generate_tests', 'report_header'}}
+    manager = request.config.pluginmanager
+    for _, plugin in manager.list_name_plugin():
+        home = plugin.__name__ if isinstance(plugin, types.ModuleType) else type(plugin).__module__
+        hooks = {{one.name[7:] for one in manager.get_hookcallers(plugin) or ()}} if plugin is not None else set()
+        if home.partition('.')[0] not in known and home.rpartition('.')[2] != 'conftest' and hooks - collecting:
+            assert 1 == 2
+    fails_{}('{}')(lambda: None)()
+"""
+"""Statements behind INTACT: plugins that are not known may look at how a test ended."""
 
 _MORE = """\
     import pytest
@@ -79,5 +118,16 @@ _MORE = """\
 """
 
 
-def _canary(name: str) -> str:
-    return f"def {name}():\n{FORMS}{_MORE}{ALL_FAIL}"
+def _canary(name: str, token: str) -> str:
+    return f"def {name}():\n    forms = forms_{token}()\n{ALL_FAIL}"
+
+
+def _helper(token: str) -> str:
+    """With an error that says itself what it is: for each other one pytest looks through some thirty frames, which took
+    longer than most tests."""
+    return failing.python_helper(token, _ENDED)
+
+
+_ENDED = """from pytest import FixtureLookupError
+    own = {'__init__': AssertionError.__init__, 'formatrepr': AssertionError.__str__}
+    ended = type('AssertionError', (AssertionError, FixtureLookupError), own)"""

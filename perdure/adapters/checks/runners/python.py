@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.checks.findings.globs import by_name
@@ -53,33 +54,48 @@ ALL_FAIL = """\
 """
 
 INTACT = """\
-    import sys, sysconfig, unittest
+    import sys, sysconfig, types, unittest
     from unittest import mock
     wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
     libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
     def foreign(one):
-        one = getattr(one, '__func__', getattr(one, 'fget', one))
-        file = getattr(one, '__globals__', {}).get('__file__') or ''
+        one = one.fget if isinstance(one, property) else one
+        one = one.__func__ if isinstance(one, (classmethod, staticmethod, types.MethodType)) else one
+        file = one.__globals__.get('__file__') if isinstance(one, types.FunctionType) else ''
         return isinstance(file, str) and file != '' and not file.startswith(libraries)
     names = ('unittest', 'unittest.', 'pytest', '_pytest.')
     found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
     found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
-    if any(foreign(one) for place in found for one in list(vars(place).values())):
+    parts = {id(one): one for place in {id(one): one for one in found}.values() for one in list(vars(place).values())}
+    if any(map(foreign, parts.values())):
         return
-    assert 1 == 2
 """
-"""Statements that fail as long as nobody has put a function of his own into the runner or its assertions."""
+"""Statements of a test that returns before their end where somebody has put a function of his own into the runner or
+its assertions."""
 
 
-def planted(text: str, token: str, first: str, last: str) -> tuple[str, frozenset[str]] | None:
+@dataclass(frozen=True)
+class Planted:
+    """A module with tests that fail, and those of its own among them."""
+
+    text: str
+    own: tuple[failing.Body, ...]
+
+    @property
+    def bodies(self) -> frozenset[str]:
+        return frozenset(body.name for body in self.own)
+
+
+def planted(
+    text: str, token: str, first: str, last: str, helper: Callable[[str], str] = failing.python_helper
+) -> Planted | None:
     """A module with `first` before its first statement that may be preceded, `last` at its end, and each of its own
-    tests failing; with the names of these. None where it cannot be parsed."""
-    for own in (True, False):
-        changed, names = failing.python(text, token) if own else (text, frozenset())
-        helper = failing.python_helper(token) if names else ""
-        planting = _around(changed, helper + first, last)
+    tests failing. None where it cannot be parsed. `helper`: what makes them fail, with this token in its name."""
+    for itself in (True, False):
+        changed, own = failing.python(text, token) if itself else (text, ())
+        planting = _around(changed, helper(token) + first, last)
         if planting is not None and _parsed(planting) is not None:
-            return planting, names
+            return Planted(planting, own)
     return None
 
 
@@ -108,6 +124,8 @@ def _parsed(text: str) -> ast.Module | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
+
+_RED = "    assert 1 == 2\n"
 
 _REPORTER = Path(__file__).with_name("reporting_unittest.py")
 
@@ -171,11 +189,11 @@ class Unittest(Runner):
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
             first, last, intact = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
-            behind = f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(intact, INTACT)}"
+            behind = f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(intact, INTACT + _RED)}"
             changed = planted(text, token, _canary(first, FORMS + ALL_FAIL), behind) if path.endswith(".py") else None
             if changed is not None:
-                planting[path], own = changed
-                bodies |= own
+                planting[path] = changed.text
+                bodies |= changed.bodies
                 names |= {first: path, last: path, intact: path}
         return Canaries(planting, names, bodies)
 

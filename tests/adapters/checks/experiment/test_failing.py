@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.adapters.checks.junit import read_junit
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.failing import EVERY
 from perdure.adapters.checks.runners.java import Maven
 from perdure.adapters.checks.runners.node import Node
+from perdure.adapters.checks.runners.pytest import Pytest
 from perdure.adapters.checks.runners.python import planted
 from perdure.adapters.checks.runners.rust import planted as in_rust
 from tests.needs import require
@@ -48,8 +51,8 @@ def help(): return 1
 def test_each_test_of_a_python_file_fails_at_its_end_and_nothing_else_does() -> None:
     found = planted(PYTHON, "token", "FIRST = 1", "LAST = 1")
     assert found is not None
-    text, names = found
-    assert names == {"test_method", "test_late", "test_function"}
+    text = found.text
+    assert found.bodies == {"test_method", "test_late", "test_function"}
     made: dict[str, Any] = {"__name__": "made"}
     exec(compile(text, "made.py", "exec"), made)
     assert made["__doc__"] == "What stands first."
@@ -69,7 +72,7 @@ def test_each_test_of_a_python_file_fails_at_its_end_and_nothing_else_does() -> 
 def test_a_python_file_that_cannot_be_read_takes_none_and_ends_of_lines_are_pythons(text: str) -> None:
     found = planted(text, "token", "", "")
     assert (found is None) == ("\r" not in text)
-    assert found is None or found[1] == {"test_a"}
+    assert found is None or found.bodies == {"test_a"}
 
 
 def test_each_test_of_a_go_file_fails_at_its_end() -> None:
@@ -77,10 +80,12 @@ def test_each_test_of_a_go_file_fails_at_its_end() -> None:
         "package a\n\nfunc TestA(t *testing.T) {\n}\n\nfunc TestMain(m *testing.M) {\n}\n"
         "func Testing(t *testing.T) {}\n"
     )
-    changed, names = failing.go(text)
-    assert names == {"TestA"}
+    ends = dict[str, str]()
+    changed, names = failing.go(text, ends)
+    assert names == ends.keys() == {"TestA"}
     assert changed.count("defer") == 1
-    assert 'func TestA(t *testing.T) { defer t.Error("x");' in changed
+    said = f'if t.Failed() {{ t.Error("x") }} else {{ t.Error("{ends["TestA"]}") }}'
+    assert f"func TestA(t *testing.T) {{ defer func() {{ {said} }}();" in changed
 
 
 def test_each_test_of_a_rust_file_fails_at_its_end_whatever_it_is_decorated_with() -> None:
@@ -124,7 +129,7 @@ def test_hostile_test_files_are_planted_in_bounded_time(text: str) -> None:
     for module in ("node:test", "vitest", "jest"):
         failing.javascript(text, module, "token")
     in_rust({"tests/a.rs": text}, "token")
-    failing.go(text)
+    failing.go(text, {})
 
 
 JS = """\
@@ -196,3 +201,36 @@ def test_each_test_of_a_java_class_fails_at_its_end() -> None:
 @pytest.mark.timeout(60)
 def test_java_that_is_made_to_choke_on_is_read_in_bounded_time(text: str) -> None:
     Maven().canaries({"A.java": f"import org.junit.Test;\n{text}"}, "t")
+
+
+MADE_TO_FAIL = """\
+import pytest
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a(number):
+    assert number
+
+
+class TestB:
+    def test_a(self):
+        pass
+"""
+
+
+@pytest.mark.timeout(60)
+def test_what_pytest_says_of_a_test_made_to_fail_is_that_it_ended_and_of_a_canary_that_it_failed(
+    tmp_path: Path,
+) -> None:
+    found = Pytest().canaries({"test_a.py": MADE_TO_FAIL}, "token")
+    (tmp_path / "test_a.py").write_text(found.files["test_a.py"])
+    report = tmp_path / "report.xml"
+    asked = [sys.executable, "-m", "pytest", "--strict-markers", "-o", "junit_family=xunit1", f"--junit-xml={report}"]
+    subprocess.run(asked, cwd=tmp_path, capture_output=True, timeout=50, check=False)
+    said = {case.name.removeprefix("test_a.py::"): case for case in read_junit(report, tmp_path)}
+    assert {case.outcome for case in said.values()} == {"failed"}
+    assert {name: said[name].message for name in found.witnesses} == found.witnesses  # it has looked through the runner
+    assert "assert 1 == 2" in said["test_token_0_z"].message
+    ends = {name.partition("[")[0]: case.message for name, case in said.items() if "token" not in name}
+    assert ends == {name.removeprefix("test_a.py::"): words for name, words in found.ends.items()}
+    assert ends["test_a"] != ends["TestB::test_a"]

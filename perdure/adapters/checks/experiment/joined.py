@@ -1,0 +1,66 @@
+"""One run for B and C, where it says as much as the two: tests of the base on the change, each made to fail at its end.
+
+A test that fails with exactly the words of the end of its own body came to that end, and would have passed; those that
+must fail are in the same run. This holds where nobody can say these words before, or is another one when they are about
+to be said. So a test counts only where its runner alone calls it and looks at how it ended, once, and a change only
+where nothing new in its product can look at tests, files, frames or the interpreter. Where any of that is not known, or
+a single test of the base says anything else, B is a run of its own.
+
+A forger gains nothing by it. The words are random, one for each test, made for this run alone; they stand in the test
+file and in the function around the body. Whoever gets at them at run time can tell B from C, or any test run from all
+others, and needs nothing else to fool both: such code is for the reviewer in any case, and here has B for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from perdure.adapters.checks.baseline import Key, key
+from perdure.adapters.checks.experiment.commits import CommitPair
+from perdure.adapters.checks.experiment.judge import ended, green, red
+from perdure.adapters.checks.experiment.runs import Ran
+from perdure.adapters.checks.runners.base import Canaries, Runner
+from perdure.models.config import TestCommand
+from perdure.models.report import CommandResult, TestCase
+
+
+def may_be_one(
+    commits: CommitPair, runner: Runner | None, test: TestCommand, canaries: Canaries, before: CommandResult | None
+) -> bool:
+    """True where one run may do, by what is known before it. `before`: the base's own run; None: not yet known."""
+    if runner is None or test.report in ("exit", "junit") or not canaries.ends:
+        return False
+    if runner.early and re.search(runner.early, test.command):
+        return False
+    told = all(canaries.end(*one) or not canaries.expects(one[1]) for one in green(before))
+    return told and commits.cannot_look(runner)
+
+
+def as_passed(runner: Runner, canaries: Canaries, before: CommandResult, ran: Ran) -> Ran | None:
+    """The base's tests on the change as if they had run by themselves: all that were green came to their ends. None
+    where any of them, or of the canaries, says anything else."""
+    result = ran.result
+    if result.verdict != "failed" or result.partial or not ended(result) or ran.written:
+        return None
+    if set(canaries.names) - red(canaries.names, result, counts=True):
+        return None
+    said = defaultdict[Key, list[TestCase]](list)
+    for case in result.cases:
+        said[key(case)].append(case)
+    for name, words in canaries.witnesses.items():
+        if [runner.said(case.message) for case in result.cases if name in case.name] != [words]:
+            return None
+    asked = green(before)
+    if not asked or not all(_would_pass(runner, canaries, one, said[one]) for one in asked):
+        return None
+    passed = tuple(case for case in before.cases if key(case) in asked)
+    return Ran(result.model_copy(update={"verdict": "passed", "exit_code": 0, "cases": passed}), ())
+
+
+def _would_pass(runner: Runner, canaries: Canaries, one: Key, cases: list[TestCase]) -> bool:
+    """True for a test that was made to fail and says that its body ended, once; or was left as it is, and passed."""
+    words = canaries.end(*one)
+    if not words:
+        return not canaries.expects(one[1]) and bool(cases) and all(case.outcome == "passed" for case in cases)
+    return [(case.outcome, runner.said(case.message)) for case in cases] == [("failed", words)]
