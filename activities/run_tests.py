@@ -31,7 +31,7 @@ from perdure.models.config import TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
 from perdure.models.phases import Step
-from perdure.models.report import TestReport
+from perdure.models.report import CommandResult, Since, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestInput, TestVerdict
 
@@ -137,7 +137,13 @@ async def _checked(session: WorkspaceSession, work: TestInput, report: TestRepor
         tree = await in_thread(session.vault.tree_of, base)
         before = await run(base, tree, f"checks-{work.attempt}-base", commands=others)
         done = compared(done, before, session.contract.base)
+        done = done.model_copy(update={"commands": tuple(map(_excused, done.commands))})
     return report.model_copy(update={"commands": (*report.commands, *done.commands)})
+
+
+def _excused(result: CommandResult) -> CommandResult:
+    """A check is one thing that holds or does not, though it says no more than that: red on both sides it is known."""
+    return result.model_copy(update={"since": Since.KNOWN}) if result.since is Since.UNDECIDABLE else result
 
 
 def _check(item: str, command: str) -> TestCommand:

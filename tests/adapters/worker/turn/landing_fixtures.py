@@ -120,9 +120,16 @@ class Item:
         self.sealed, self.checkpoint, self.base = made.contract, made.checkpoint, made.onto
         self.head = made.commit or made.onto
 
-    async def test(self, made: Rebased) -> TestVerdict:
+    async def test(self, made: Rebased, **check: str) -> TestVerdict:
+        """`check`: by item, the command that has to hold as well."""
         work = TestInput(
-            delivery=self.id, contract=self.sealed, commit=self.head, attempt=self.number, baseline=made.baseline
+            delivery=self.id,
+            contract=self.sealed,
+            commit=self.head,
+            attempt=self.number,
+            baseline=made.baseline,
+            check={item: (command,) for item, command in check.items()},
+            item=self.place.item,
         )
         verdict: TestVerdict = await in_activity(run_tests.Testing(self.host).run_tests, work, run=RUN)
         return verdict

@@ -179,3 +179,19 @@ async def test_a_delivery_that_is_rewound_over_its_rebase_works_on_its_old_base_
     await in_activity(rewound)
     assert (web.tree / "b.txt").read_text() == "b\n"
     assert (web.tree / "c.txt").read_text() == "web\n"
+
+
+async def test_what_landed_items_named_holds_and_what_does_not_hold_without_the_change_sends_nobody_back(
+    night: Night,
+) -> None:
+    web = await night.item("web", {"c.txt": "web\n"})
+    made = await web.rebase()
+    broken = await web.test(made, api="test -e c.txt", docs="test ! -e c.txt")
+    assert broken.status is TestsStatus.RED
+    assert any("check of docs" in name for name in broken.failures), broken
+    web.number += 1
+    innocent = await web.test(made, api="test -e never-was")
+    assert innocent.status is TestsStatus.GREEN, innocent
+    web.number += 1
+    own = await web.test(made, web="test -e never-was")
+    assert own.status is TestsStatus.RED, "its own has to hold, whatever holds without it"
