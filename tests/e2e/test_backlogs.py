@@ -152,3 +152,62 @@ async def test_who_can_lands_once_and_in_order_a_conflict_is_mended_and_a_failur
         progress = await ended(await night(lab, origin), lab)
         check_night(origin, progress)
         assert any(call.step == "fix_landing" for call in lab.rehearsal.calls)
+
+
+DEATHS = ("during-tests", "during-rebase", "after-rebase", "after-landing")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_a_worker_killed_at_every_point_of_a_landing_lands_each_item_once(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.kept(PERDURE_CRASH_AT=",".join(DEATHS))
+        progress = await ended(await night(lab, origin), lab)
+        check_night(origin, progress)
+        assert {path.name.partition(".")[0] for path in lab.home.crashes.iterdir()} == set(DEATHS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_two_backlogs_and_a_person_on_one_branch_lose_nothing(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    git(origin, "branch", "shared", "main")
+    git(tmp_path, "clone", "-q", "-b", "shared", str(origin), "hers")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        asked = {"repository": str(origin), "config": CONFIG, "branch": "shared"}
+        items = {"night": [ITEMS[0]], "day": [{"id": "hello", "request": "Say hello"}]}
+        begun = [
+            await lab.client.start_workflow("Backlog", {**asked, "items": some}, id=id, task_queue=TASK_QUEUE)
+            for id, some in items.items()
+        ]
+        for name in ("one", "two"):
+            await asyncio.sleep(1)  # somewhere in the work of both: whatever she meets, hers stays
+            await asyncio.to_thread(push_hers, tmp_path / "hers", name)
+        ended_as = [await ended(handle, lab) for handle in begun]
+    assert [item["phase"] for progress in ended_as for item in progress["items"]] == ["landed", "landed"]
+    subjects = git(origin, "log", "--format=%s", "main..shared").splitlines()
+    assert len(subjects) == 4
+    assert {"one", "two"} <= set(subjects)
+    assert not git(origin, "log", "--merges", "--format=%H", "main..shared")
+    files = git(origin, "ls-tree", "-r", "--name-only", "shared").splitlines()
+    assert {"one.txt", "two.txt", "hello.txt", "tests/test_sub.py"} <= set(files)
+    for progress in ended_as:
+        commit = progress["items"][0]["commit"]
+        git(origin, "merge-base", "--is-ancestor", commit, "shared")
+
+
+def push_hers(checkout: Path, name: str) -> None:
+    """A person's commit, on what is there then."""
+    (checkout / f"{name}.txt").write_text(name)
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-q", "-m", name)
+    for _ in range(20):
+        git(checkout, "pull", "-q", "--rebase", "origin", "shared")
+        try:
+            git(checkout, "push", "-q", "origin", "HEAD:shared")
+            return
+        except AssertionError:  # somebody landed in between
+            continue
+    raise AssertionError("she never got her turn")
