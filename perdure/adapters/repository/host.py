@@ -54,7 +54,7 @@ OTHER_VARIABLES = (
     "PERDURE_TREASURY",
     "PERDURE_WEBHOOK_URL",
     "PERDURE_WEBHOOK_SECRET",
-    *(name for forge in FORGES for name in (*forge.variables, *forge.secrets)),
+    *(name for forge in FORGES for name in (*forge.variables, *forge.secrets) if name.startswith("PERDURE_")),
 )
 """Variables that mean something but are no settings: where things are, where tests crash, how much is told."""
 

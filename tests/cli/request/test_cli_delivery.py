@@ -184,7 +184,8 @@ async def test_each_phase_works_alone_on_somebodys_branch(
     by_test.write_text(f"version = 1\n[setup]\ncommands = []\n[[test]]\nname = 'unit'\ncommand = '{command}'\n")
     red = await ran(perdure, "test", "--branch", "topic", "--config", str(by_test), code=1)
     assert f"(topic at {topic[:7]}, against main at " in red.out
-    assert f"tests of {topic[:7]}, compared with main\n✗ unit: failed, exit code 1, 1 failed\n" in red.out
+    assert f"tests of {topic[:7]}, compared with main\n" in red.out
+    assert "\n✗ unit: failed, exit code 1, new, 1 failed, " in red.out
     assert "\n  ✗ tests/test_calc.py::AddTest::test_adds\n" in red.out
     assert "AssertionError: -1 != 5" in red.out
     assert "-m pytest tests/test_calc.py::AddTest::test_adds\n" in red.out, "to repeat it"
@@ -199,7 +200,7 @@ async def test_each_phase_works_alone_on_somebodys_branch(
     review = ("review", "--branch", "topic", "--plan", str(plan))
     reviewed = await ran(perdure, *review, code=1)
     assert "\nreview: 1 blocker, 1 tech debt, 0 skippable\n" in reviewed.out
-    assert "\n✗ blocker: sub has no docstring  calc.py:5\n" in reviewed.out
+    assert "\n✗ blocker, reviewer: sub has no docstring  calc.py:5\n" in reviewed.out
     assert reviewed.out.index("✗ blocker") < reviewed.out.index("! tech debt")
     assert heads(origin)["topic"] == topic, "nothing was asked to be changed"
 
