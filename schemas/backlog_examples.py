@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.models.backlog import BacklogAttached, BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogAttached, BacklogProgress, ItemView
 from schemas.examples import ASKED, HEAD, PLAN_SHA, REPOSITORY, RUN, Examples
 
 BACKLOG = "night"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from perdure.models import backlog, decisions
+from perdure.models import backlog, backlog_messages, decisions
 from perdure.models.notice import Message
 from perdure.models.report import Findings, Plan, Review, TestReport
 from perdure.models.request import DeliveryRequest
@@ -54,18 +54,22 @@ SHAPES: tuple[Shape, ...] = (
         sent=True,
     ),
     Shape(
-        "add_item", backlog.AddItem, "updates `add` and `edit` of a backlog", backlog_examples.added_items, sent=True
+        "add_item",
+        backlog_messages.AddItem,
+        "updates `add` and `edit` of a backlog",
+        backlog_examples.added_items,
+        sent=True,
     ),
     Shape(
         "named_item",
-        backlog.NamedItem,
+        backlog_messages.NamedItem,
         "updates `skip`, `retry` and `cancel_item` of a backlog",
         backlog_examples.named_items,
         sent=True,
     ),
     Shape(
         "prioritised_item",
-        backlog.PrioritisedItem,
+        backlog_messages.PrioritisedItem,
         "update `prioritise` of a backlog",
         backlog_examples.prioritised_items,
         sent=True,
@@ -80,13 +84,13 @@ SHAPES: tuple[Shape, ...] = (
     Shape("progress", Progress, "the answer to query `progress`", examples.progresses),
     Shape(
         "backlog_progress",
-        backlog.BacklogProgress,
+        backlog_messages.BacklogProgress,
         "what a backlog returns, and its answer to query `progress`",
         backlog_examples.backlog_progresses,
     ),
     Shape(
         "backlog_attached",
-        backlog.BacklogAttached,
+        backlog_messages.BacklogAttached,
         "the answer to update `attach` of a backlog",
         backlog_examples.backlog_attachments,
     ),

@@ -12,7 +12,8 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.backlog import BacklogProgress, BacklogRequest, BacklogState, ItemState
+from perdure.models.backlog import BacklogRequest, BacklogState, ItemState
+from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.errors import InvalidRequest
 from perdure.models.rules.backlog import parse_backlog, sent_digest
 from perdure.models.rules.scheduling import ended, startable, views, wakes
@@ -98,7 +99,7 @@ class Backlog(TakesItems):
     def refresh(self) -> None:
         workflow.set_current_details(details(self.request, self.state, workflow.now()))
 
-    @workflow.query(description="Where the backlog stands: perdure.models.backlog.BacklogProgress")
+    @workflow.query(description="Where the backlog stands: perdure.models.backlog_messages.BacklogProgress")
     def progress(self) -> BacklogProgress:
         state, info = self.state, workflow.info()
         known = [at.usd for at in state.items.values()]

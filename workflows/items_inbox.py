@@ -11,16 +11,8 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.backlog import (
-    AddItem,
-    BacklogAttached,
-    BacklogRequest,
-    BacklogState,
-    ItemPhase,
-    ItemState,
-    NamedItem,
-    PrioritisedItem,
-)
+from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog_messages import AddItem, BacklogAttached, NamedItem, PrioritisedItem
 from perdure.models.decisions import Hold, understood
 from perdure.models.errors import InvalidRequest
 from perdure.models.landing import ItemEnded, ItemWaits, LandingAsked, LandingOver

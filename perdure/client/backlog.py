@@ -27,7 +27,8 @@ from perdure.client.backlog_past import BacklogPast, read_backlog_past
 from perdure.client.once import request_of
 from perdure.client.submit import ATTACH, start, start_accepted
 from perdure.client.view import Described, describe
-from perdure.models.backlog import BacklogItem, BacklogProgress, BacklogRequest
+from perdure.models.backlog import BacklogItem, BacklogRequest
+from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.proof import proof

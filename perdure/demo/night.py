@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.client import Backlog
     from perdure.demo.performance import Wanted
-    from perdure.models.backlog import BacklogProgress
+    from perdure.models.backlog_messages import BacklogProgress
 
 ID = "night"
 EXPECTED = {"failed": ["halves"], "blocked": ["invoice"]}

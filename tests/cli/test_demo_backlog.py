@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from perdure.demo.night import whole
-from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogProgress, ItemView
 from tests.cli.demo_run import Show, show
 
 __all__ = ["show"]

@@ -14,7 +14,7 @@ from perdure.text import one_line
 if TYPE_CHECKING:
     from perdure.client import Backlog
     from perdure.client.backlog_past import BacklogPast
-    from perdure.models.backlog import BacklogProgress
+    from perdure.models.backlog_messages import BacklogProgress
 
 _MOVING = ("ready", "after", "building", "landing", "waits")
 _BEYOND = 100

@@ -10,7 +10,7 @@ from perdure.cli.backlog.receipt import BacklogReceipt, read_receipt
 from perdure.cli.backlog.text import reason, status_lines
 from perdure.cli.table import columns
 from perdure.cli.words import money, short
-from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.text import one_line
 
 if TYPE_CHECKING:

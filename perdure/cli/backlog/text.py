@@ -11,7 +11,7 @@ from perdure.cli.decide.asking import commands
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS
 from perdure.cli.words import money, short
 from perdure.models.amounts import span
-from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.decisions import Asked
 from perdure.text import one_line
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from perdure.cli.screen import Screen
     from perdure.client import Backlog
-    from perdure.models.backlog import BacklogProgress
+    from perdure.models.backlog_messages import BacklogProgress
     from perdure.models.decisions import Asked
 
 BACKLOG_LOOK_S = 1.0

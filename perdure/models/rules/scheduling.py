@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import floor
 
-from perdure.models.backlog import CHECKS_MOST, BacklogRequest, BacklogState, ItemPhase, ItemState, ItemView
+from perdure.models.backlog import CHECKS_MOST, BacklogRequest, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog_messages import ItemView
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.touches import Meeting

@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Iterable
 from datetime import datetime
 
-from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase, ItemView
+from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase
+from perdure.models.backlog_messages import ItemView
 from perdure.models.decisions import Gate
 from perdure.models.rules.scheduling import left_usd, views
 from perdure.models.webui.details import DETAILS_BYTES, dollars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.cli.backlog.receipt import BacklogReceipt
 from perdure.cli.backlog.report import BacklogReport, page_of, report_lines
-from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogProgress, ItemView
 
 EVIL = "<script>alert(1)</script>\x1b[2J"
 

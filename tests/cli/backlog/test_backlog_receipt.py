@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.adapters.git.commits import BranchCommit
 from perdure.cli.backlog.receipt import BacklogReceipt, Outside, receipt
 from perdure.client.backlog_past import BacklogPast
-from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.ids import branch_name, delivery_key
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from perdure.cli.backlog.text import SHOWN, changes, decides, headline, status_lines
-from perdure.models.backlog import BacklogProgress, ItemView
+from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 
 NOW = datetime(2026, 1, 5, 9, 4, tzinfo=UTC)

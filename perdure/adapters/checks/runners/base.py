@@ -151,7 +151,7 @@ class Canaries:
         return Canaries(files, names, self.bodies | other.bodies, (), env, ends, witnesses)
 
     def end(self, file: str, name: str) -> str:
-        """What the test that a report names so says at its end; empty where that is not known."""
+        """The words that the test a report names so says at its end; empty where that is not known."""
         place = name.partition("::")[2].partition("[")[0]
         if EVERY in self.ends:
             return f"{self.ends[EVERY]} {name}"
@@ -226,7 +226,7 @@ class Runner(ABC):
         return True
 
     def said(self, message: str) -> str:
-        """What a failure says, of all that the runner tells of it."""
+        """The words of a failure, of all that the runner tells of it."""
         return message
 
     def place(self, classname: str, root: Path) -> str:

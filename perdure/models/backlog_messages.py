@@ -1,0 +1,83 @@
+"""Messages to a backlog, and its answers: what people send by updates, and how it is shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from perdure.models.backlog import BacklogItem
+from perdure.models.base import Recorded, Written
+from perdure.models.limits import NAME_CHARS, PLACE_CHARS
+
+
+class AddItem(Written):
+    """Updates `add` and `edit`: the whole item."""
+
+    item: BacklogItem
+
+
+class NamedItem(Written):
+    """Updates `skip`, `retry` and `cancel_item`. `item`: its id; `by`: who says so."""
+
+    item: str = Field(min_length=1, max_length=NAME_CHARS)
+    note: str = Field(default="", max_length=PLACE_CHARS)
+    by: str = Field(default="", max_length=NAME_CHARS)
+
+
+class PrioritisedItem(NamedItem):
+    """Update `prioritise`."""
+
+    priority: int = Field(ge=-100, le=100)
+
+
+class BacklogAttached(Recorded):
+    """The answer to update `attach`: the backlog of this id has been accepted, just now or before."""
+
+    backlog_id: str
+    run_id: str
+    repository: str
+    items: int
+
+
+class ItemView(Recorded):
+    """One item as it is shown. `phase`: ready, after (others), building, landing, waits (for you), landed, failed,
+    blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it."""
+
+    id: str
+    phase: str
+    because: str = ""
+    caption: str = ""
+    delivery: str = ""
+    commit: str = ""
+    unblocks: int = 0
+    depends_on: tuple[str, ...] = ()
+    blocked_by: str = ""
+    gate: str = ""
+    of: str = ""
+    since: datetime | None = None
+    usd: float = 0.0
+    priority: int = 0
+    critical: bool = False
+
+
+class BacklogProgress(Recorded):
+    """The answer to query `progress`, and the result of a backlog that has ended."""
+
+    backlog_id: str
+    run_id: str
+    repository: str
+    status: str
+    base: str = ""
+    branch: str = ""
+    head: str = ""
+    parallel: int = 1
+    budget_usd: float | None = None
+    usd: float | None = 0.0
+    held: str = ""
+    waiting: str = ""
+    message: str = ""
+    pull_request: str = ""
+    turn: str = ""
+    began: datetime | None = None
+    items: tuple[ItemView, ...] = ()
