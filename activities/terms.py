@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from perdure.adapters.agents.opening import of_kind
+from perdure.adapters.agents.opening import of_kind, of_role
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.publish import try_out
@@ -77,7 +77,7 @@ class Terms:
             origins=settings.origins,
             grade=self._host.config.sandbox,
             allow_test_changes=request.allow_test_changes,
-            prompts=_prompts(vault, base_sha),
+            prompts=_prompts(vault, base_sha, request.landing.role if request.landing is not None else ""),
             issue=issue,
             landing=request.landing,
         )
@@ -104,10 +104,10 @@ class Terms:
         )
 
 
-def _prompts(vault: Vault, base_sha: str) -> dict[str, str]:
+def _prompts(vault: Vault, base_sha: str, role: str) -> dict[str, str]:
     """The repository's own prompts, from the base branch: an agent's change to them does not count."""
     there = vault.listed(base_sha, ".perdure/prompts")  # seldom any: one look instead of seven
-    names = (*map(str, AGENTIC), *map(of_kind, Kind))
+    names = (*map(str, AGENTIC), *map(of_kind, Kind), *([of_role(role)] if role else []))
     paths = {name: f".perdure/prompts/{name}.md" for name in names}
     found = {name: vault.show(base_sha, path, CONFIG_BYTES) for name, path in paths.items() if path in there}
     return {name: text.decode(errors="replace") for name, text in found.items() if text is not None}

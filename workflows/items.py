@@ -242,7 +242,9 @@ class Items:
             model=backlog.model,
             config=backlog.config,
             source=backlog.source,
-            landing=LandingPlace(backlog=workflow.info().workflow_id, item=item.id, branch=opened.branch),
+            landing=LandingPlace(
+                backlog=workflow.info().workflow_id, item=item.id, branch=opened.branch, role=item.role
+            ),
         ).model_dump(mode="json", exclude_defaults=True)
         if backlog.proof:
             vouching = VouchInput(

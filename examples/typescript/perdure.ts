@@ -49,11 +49,12 @@ export interface DeliveryRequest {
   resume?: ResumePoint | null;
 }
 
-/** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; check: commands of items that have landed, which have to hold with this one, too. */
+/** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; `role`: the item's, its agents are told. */
 export interface LandingPlace {
   backlog: string;
   item: string;
   branch: string;
+  role?: string;
 }
 
 /**
@@ -207,7 +208,7 @@ export interface BacklogItem {
   priority?: number;
   /** put on its delivery */
   labels?: string[];
-  /** whose prompt it is built with: frontend, test, …; empty: nobody's in particular */
+  /** its agents are told so: frontend, test, …; with the repository's `.perdure/prompts/role-<role>.md`, where there is one; empty: nobody's in particular */
   role?: string;
   /** ids of items that have to land before it begins */
   depends_on?: string[];

@@ -47,7 +47,8 @@ class BacklogItem(Written):
     issue       an open issue of the repository: 14, "#14" or its address
     priority    higher goes first among those that are ready; -100 to 100
     labels      put on its delivery
-    role        whose prompt it is built with: frontend, test, …; empty: nobody's in particular
+    role        its agents are told so: frontend, test, …; with the repository's `.perdure/prompts/role-<role>.md`,
+                where there is one; empty: nobody's in particular
     depends_on  ids of items that have to land before it begins
     touches     files it is expected to change, as in .gitignore: src/api/**, *.md; items whose patterns meet are not
                 built at the same time
@@ -60,7 +61,7 @@ class BacklogItem(Written):
     issue: int | str | None = None
     priority: int = Field(default=0, ge=-100, le=100)
     labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
-    role: str = Field(default="", max_length=LABEL_CHARS)
+    role: str = Field(default="", pattern=f"^({ITEM_ID})?$")
     depends_on: tuple[ItemId, ...] = ()
     touches: tuple[Glob, ...] = Field(default=(), max_length=TOUCHES_MOST)
     check: tuple[Command, ...] = Field(default=(), max_length=CHECKS_MOST)
@@ -160,11 +161,12 @@ class BacklogRequest(Written):
 
 class LandingPlace(Written):
     """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
-    branch; check: commands of items that have landed, which have to hold with this one, too."""
+    branch; `role`: the item's, its agents are told."""
 
     backlog: str = Field(min_length=1, max_length=PLACE_CHARS)
     item: str = Field(min_length=1, max_length=NAME_CHARS)
     branch: str = Field(min_length=1, max_length=NAME_CHARS)
+    role: str = Field(default="", pattern=f"^({ITEM_ID})?$")
 
 
 class ItemPhase(StrEnum):

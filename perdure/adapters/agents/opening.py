@@ -81,6 +81,11 @@ def of_kind(kind: str) -> str:
     return f"{Step.PLAN}-{kind}"
 
 
+def of_role(role: str) -> str:
+    """The name of the repository's own prompt for items of a backlog that have this role."""
+    return f"role-{role}"
+
+
 def user_message(*texts: str) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "text", "text": text} for text in texts]}
 
@@ -109,6 +114,9 @@ def _facts(step: Step, contract: Contract, pages: Sequence[ShownPage], kind: str
         )
     if contract.allow_test_changes and step is not Step.CLASSIFY:
         lines.append("The request is about tests: existing tests may be changed as it asks.")
+    if contract.landing is not None and (role := contract.landing.role) and step is not Step.CLASSIFY:
+        lines.append(f"The request is one item of a backlog. Work on it in the role: {role}.")
+        lines += [contract.prompts[of_role(role)]] if of_role(role) in contract.prompts else []
     if step is Step.PLAN and kind in tuple(Kind):
         lines.append(contract.prompts.get(of_kind(kind)) or _text(of_kind(kind)))
     return "\n".join(lines)

@@ -8,6 +8,7 @@ import pytest
 from perdure.adapters.agents.conversation import opening, question_for, system_prompt
 from perdure.adapters.agents.opening import MATERIAL_CHARS, ShownPage
 from perdure.adapters.agents.text import first_line, framed, middle_out, redact
+from perdure.models.backlog import LandingPlace
 from perdure.models.config import RepositoryConfig, TestCommand
 from perdure.models.contract import Contract, Note
 from perdure.models.phases import Kind, Step
@@ -55,6 +56,14 @@ def test_what_others_wrote_comes_framed_as_data_and_what_we_say_comes_last() -> 
     for name, said in (("request", "1h30m"), ("note AGENTS.md", "four spaces"), ("plan", "1. Do it")):
         assert re.search(rf'<data name="{name}" mark="(\w+)">\n.*{said}.*\n</data mark="\1">', text)
     assert text.endswith("Test commands of this repository:\n- unit: python -m pytest -q")
+
+
+def test_an_items_role_is_told_to_those_who_work_on_it_with_the_repositorys_own_words_for_it() -> None:
+    place = LandingPlace(backlog="night", item="page", branch="perdure/night", role="frontend")
+    item = CONTRACT.model_copy(update={"landing": place, "prompts": {"role-frontend": "Mind the keyboard."}})
+    assert words(Step.IMPLEMENT, item).endswith("in the role: frontend.\nMind the keyboard.")
+    assert "role" not in words(Step.CLASSIFY, item)
+    assert "Work on it in the role" not in words(Step.IMPLEMENT)
 
 
 @pytest.mark.parametrize("kind", Kind)
