@@ -10,6 +10,7 @@ from people_fixtures import Company
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 
+from activities.look import look_for as really_look
 from perdure.models.backlog import Opened
 from perdure.models.landing import (
     CloseBacklogInput,
@@ -39,6 +40,7 @@ class Branch(Company):
 
     red      items whose tests are red as they land, so many times
     moves    how often somebody else pushes between a rebase and the push
+    real_looks   where set, deliveries are looked for on the server
     fails    items whose tests stay red
     """
 
@@ -56,6 +58,7 @@ class Branch(Company):
         self.bodies: list[str] = []
         self.holding: dict[str, asyncio.Event] = {}
         self.looks: list[LookInput] = []
+        self.real_looks: Client | None = None
         self.most = self.now = 0
 
     async def plays(self, work: TurnInput) -> TurnResult:
@@ -136,6 +139,8 @@ class Branch(Company):
         @activity.defn
         async def look_for(work: LookInput) -> Look:
             self.looks.append(work)
+            if self.real_looks is not None:
+                return await really_look(work)
             return Look(found={one: Found(status="terminated", message="terminated") for one in work.deliveries})
 
         @activity.defn

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
+from people_fixtures import reset
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
@@ -193,3 +194,56 @@ async def test_a_bad_backlog_is_refused_at_once(client: Client, fresh: str) -> N
         with pytest.raises(WorkflowFailureError) as refusal:
             await ended(handle)
     assert "two" in str(refusal.value.cause)
+
+
+async def test_a_backlog_begun_again_adopts_what_runs_and_what_has_landed(client: Client, fresh: str) -> None:
+    """Whoever terminated it, or reset it to before its deliveries began: nothing is built or landed a second time."""
+    branch = Branch(one="a", two="b")
+    branch.holding = {"two": asyncio.Event()}
+    branch.real_looks = client
+    request = night({"id": "one"}, {"id": "two"})
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, request)
+        await until(handle, lambda at: at == {"one": "landed", "two": "building"})
+        await handle.terminate("by hand")
+        again = await backlog(client, fresh, request)
+        await until(again, lambda at: at["one"] == "landed")
+        branch.holding["two"].set()
+        progress = await ended(again)
+    assert phases(progress) == {"one": "landed", "two": "landed"}
+    assert sorted(branch.landed) == ["one", "two"]
+    built = [work.delivery for work in branch.seen if work.step == "implement"]
+    assert len(built) == len(set(built)) == 2
+
+
+async def test_a_rewound_backlog_does_not_begin_its_deliveries_a_second_time(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.holding = {"two": asyncio.Event()}
+    branch.real_looks = client
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}))
+        await until(handle, lambda at: at == {"one": "landed", "two": "building"})
+        await reset(handle, await first_task(handle))
+        branch.holding["two"].set()
+        progress = await ended(client.get_workflow_handle(fresh))
+    assert phases(progress) == {"one": "landed", "two": "landed"}
+    assert sorted(branch.landed) == ["one", "two"]
+
+
+async def test_an_item_costs_its_backlog_fewer_than_forty_events(client: Client, fresh: str) -> None:
+    names = [f"item{number}" for number in range(24)]
+    branch = Branch(**{name: name for name in names})
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night(*({"id": name} for name in names), parallel=8))
+        progress = await ended(handle)
+        events = (await handle.describe()).history_length
+    assert set(phases(progress).values()) == {"landed"}
+    assert events < 40 * len(names), events
+
+
+async def first_task(handle: Any) -> int:
+    """The event with which its first workflow task ended."""
+    async for event in handle.fetch_history_events():
+        if event.HasField("workflow_task_completed_event_attributes"):
+            return int(event.event_id)
+    raise AssertionError("it never began")
