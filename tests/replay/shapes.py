@@ -12,7 +12,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
+from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
+from tests.e2e.test_backlogs import STORY, night
 from tests.e2e.test_tamper import FILES, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.github_lab import BUILD, ID, github_lab
@@ -171,9 +173,23 @@ async def away(root: Path, keep: Keep) -> None:
         await finished(submitted, world.lab, timeout=120)
 
 
+async def backlog(root: Path, keep: Keep) -> None:
+    """With a conflict that is mended, a failure, and what it blocks."""
+    origin = make_target(root / "calc.git")
+    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
+        lab.worker()
+        handle = await night(lab, origin)
+        await handle.result()
+        await keep(handle, "backlog")
+        for item in ("sub", "mul"):
+            delivered = await lab.handle(f"night/{item}").result()
+            mended = any(step.step == "fix_landing" for step in DeliveryResult.model_validate(delivered).steps)
+            await keep(lab.handle(f"night/{item}"), "landed-after-a-conflict" if mended else "landed")
+
+
 SHAPES = (
     *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
-    *(told, shared, long, github, away),
+    *(told, shared, long, github, away, backlog),
 )
 
 

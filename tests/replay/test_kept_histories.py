@@ -31,6 +31,7 @@ def test_histories_are_kept() -> None:
         *("tampered", "before-it-continued", "continued-and-waiting", "continued"),
         *("waiting-for-the-treasury", "shared-budget", "treasury", "treasury-ended"),
         *("treasury-before-it-continued", "treasury-continued"),
+        *("backlog", "landed", "landed-after-a-conflict"),
     }
 
 

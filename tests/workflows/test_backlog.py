@@ -10,7 +10,11 @@ from backlog_fixtures import Branch, backlog, night, until
 from people_fixtures import reset
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
 from workflow_fixtures import playing
+
+from perdure.local.places import temporal_binary
+from perdure.plugin import perdure_plugin
 
 
 async def ended(handle: Any) -> dict[str, Any]:
@@ -247,3 +251,30 @@ async def first_task(handle: Any) -> int:
         if event.HasField("workflow_task_completed_event_attributes"):
             return int(event.event_id)
     raise AssertionError("it never began")
+
+
+async def test_a_backlog_goes_on_in_new_runs_while_its_deliveries_run(fresh: str) -> None:
+    suggested = ["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=30"]
+    server = await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(temporal_binary()), dev_server_extra_args=suggested, ui=False
+    )
+    names = ["one", "two", "three", "four", "five"]
+    branch = Branch(**{name: "same" if name in ("one", "two") else name for name in names})
+    branch.holding = {"five": asyncio.Event()}
+    async with server:
+        branch.real_looks = client = await Client.connect(
+            server.client.service_client.config.target_host, plugins=[perdure_plugin()]
+        )
+        async with playing(client, branch):
+            handle = await backlog(client, fresh, night(*({"id": name} for name in names), gates=["plan"]))
+            await until(handle, lambda at: [at[name] for name in names[:4]] == ["landed"] * 4)
+            first = (await handle.describe()).run_id
+            assert (await handle.execute_update("attach", {}))["items"] == 5
+            assert await handle.execute_update("prioritise", {"item": "five", "priority": 3}) == "priority 3: five"
+            branch.holding["five"].set()
+            progress = await ended(client.get_workflow_handle(fresh))
+            runs = [run.run_id async for run in client.list_workflows(f"WorkflowId = '{fresh}'")]
+    assert set(phases(progress).values()) == {"landed"}
+    assert sorted(branch.landed) == sorted(names)
+    assert progress["run_id"] in runs
+    assert len(runs) >= 3, (first, runs)
