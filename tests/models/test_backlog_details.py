@@ -63,7 +63,8 @@ def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(NASTY, min_size=4, max_size=4))
 def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str]) -> None:
-    request, state = backlog({"id": "a", "request": "x" + words[0]}, {"id": "b"})
+    asked = words[0].encode(errors="replace").decode()  # a half character is refused before anybody shows it
+    request, state = backlog({"id": "a", "request": "x" + asked}, {"id": "b"})
     state.items["a"].phase, state.items["a"].words = ItemPhase.FAILED, words[1]
     state.items["b"].phase, state.items["b"].waits, state.items["b"].gate = ItemPhase.BUILDING, words[2], "plan"
     state.held, state.pull_request = words[3], words[1]

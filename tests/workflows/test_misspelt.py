@@ -15,7 +15,9 @@ from workflows import WORKFLOWS
 from workflows.misspelt import TYPES, Misspelt, meant
 
 
-@pytest.mark.parametrize(("name", "near"), [("Delivry", "Delivery"), ("delivery", "Delivery"), ("Backlog", None)])
+@pytest.mark.parametrize(
+    ("name", "near"), [("Delivry", "Delivery"), ("delivery", "Delivery"), ("Backlgo", "Backlog"), ("Specialist", None)]
+)
 def test_what_was_probably_meant_is_named_and_what_may_come_later_is_not(name: str, near: str | None) -> None:
     assert meant(name) == near
 

@@ -47,7 +47,8 @@ async def test_of_two_people_who_decide_otherwise_at_once_the_second_is_told_so(
         lost = next(one for one in decided if isinstance(one, NotCounted))
         assert "decided before, otherwise" in lost.what
         if isinstance(decided[0], Answered):
-            assert await delivery.approve(asked.of) == decided[0], "the same again is answered the same"
+            again = await delivery.approve(asked.of)
+            assert again.words in (decided[0].words, "counted before: approved"), "the same again counts once"
         done.set()
 
 

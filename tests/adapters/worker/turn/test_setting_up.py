@@ -121,7 +121,9 @@ async def test_all_deliveries_of_a_repository_see_their_worktrees_at_one_path(tm
         prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
         async with host.session(delivery, prepared.contract) as session:
             assert session.workspace.path == home.tree(delivery)
-            report = await test_commit(session, prepared.base_sha, "tree", "once more", None, makes_seed=False)
+            report = await test_commit(
+                session, prepared.base_sha, "tree", "once more", None, makes_seed=False, commands=None
+            )
         await host.close()
         reports.append(
             [(result.verdict, re.sub(r"25\d\d\d", "port", result.tail), result.cases) for result in report.commands]
@@ -144,7 +146,9 @@ async def test_what_the_base_has_compiled_is_there_for_each_delivery_that_begins
         request = DeliveryRequest(repository=str(origin), request="x", config=COMPILES)
         prepared = await in_activity(Preparation(host).prepare, PrepareInput(delivery=delivery, request=request))
         async with host.session(delivery, prepared.contract) as session:
-            report = await test_commit(session, prepared.base_sha, "tree", "change", None, makes_seed=False)
+            report = await test_commit(
+                session, prepared.base_sha, "tree", "change", None, makes_seed=False, commands=None
+            )
         await host.close()
         tails.append(report.commands[0].tail)
     assert "(known)" in prepared.summary, "the base ran again"
