@@ -204,7 +204,7 @@ class Items:
         else:
             cancelled = said.status in ("cancelled", "canceled")
             at.phase = ItemPhase.CANCELLED if cancelled else ItemPhase.FAILED
-            at.words = f"{why}: {said.message}"[:300] if said.message else why
+            at.words = said.message[:300] or why
         self.give_turn_back(id)
         self.changed = True
 

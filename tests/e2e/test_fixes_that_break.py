@@ -131,6 +131,6 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
         "tests_red",
         "not converging: two fixes in a row left the same failures: 1 of 2 fail: test_adds",
     )
-    assert (results["never"].reason, results["never"].message) == ("blockers", "blockers remain after 1 fixes")
-    assert (results["refused"].reason, results["refused"].message) == ("tests_red", "tests are red after 1 fixes")
+    assert (results["never"].reason, results["never"].message) == ("blockers", "blockers remain after 1 fix")
+    assert (results["refused"].reason, results["refused"].message) == ("tests_red", "tests are red after 1 fix")
     assert results["refused"].tests.status == "red"

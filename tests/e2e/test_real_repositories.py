@@ -204,14 +204,14 @@ async def _hopeless(lab: Lab, result: DeliveryResult, origin: Path) -> None:
     assert (result.status, result.reason, result.message) == (
         "not_delivered",
         "tests_red",
-        "tests are red after 1 fixes",
+        "tests are red after 1 fix",
     )
     assert "unit: exit code 2" in next(step.summary for step in result.steps if step.step == "run_tests")
     assert (heads(origin).keys(), pulls(origin)) == ({"main"}, [])
     kept(lab, result)
     ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, {}), "watch", "hopeless")
     assert ran.code == 1
-    assert "tests are red after 1 fixes" in ran.out + ran.err
+    assert "tests are red after 1 fix" in ran.out + ran.err
 
 
 def assert_tested(result: DeliveryResult, origin: Path) -> None:

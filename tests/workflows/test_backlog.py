@@ -79,7 +79,7 @@ async def test_a_failure_blocks_what_depends_on_it_and_nothing_else(client: Clie
         progress = await ended(await backlog(client, fresh, night(*items, {"id": "docs"})))
     assert phases(progress) == {"schema": "failed", "export": "blocked", "more": "blocked", "docs": "landed"}
     because = {item["id"]: item.get("because", "") for item in progress["items"]}
-    assert because["export"].startswith("blocked by schema (tests red")
+    assert because["export"].startswith("blocked by schema (tests are red")
     assert because["more"].startswith("blocked by schema")
 
 

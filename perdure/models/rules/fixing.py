@@ -16,7 +16,7 @@ def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limi
     if limit == 0:
         return f"tests are red: {verdict.summary}"
     if fixes >= limit:
-        return f"tests are red after {fixes} fixes"
+        return f"tests are red after {_fixes(fixes)}"
     return not_converging(left[1:], verdict)
 
 
@@ -24,7 +24,7 @@ def given_up(fixes: int, limit: int) -> str:
     """Say why no other attempt is made at a review's blockers; empty when one is."""
     if fixes < limit:
         return ""
-    return f"blockers remain after {fixes} fixes" if fixes else "the review found blockers"
+    return f"blockers remain after {_fixes(fixes)}" if fixes else "the review found blockers"
 
 
 def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
@@ -43,3 +43,7 @@ def not_converging(left: Sequence[TestVerdict], verdict: TestVerdict) -> str:
     if before.fingerprint == verdict.fingerprint:
         return f"not converging: two fixes in a row left the same failures: {verdict.summary}"
     return ""
+
+
+def _fixes(number: int) -> str:
+    return f"{number} fix{'es' if number != 1 else ''}"
