@@ -46,11 +46,14 @@ class Questions:
         way, broken = checkpoints.way_to(vault, work.tip)
         broken = broken or (checkpoints.hole(vault, work.tip) if not work.offset else "")
         tree = vault.tree_of(work.head) if work.head and vault.has(work.head) else ""
-        listed = checkpoints.between(vault, work.start, work.head) if tree and vault.has(work.start) else []
+        ground = work.rebased or work.start
+        listed = checkpoints.between(vault, ground, work.head) if tree and vault.has(ground) else []
         first = work.first or next(iter(way), "")
         facts = Facts(
             checkpoints=checkpoints.page(vault, way, work.offset) if not broken else (),
-            commits=checkpoints.commits(vault, listed[work.offset : end], work.start, work.commits, first),
+            commits=checkpoints.commits(
+                vault, listed[work.offset : end], ground, work.commits, "" if work.rebased else first
+            ),
             next=end if end < max(len(way), len(listed)) else None,
             broken=broken[:300],
         )

@@ -30,6 +30,7 @@ class VerifyInput(Recorded):
     tip      the last checkpoint; offset: how many checkpoints and commits to leave out, oldest first
     first    prepare's checkpoint; empty when history does not have it any more
     start    the commit the delivery began on; head: the newest one of its branch
+    rebased  the commit that its own are on now, where it was brought onto another one; empty: still `start`
     commits  commit → the checkpoint it was made from
     report   SHA-256 of the last test report
     deaths   attempts that were reported as died: `<activity id>/<attempt>`
@@ -40,6 +41,7 @@ class VerifyInput(Recorded):
     first: str = ""
     offset: int = 0
     start: str = ""
+    rebased: str = ""
     head: str = ""
     commits: dict[str, str] = {}
     report: str = ""

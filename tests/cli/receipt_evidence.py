@@ -59,6 +59,7 @@ PREPARED = Prepared(
 TOLD = HistoryFacts(
     prepared=PREPARED,
     first=sha("0"),
+    start=PREPARED.head,
     turns=(TurnSpan(sha("0"), sha("1"), "plan", 1, 1), TurnSpan(sha("1"), sha("2"), "implement", 1, 1)),
     newest=2,
     commits={HEAD: (sha("2"), "implement/1")},

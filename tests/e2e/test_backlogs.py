@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.models.limits import TASK_QUEUE
+from tests.cli.conftest import Cli
 from tests.lab import Lab, git, heads, make_target
 
 CONFIG = """
@@ -151,6 +153,12 @@ async def test_who_can_lands_once_and_in_order_a_conflict_is_mended_and_a_failur
         lab.worker()
         progress = await ended(await night(lab, origin), lab)
         check_night(origin, progress)
+        for item in ("sub", "mul"):  # one of them was brought onto the other
+            cli = Cli(lab.home.root, lab.root, lab.env)
+            ran = await asyncio.to_thread(cli, "verify", f"night/{item}", "--json", "--no-tests")
+            claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
+            assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
+            assert claims["commits"]["mark"] == claims["begins at the base"]["mark"] == "verified", claims
         assert any(call.step == "fix_landing" for call in lab.rehearsal.calls)
 
 

@@ -11,10 +11,10 @@ from perdure.models.verify import CommitFact
 
 def begins(evidence: Evidence) -> Judged:
     """A delivery begins with its base's files: one more in its first checkpoint would be in no turn, and ship."""
-    host, prepared = evidence.host, evidence.told.prepared
+    host = evidence.host
     if isinstance(host, Unknown):
         return unknown(host.why)
-    start = short(prepared.head) if prepared is not None else ""
+    start = short(evidence.told.start)
     if host.begun is None:
         return unknown(f"prepare's checkpoint, or the commit {start} it began on, is not in the vault")
     if host.begun:

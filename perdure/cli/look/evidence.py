@@ -41,7 +41,9 @@ class HistoryFacts:
     """The tale of history, over all runs, oldest first.
 
     prepared   of the newest run; first: prepare's checkpoint in the first run, empty when that is lost
-    turns      that have ended; newest: how many of them, from the end, belong to the newest run
+    start      the commit it began on; its own may be on another one now, which is then prepared.head
+    turns      that have ended, and what was brought onto another base; newest: how many of them, from the end, belong
+               to the newest run
     commits    commit → (checkpoint it was made from, `step/attempt`); head: the newest one
     tested     tree of the newest verdict; shipped: number of the pull request
     receipt    as it was written at the end
@@ -52,6 +54,7 @@ class HistoryFacts:
 
     prepared: Prepared | None = None
     first: str = ""
+    start: str = ""
     turns: tuple[TurnSpan, ...] = ()
     newest: int = 0
     commits: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -89,6 +92,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
     done = [act for act in acts if act.result is not None]
     newest = max((number for number, act in enumerate(done) if act.activity == Step.PREPARE), default=-1)
     first: list[str] = []
+    start = ""
     turns, late = [], 0
     commits: dict[str, tuple[str, str]] = {}
     accepted, shipped, receipt = "", None, None
@@ -99,6 +103,14 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
             late += number > newest
         elif act.activity == Step.PREPARE and state.prepared:
             first.append(state.prepared.checkpoint)
+            start = start or state.prepared.head
+        elif act.activity == Step.REBASE:
+            before = str(act.given.get("checkpoint", ""))
+            if state.checkpoint != before:
+                turns.append(TurnSpan(before, state.checkpoint, Step.REBASE, int(act.given.get("number", 1)), 0))
+                late += number > newest
+            if made := (act.result or {}).get("commit"):
+                commits[str(made)] = (state.checkpoint, "")
         elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
             made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"
             commits[state.head] = (str(act.given.get("checkpoint", "")), made_by)
@@ -109,6 +121,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
     return HistoryFacts(
         prepared=state.prepared,
         first=first[0] if first and complete else "",
+        start=start,
         turns=tuple(turns),
         newest=late,
         commits=commits,
