@@ -215,10 +215,20 @@ class Items:
 
     async def _ended(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
         """It has told of its end before; where it could not, that is to be found out."""
-        with suppress(ChildWorkflowError, asyncio.CancelledError):
+        refused = ""
+        try:
             await child
+        except ChildWorkflowError as error:
+            cause = error.cause
+            refused = cause.message if isinstance(cause, ApplicationError) and cause.type == "InvalidRequest" else ""
+        except asyncio.CancelledError:
+            return
         at = self.state.items.get(id)
-        if at is not None and at.phase is ItemPhase.BUILDING and at.run_id == child.first_execution_run_id:
+        if at is None or at.phase is not ItemPhase.BUILDING or at.run_id != child.first_execution_run_id:
+            return
+        if refused:  # before it began, so that nobody is told of its end
+            self._end(id, at, Found(status="not_delivered", message=refused.removeprefix("InvalidRequest: ")))
+        else:
             self.unsure.add(id)
 
     async def _request_of(self, at: ItemState) -> dict[str, Any]:

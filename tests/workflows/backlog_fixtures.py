@@ -9,6 +9,7 @@ from typing import Any
 from people_fixtures import Company
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 
 from activities.look import look_for as really_look
 from perdure.models.backlog import Opened
@@ -41,6 +42,7 @@ class Branch(Company):
     red      items whose tests are red as they land, so many times
     moves    how often somebody else pushes between a rebase and the push
     real_looks   where set, deliveries are looked for on the server
+    refused  by item: `prepare` refuses its request with these words
     fails    items whose tests stay red
     """
 
@@ -60,6 +62,7 @@ class Branch(Company):
         self.looks: list[LookInput] = []
         self.real_looks: Client | None = None
         self.most = self.now = 0
+        self.refused: dict[str, str] = {}
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.now += 1
@@ -86,6 +89,8 @@ class Branch(Company):
             given = PrepareInput.model_validate(work)
             made: Prepared = await base["prepare"](given)
             assert given.request.landing is not None
+            if words := self.refused.get(given.request.landing.item):
+                raise ApplicationError(words, type="InvalidRequest", non_retryable=True)
             self.seen_by.setdefault(given.delivery, len(self.landed))
             return made.model_copy(update={"landing": given.request.landing.branch})
 

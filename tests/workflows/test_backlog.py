@@ -161,6 +161,17 @@ async def test_a_terminated_delivery_is_found_out_at_once(client: Client, fresh:
     assert len(branch.looks) == 1
 
 
+async def test_an_item_that_is_refused_before_it_begins_says_why(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.refused = {"one": "there is no such repository"}
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]})))
+    items = {item["id"]: item for item in progress["items"]}
+    assert (items["one"]["phase"], items["one"]["because"]) == ("failed", "there is no such repository")
+    assert items["two"]["because"] == "blocked by one (there is no such repository)"
+    assert branch.looks == []
+
+
 async def test_a_backlog_that_is_held_begins_nothing_until_it_goes_on(client: Client, fresh: str) -> None:
     branch = Branch(one="a", two="b")
     branch.holding = {"one": asyncio.Event()}
