@@ -54,7 +54,7 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         await shown(perdure, fresh, api="building", docs="failed", page="after")
         status = (await run("status", fresh)).out
         assert f"{fresh}  3 items · 1 building · 1 failed · 1 after others" in status
-        assert "failed    docs (tests red" in status
+        assert "failed    docs (tests are red" in status
         assert json.loads((await run("status", "--json")).out)["backlog_id"] == fresh, "the newest"
         assert "docs" in (await run("graph", fresh, "--format", "mermaid")).out
         assert "added: more" in (await run("add", fresh, "more", "--request", "Do more", "--depends-on", "page")).out

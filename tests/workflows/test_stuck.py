@@ -30,12 +30,12 @@ class Broken:
         raise RuntimeError("there is no step lunch")
 
 
-async def found(client: Client, *ids: str) -> dict[str, Stuck]:
-    """The server's list follows with a delay."""
+async def found(client: Client, *ids: str, **why: str) -> dict[str, Stuck]:
+    """The server's list follows with a delay, and so does its word for why (`why`: how that of one of them begins)."""
     async with asyncio.timeout(30):
         while True:
             seen = {one.id: one async for one in stuck(client)}
-            if all(id in seen for id in ids):
+            if all(id in seen and seen[id].why.startswith(why.get(id, "")) for id in ids):
                 return seen
             await asyncio.sleep(0.1)
 
@@ -64,7 +64,7 @@ async def test_a_workflow_whose_task_fails_and_one_on_a_queue_of_nobody_are_name
     await start("Delivery", REQUEST, id=broken, task_queue=fresh, task_timeout=timedelta(seconds=5))
     await start("Delivery", REQUEST, id=well, task_queue=TASK_QUEUE)  # no worker yet: it only waits
     async with Worker(client, task_queue=fresh, workflows=[Broken]):
-        seen = await found(client, lost, broken)
+        seen = await found(client, lost, broken, **{broken: "its workflow task has failed"})
         told = await asyncio.to_thread(doctor, server, str(tmp_path))
     assert seen[lost].why == "waits on task queue perdur, from which nobody takes work"
     assert {uncounted(f"{one.id} {one.why}") for one in (seen[lost], seen[broken])} <= told
