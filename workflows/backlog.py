@@ -126,7 +126,8 @@ class Backlog(TakesItems):
     def _accept(self, raw: Any, *, again: bool) -> BacklogRequest:
         """The request as it was sent; a bad one is refused at once, with the item and the field."""
         if again:
-            return BacklogRequest.model_construct(**(raw | {"items": ()}))
+            listed = {name: tuple(raw.get(name, ())) for name in ("gates", "labels")}
+            return BacklogRequest.model_construct(**(raw | listed | {"items": ()}))
         request = parse_backlog(raw)
         for order, item in enumerate(request.items):
             self.state.items[item.id] = ItemState(item=item, order=order)
