@@ -27,7 +27,7 @@ Check = Annotated[
     list[str] | None, typer.Option("--check", metavar="COMMAND", help="Holds once it has landed. Repeatable.")
 ]
 Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first; -100 to 100.")]
-Role = Annotated[str | None, typer.Option("--role", metavar="NAME", help="Whose prompt it is built with.")]
+Role = Annotated[str | None, typer.Option("--role", metavar="NAME", help="Told to its agents: frontend, test, …")]
 Usd = Annotated[float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it may spend.")]
 File = Annotated[str | None, typer.Option("--file", metavar="FILE|-", help="The item as YAML or JSON instead.")]
 Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Why, for those who wonder.")]
@@ -68,7 +68,7 @@ def edit(
     file: File = None,
     json: Json = False,
 ) -> None:
-    """Change an item that has not landed; what no option names stays as it was given."""
+    """Change an item that has not begun; what no option names stays as it was given."""
     from perdure.cli.backlog.ids import with_backlog
     from perdure.cli.screen import Screen
 
