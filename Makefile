@@ -20,7 +20,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-slow check fmt schema replay attack chaos chaos-github bench-recovery bench-treasury bench-verdict bench-setup lock clean
+.PHONY: help demo test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,6 +80,10 @@ chaos: $(READY) ## N=40 deliveries under random faults: kills, sleep, resets, da
 	@first=$(or $(SEED),$$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')); echo "seeds from $$first: make chaos N=1 SEED=…"; \
 	  CHAOS=$$first:$(or $(N),40) $(PYTEST) -q --no-header -n $(if $(filter file,$(origin JOBS)),2,$(JOBS)) -rP tests/chaos $(ARGS)
 
+chaos-backlog: $(READY) ## N=1 nights of examples/backlog, each with KILLS=20 of worker and server (SEED: the first)
+	@first=$(or $(SEED),$$(od -An -N2 -tu2 /dev/urandom | tr -d ' ')); echo "seeds from $$first: make chaos-backlog SEED=…"; \
+	  CHAOS_BACKLOG=$$first:$(or $(KILLS),20):$(or $(N),1) $(PYTEST) -q --no-header -rP tests/chaos/test_chaos_backlog.py $(ARGS)
+
 chaos-github: $(READY) ## a hundred SIGKILLs inside open_pull_request, beside faults of GitHub (FORGE_KILLS=1-25: the seeds)
 	@FORGE_KILLS=$(or $(FORGE_KILLS),1-25) $(PYTEST) -q -n 2 -rP tests/e2e/test_github_kills.py $(ARGS)
 
@@ -94,6 +98,9 @@ bench-verdict: $(READY) ## what a verdict costs beside running the test command 
 
 bench-setup: $(READY) ## what setup costs the second delivery of a repository (MEGABYTES=300, FILES=12000)
 	@$(BIN)/python benchmarks/setup.py $(ARGS)
+
+bench-parallel: $(READY) ## 1, 5 and 15 deliveries at once beside a plain script that does the same work (ROUNDS=3)
+	@$(BIN)/python benchmarks/parallel.py $(ARGS)
 
 lock: ## write the lock files from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	@$(if $(UV),,{ echo "error: uv is needed to write the lock; pip install uv" >&2; exit 1; })

@@ -9,6 +9,7 @@ from activities.backlog import Backlogs
 from activities.capture_pages import Pages
 from activities.close import Closing
 from activities.commit import Commits
+from activities.follow import Following
 from activities.forge import Publishing
 from activities.inspect_change import Inspection
 from activities.land import LandingHere
@@ -18,7 +19,10 @@ from activities.notify import Notices
 from activities.prepare import Preparation
 from activities.questions import Questions
 from activities.rebase import Rebasing
+from activities.room import Rooms
 from activities.run_tests import Testing
+from activities.specialists import Specialists
+from activities.stack import Stacking
 from activities.turns import turns
 from activities.vouch import Vouching
 from perdure.adapters.worker.host import Host
@@ -37,6 +41,7 @@ def anywhere(host: Host) -> Activities:
         last_table,
         Vouching(host).vouch,
         Backlogs(host).open_backlog,
+        Following(host).follow,
         look_for,
         resume_point,
     ]
@@ -47,6 +52,7 @@ def publishing(host: Host) -> Activities:
     forge = Publishing(host)
     return [
         forge.check_access,
+        Rooms(host).find_room,
         forge.comment,
         forge.publish_artifacts,
         forge.open_pull_request,
@@ -54,15 +60,21 @@ def publishing(host: Host) -> Activities:
         forge.push_branch,
         LandingHere(host).land,
         Backlogs(host).make_branch,
+        Backlogs(host).backlog_room,
         Backlogs(host).close_backlog,
+        Following(host).move_branch,
+        Stacking(host).look_at_stack,
     ]
 
 
 def here(host: Host) -> Activities:
     """Return what needs the delivery's workspace: this host's own queue."""
-    asked = Questions(host)
+    asked, specialists = Questions(host), Specialists(host)
     return [
-        *([] if host.publisher else publishing(host)),
+        *([LandingHere(host).land] if host.publisher else publishing(host)),
+        Preparation(host).prepare,
+        specialists.split_plan,
+        specialists.take_tasks,
         *turns(host),
         Commits(host).commit,
         Rebasing(host).rebase,

@@ -11,10 +11,11 @@ from temporalio import activity
 from perdure.adapters.forges.body import subject
 from perdure.adapters.git.branch import commit_tree, find_commit
 from perdure.adapters.git.door import IDENTITY
+from perdure.adapters.git.foreseen import foreseen
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.models.ids import branch_name
+from perdure.models.ids import branch_name, slug
 from perdure.models.phases import Step
 from perdure.models.work import CommitInput, Committed
 
@@ -54,7 +55,16 @@ def _commit(session: WorkspaceSession, work: CommitInput) -> Committed:
     session.workspace.advance(commit)
     files, added, deleted = vault.diff_stat(work.parent, commit)
     summary = f"+{added} −{deleted} in {files} file" + ("s" if files != 1 else "")
-    return Committed(commit=commit, tree=tree, files=files, added=added, deleted=deleted, summary=summary)
+    place = session.contract.landing
+    return Committed(
+        commit=commit,
+        tree=tree,
+        files=files,
+        added=added,
+        deleted=deleted,
+        summary=summary,
+        conflicts=foreseen(session.workspace, commit, slug(place.backlog)) if place else {},
+    )
 
 
 def _message(work: CommitInput, trailers: dict[str, str]) -> str:

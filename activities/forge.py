@@ -19,6 +19,7 @@ from perdure.adapters.forges.status import status_comment
 from perdure.adapters.forges.template import read_template
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.adapters.git.publish import commits_between, publish, publish_first, try_out
+from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.crash import crash_point
@@ -157,6 +158,14 @@ def _push(vault: Vault, contract: Contract, work: publishing.PushInput) -> publi
     return publishing.Pushed(summary=f"{made} commit{'' if made == 1 else 's'} pushed to {work.branch}")
 
 
+def _base(vault: Vault, contract: Contract, work: publishing.ShipInput) -> str:
+    """The branch it is into; of one of a stack the backlog's base, where the branch it began from is gone by now."""
+    place = contract.landing
+    if place is None or not place.ships or work.base in remote_heads(vault.url, vault.keys).branches:
+        return work.base
+    return place.branch
+
+
 def _open(host: Host, vault: Vault, contract: Contract, work: publishing.ShipInput) -> publishing.Shipped:
     forge = host.forges.forge(contract.repository)
     if forge is None:
@@ -179,7 +188,7 @@ def _open(host: Host, vault: Vault, contract: Contract, work: publishing.ShipInp
         body=written,
         head=work.branch,
         head_sha=work.head,
-        base=work.base,
+        base=_base(vault.with_keys(host.forges), contract, work),
         draft=work.draft,
         labels=contract.config.ship.labels,
         reviewers=contract.config.ship.reviewers,

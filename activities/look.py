@@ -22,6 +22,7 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.landing import Found, Look, LookInput, Resumed, ResumeInput
 from perdure.models.request import ResumePoint
 from perdure.models.result import DeliveryResult
+from perdure.models.rules.stack import proposed
 from perdure.models.state import DeliveryState, retried
 
 RUNNING, MISSING = "running", "missing"
@@ -35,7 +36,7 @@ async def look_for(work: LookInput) -> Look:
     """Each as the server knows it. Raises RPCError, to be tried again."""
     client, found = activity.client(), {}
     for number, delivery in enumerate(work.deliveries, start=1):
-        found[delivery] = await _found(client, delivery)
+        found[delivery] = await _found(client, delivery, ships=work.ships)
         activity.heartbeat(number)
     return Look(found=found)
 
@@ -61,7 +62,7 @@ async def resume_point(work: ResumeInput) -> Resumed:
         return Resumed(words=error.what)
 
 
-async def _found(client: Client, delivery: str) -> Found:
+async def _found(client: Client, delivery: str, *, ships: bool) -> Found:
     seen = await _described(client, delivery)
     if seen is None:
         return Found(status=MISSING)
@@ -80,7 +81,10 @@ async def _found(client: Client, delivery: str) -> Found:
         reason=result.reason or "",
         message=result.message[:_MESSAGE_CHARS],
         usd=result.usage.cost_usd,
-        commit=result.landed or "",
+        commit=proposed(result) if ships else result.landed or "",
+        branch=(result.branch or "") if ships else "",
+        pull_request=result.pull_request.url if ships and result.pull_request else "",
+        items=result.items,
     )
 
 

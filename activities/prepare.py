@@ -12,7 +12,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.run_tests import Base, test_base
-from activities.terms import CONFIG_FILE, Terms
+from activities.terms import CONFIG_FILE, Terms, of_task
 from perdure.adapters.checks.experiment.survey import survey
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.first import FIRST_COMMIT
@@ -33,6 +33,8 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import SetUp, read_set_up
 from perdure.adapters.worker.turn.adopt import turn_of
 from perdure.models.amounts import seconds, span
+from perdure.models.backlog import LandingPlace
+from perdure.models.config import Limits
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLost
@@ -61,28 +63,32 @@ class Preparation:
             return await self._again(work, work.previous)
         journal.asks(Asking(asks=work.request.questions is not False, notifies=notifies))
         now_doing(doing="fetching")
+        within = work.request.landing.within if work.request.landing is not None else None
         vault, contract, settings = await self._read(work)
         expiry = settings.config.gates.expire
         expiry_s = seconds(expiry) if expiry else 0.0
         journal.asks(Asking(asks=settings.config.delivery.questions, expiry_s=expiry_s, notifies=notifies))
-        contract = await self._placed(vault, contract, settings)
-        looks_wrong = await in_thread(_surveyed, vault, contract)
+        contract = await self.placed(vault, contract, settings)
+        looks_wrong = "" if within is not None else await in_thread(_surveyed, vault, contract)
         own = () if contract.existing else (contract.branch, *contract.branches.values())
         await in_thread(note_branches, self._host.home, contract.delivery, own)
         terms = await in_thread(self._host.keep_contract, vault, contract)
-        plan = work.request.plan
-        artifact = await in_thread(vault.put_artifact, work.delivery, plan.encode()) if plan else ""
+        plan = work.request.plan.encode() if work.request.plan else b""
+        if within is not None:
+            plan = await in_thread(vault.get_artifact, within.delivery, within.plan)
+        artifact = await in_thread(vault.put_artifact, work.delivery, plan) if plan else ""
         crash_point(CrashPoint.DURING_PREPARE)
         async with self._host.session(work.delivery, terms) as session:
             first = await in_thread(_first_checkpoint, session)
             now_doing(doing="testing the base")
-            base = await test_base(session, CONFIG_FILE) if contract.config.test else Base()
+            base = await test_base(session, CONFIG_FILE) if contract.config.test and within is None else Base()
             await in_thread(session.restore, first)
             title = await in_thread(title_of, vault, contract)
             done = await in_thread(read_set_up, session.directory)
         prepared = self._prepared(work.request, contract, terms, artifact, first, base, title, done)
         told = " · ".join(part for part in (prepared.summary, looks_wrong) if part)
-        return prepared.model_copy(update={"summary": told})
+        told = f"task {within.task} of the plan, on {contract.base_sha[:7]}" if within is not None else told
+        return prepared.model_copy(update={"summary": told, **of_task(contract)})
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
@@ -113,6 +119,7 @@ class Preparation:
             "app": bool(config.app.start),
             "fallback": checkpoint if damaged else "",
             "at": at if damaged else None,
+            **of_task(session.contract),
         }
         return previous.model_copy(update=now)
 
@@ -127,7 +134,7 @@ class Preparation:
                 raise InvalidRequest(error.what, where=error.where, fix=error.fix) from error
             raise
 
-    async def _placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
+    async def placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
         """The terms, complete, with a worktree where nobody else can be writing: a worker that sleeps in the middle of
         this keeps its directory, and the next one makes another."""
         home, delivery = self._host.home, contract.delivery
@@ -201,9 +208,18 @@ class Preparation:
             treasury=shared_by(self._host.config, contract, request),
             document=config.delivery.document,
             app=bool(config.app.start),
-            landing=request.landing.branch if request.landing is not None else "",
+            landing=_lands_on(request.landing),
+            specialists=config.delivery.specialists,
+            limited=_limited(request, config.limits),
             summary=_summary(contract, done, baseline, base.known),
         )
+
+
+def _limited(request: DeliveryRequest, limits: Limits) -> bool:
+    """It asks for room among the repository's deliveries. A task of another delivery has that one's."""
+    if request.landing is not None and request.landing.within is not None:
+        return False
+    return limits.deliveries is not None or limits.open_pull_requests is not None
 
 
 def _newest_whole(vault: Vault, checkpoint: str, first: str) -> str:
@@ -247,6 +263,11 @@ def _first_checkpoint(session: WorkspaceSession) -> str:
     first = checkpoints.begin(session.workspace, told)
     session.restore(first)
     return first
+
+
+def _lands_on(place: LandingPlace | None) -> str:
+    """The integration branch whose commit its change becomes; empty where it ends in a pull request of its own."""
+    return place.branch if place is not None and not (place.decompose or place.ships) else ""
 
 
 def _summary(contract: Contract, done: SetUp, baseline: TestVerdict | None, known: bool) -> str:

@@ -116,7 +116,7 @@ class Questions:
 
     def _check(self, work: CheckPlanInput) -> CheckedPlan:
         vault = Workspace.open(self._host.home, work.delivery).vault
-        return check_plan(vault, work.delivery, work.plan)
+        return check_plan(vault, work.delivery, work.plan, items=work.items)
 
 
 def _report(vault: Vault, work: VerifyInput) -> ReportFact | None:

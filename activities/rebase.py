@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from temporalio import activity
 
@@ -20,7 +21,7 @@ from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.branch import find_commit
 from perdure.adapters.git.door import IDENTITY
 from perdure.adapters.git.exact import exact_tree
-from perdure.adapters.git.landing import Merged, bring_onto, fetch_landing, find_landed
+from perdure.adapters.git.landing import Merged, bring_onto, fetch_landing, find_landed, head_here
 from perdure.adapters.git.since import since
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
@@ -64,7 +65,7 @@ class Rebasing:
             lease.check()
             if found.landed:
                 return _there(work, found)
-            if found.onto == contract.base_sha:
+            if found.onto == contract.base_sha or (contract.task and not found.merged.conflicts):
                 return await in_thread(_stays, workspace, lease, contract, work, found)
             workspace = await in_thread(self._moved, workspace, lease, found.onto)
             terms = await in_thread(_terms, contract, work.place, found.onto, workspace.path)
@@ -72,7 +73,7 @@ class Rebasing:
             crash_point(CrashPoint.DURING_REBASE)
             session = await self._host.opened(workspace, lease, terms)
             now_doing(doing=f"testing {work.place.branch}")
-            base = await test_base(session, CONFIG_FILE) if terms.config.test else Base()
+            base = await test_base(session, CONFIG_FILE) if terms.config.test and not terms.task else Base()
             rebased = await in_thread(_placed, session, work, found, sealed, base)
             return await in_thread(_sealed, session, ref, work, found.merged, rebased)
 
@@ -100,7 +101,8 @@ class _Found:
 
 
 def _look(vault: Vault, contract: Contract, work: RebaseInput) -> _Found:
-    onto = fetch_landing(vault, work.place.branch, work.landed)
+    branch = work.place.branch
+    onto = head_here(vault, branch) if contract.task else fetch_landing(vault, branch, work.landed)
     began = contract.began or contract.base_sha
     landed = find_landed(vault, began, onto, landing_trailers(work.delivery, work.place))
     merged = Merged("") if landed else bring_onto(vault, contract.base_sha, onto, work.head)
@@ -125,9 +127,11 @@ def _there(work: RebaseInput, found: _Found) -> Rebased:
 
 
 def _stays(workspace: Workspace, lease: Lease, contract: Contract, work: RebaseInput, found: _Found) -> Rebased:
-    """The branch is where the delivery began: the same files as one commit, and nothing to test again."""
+    """The branch is where the delivery began: the same files as one commit, and nothing to test again. Or it is a task
+    without conflicts: it lands and ends, and no workspace is made for that."""
     lease.check()
-    commit = _committed(workspace, contract, work, found.onto, found.merged.tree)
+    nothing = contract.task and found.merged.tree == workspace.vault.tree_of(found.onto)
+    commit = "" if nothing else _committed(workspace, contract, work, found.onto, found.merged.tree)
     told = since(workspace.vault, contract.began, found.onto, work.place.branch, found.merged) if contract.began else ""
     return Rebased(
         onto=found.onto,
@@ -192,16 +196,21 @@ def _sealed(session: WorkspaceSession, ref: str, work: RebaseInput, merged: Merg
 
 
 def _made(vault: Vault, ref: str, work: RebaseInput) -> Rebased | None:
+    made = made_before(vault, ref, Step.REBASE, work.number, work.checkpoint)
+    return Rebased.model_validate(made) if made is not None else None
+
+
+def made_before(vault: Vault, ref: str, step: str, number: int, checkpoint: str) -> dict[str, Any] | None:
     """The result of an attempt that died before it could report it; None where the run stands at the checkpoint still.
     Diverged where it went on with something else."""
     tip = vault.read_ref(ref)
-    if tip in (None, work.checkpoint):
+    if tip in (None, checkpoint):
         return None
-    child = vault.first_parent_child(work.checkpoint, tip)
+    child = vault.first_parent_child(checkpoint, tip)
     turn = checkpoints.read_turn(vault, child) if child is not None else {}
-    if child is None or (turn.get("step"), turn.get("attempt")) != (Step.REBASE, work.number):
-        raise Diverged(f"{ref} is at {tip[:12]}, which is no rebase {work.number} of {work.checkpoint[:12]}")
-    return Rebased.model_validate({**turn["result"], "checkpoint": child})
+    if child is None or (turn.get("step"), turn.get("attempt")) != (step, number):
+        raise Diverged(f"{ref} is at {tip[:12]}, which is no {step} {number} of {checkpoint[:12]}")
+    return {**turn["result"], "checkpoint": child}
 
 
 def _committed(workspace: Workspace, contract: Contract, work: RebaseInput, onto: str, tree: str) -> str:

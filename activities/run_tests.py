@@ -7,7 +7,7 @@ Effect: a TestReport in the vault; the worktree is not touched. Key: the commit.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -123,20 +123,36 @@ async def test_base(session: WorkspaceSession, where: str) -> Base:
 
 
 async def _checked(session: WorkspaceSession, work: TestInput, report: TestReport) -> TestReport:
-    """The report with the commands that items of its backlog named, where all else is green. Of those that have landed,
-    what fails without this change, too, is known; its own have to hold."""
-    if not work.check or verdict(report).status is TestsStatus.RED:
+    """Of commands that landed items named, what fails without this change, too, is known; its own have to hold."""
+    if not work.check:
         return report
-    named = {item: [_check(item, command) for command in commands] for item, commands in work.check.items()}
+    base, label = session.contract, f"checks-{work.attempt}"
+    return await hold(session, report, work.check, label, before=base.base_sha, name=base.base, own=work.item)
+
+
+async def hold(
+    session: WorkspaceSession,
+    report: TestReport,
+    check: Mapping[str, Sequence[str]],
+    label: str,
+    *,
+    before: str,
+    name: str,
+    own: str = "",
+) -> TestReport:
+    """The report with the commands that items of a backlog named, where all else is green. What fails on the commit
+    `before`, too, called `name`, is known; but for those of the item `own`."""
+    if verdict(report).status is TestsStatus.RED:
+        return report
+    named = {item: [_check(item, command) for command in commands] for item, commands in check.items()}
     run = partial(test_commit, session, baseline=None, makes_seed=False)
     wanted = [command for commands in named.values() for command in commands]
-    done = await run(work.commit, report.tree, f"checks-{work.attempt}", commands=wanted)
-    others = [command for item, commands in named.items() if item != work.item for command in commands]
+    done = await run(report.commit, report.tree, label, commands=wanted)
+    others = [command for item, commands in named.items() if item != own for command in commands]
     if others and verdict(done).status is TestsStatus.RED:
-        base = session.contract.base_sha
-        tree = await in_thread(session.vault.tree_of, base)
-        before = await run(base, tree, f"checks-{work.attempt}-base", commands=others)
-        done = compared(done, before, session.contract.base)
+        tree = await in_thread(session.vault.tree_of, before)
+        earlier = await run(before, tree, f"{label}-base", commands=others)
+        done = compared(done, earlier, name)
         done = done.model_copy(update={"commands": tuple(map(_excused, done.commands))})
     return report.model_copy(update={"commands": (*report.commands, *done.commands)})
 

@@ -9,7 +9,9 @@ from typing import Any
 import temporalio.client
 import temporalio.worker
 from pydantic import ValidationError
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
@@ -31,7 +33,7 @@ def perdure_plugin(*, interceptors: Interceptors = ()) -> SimplePlugin:
         "perdure",
         data_converter=_converter,
         workflow_runner=_runner,
-        interceptors=list(interceptors),
+        interceptors=[_Showing(), *interceptors],
     )
 
 
@@ -63,6 +65,24 @@ class Understanding(PydanticPayloadConverter):
 def _said(error: Exception) -> str:
     words = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).strip("'")
     return " ".join(words.split())[:200]
+
+
+class _Showing(temporalio.worker.Interceptor):
+    """Asks a workflow that has a method `shown` for its current details when somebody looks at them."""
+
+    def workflow_interceptor_class(
+        self, input: temporalio.worker.WorkflowInterceptorClassInput
+    ) -> type[temporalio.worker.WorkflowInboundInterceptor] | None:
+        return _ShownWhenLookedAt
+
+
+class _ShownWhenLookedAt(temporalio.worker.WorkflowInboundInterceptor):
+    async def handle_query(self, input: temporalio.worker.HandleQueryInput) -> Any:
+        answer = await super().handle_query(input)
+        made = getattr(workflow.instance(), "shown", None)
+        if made is not None and isinstance(answer, WorkflowMetadata) and not answer.current_details:
+            answer.current_details = made()
+        return answer
 
 
 def _runner(runner: WorkflowRunner | None) -> WorkflowRunner:

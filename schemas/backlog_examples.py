@@ -34,6 +34,10 @@ def named_items() -> Examples:
     return [{"item": "page"}, {"item": "page", "note": "not before the release", "by": "me"}]
 
 
+def follows() -> Examples:
+    return [{}, {"leave": True, "note": "the release waits for it"}]
+
+
 def prioritised_items() -> Examples:
     return [{"item": "page", "priority": 5}]
 

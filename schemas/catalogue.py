@@ -9,8 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from perdure.models import backlog, backlog_messages, decisions
+from perdure.models.following import Follow
 from perdure.models.notice import Message
-from perdure.models.report import Findings, Plan, Review, TestReport
+from perdure.models.plan import Plan
+from perdure.models.report import Findings, Review, TestReport
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.attaching import Attached
@@ -74,6 +76,7 @@ SHAPES: tuple[Shape, ...] = (
         backlog_examples.prioritised_items,
         sent=True,
     ),
+    Shape("follow", Follow, "update `follow` of a backlog", backlog_examples.follows, sent=True),
     Shape(
         "result",
         DeliveryResult,

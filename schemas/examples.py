@@ -8,17 +8,16 @@ from typing import Any
 from perdure.models.decisions import Asked, Gate
 from perdure.models.ledger import Spend, Usage
 from perdure.models.notice import Message, decisions
+from perdure.models.plan import Plan, Task
 from perdure.models.report import (
     CommandResult,
     Finding,
     Findings,
     Issue,
-    Plan,
     Review,
     Rule,
     Severity,
     Since,
-    Task,
     TestCase,
     TestReport,
 )

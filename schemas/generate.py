@@ -33,6 +33,7 @@ STRICTER: dict[tuple[str, str], dict[str, Any]] = {
     ("BacklogItem", "issue"): {"maxLength": PLACE_CHARS, "pattern": _ISSUE},
     ("BacklogRequest", "config"): {"maxLength": REQUEST_BYTES},
     ("BacklogRequest", "window"): {"pattern": _WINDOW},
+    ("BacklogRequest", "issues"): {"pattern": r"^\s*(label|milestone|search):.*\S"},
     ("AddBudget", "time"): {"pattern": r"^ *([0-9]+(\.[0-9]+)?[smh] *)+$"},
     ("Approve", "note"): {"maxLength": SAID_BYTES},
     ("Reject", "note"): {"maxLength": SAID_BYTES},
@@ -59,6 +60,12 @@ WHOLE: dict[str, dict[str, Any]] = {
             {"required": ["id", "request"], "properties": {"request": {"pattern": r"\S"}}},
             {"required": ["issue"], "properties": {"issue": {"type": ["integer", "string"]}}},
         ],
+    },
+    "BacklogRequest": {
+        "anyOf": [
+            {"required": ["items"], "properties": {"items": {"minItems": 1}}},
+            {"required": ["issues"], "properties": {"issues": {"type": "string"}}},
+        ]
     },
     "AddBudget": {"anyOf": [{"required": ["usd"]}, {"required": ["tokens"]}, {"required": ["time"]}]},
 }

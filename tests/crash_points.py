@@ -15,3 +15,9 @@ WHERE_SOMEBODY_IS_TOLD = (CrashPoint.AFTER_NOTICE,)
 
 WHERE_A_BACKLOG_LANDS = (CrashPoint.DURING_REBASE, CrashPoint.AFTER_REBASE, CrashPoint.AFTER_LANDING)
 """Points that only a delivery comes by that is an item of a backlog."""
+
+WHERE_A_BASE_MOVES = (CrashPoint.DURING_FOLLOW, CrashPoint.AFTER_FOLLOW, CrashPoint.AFTER_RETARGET)
+"""Points that only a backlog comes by whose base moves, or whose stack is merged while it runs."""
+
+WHERE_SPECIALISTS_BUILD = (CrashPoint.AFTER_TASKS,)
+"""Points that only a delivery comes by whose plan's tasks are built at the same time."""

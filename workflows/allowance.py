@@ -103,11 +103,15 @@ class Allowance:
 
     def _room(self) -> bool:
         purse = self.state.purse
-        return purse.until is not None and round(paid(self.state), 6) < purse.ceiling and workflow.now() < purse.until
+        return purse.until is not None and round(self._paid(), 6) < purse.ceiling and workflow.now() < purse.until
 
     def _is_low(self) -> bool:
         purse = self.state.purse
-        return purse.ceiling - paid(self.state) <= purse.granted * BLOCK_AHEAD
+        return purse.ceiling - self._paid() <= purse.granted * BLOCK_AHEAD
+
+    def _paid(self) -> float:
+        """By its own turns: a plan's tasks reserve for themselves."""
+        return max(paid(self.state) - self.state.tasks_usd, 0.0)
 
     def _is_answered(self) -> bool:
         return self.state.purse.answered >= self.state.purse.seq and not self.state.purse.why
@@ -140,7 +144,7 @@ class Allowance:
         await self._tell()
 
     async def _tell(self, *, ends: bool = False) -> None:
-        prepared, told = self.state.prepared, round(paid(self.state), 6)
+        prepared, told = self.state.prepared, round(self._paid(), 6)
         assert prepared is not None
         purse = self.state.purse = self.state.purse.model_copy(update={"told": told})
         said = Reserve(

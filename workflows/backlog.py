@@ -12,23 +12,34 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.backlog import BacklogRequest, BacklogState, ItemState
+from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog_state import BacklogState, ItemState
 from perdure.models.errors import InvalidRequest
-from perdure.models.rules.backlog import parse_backlog, sent_digest
+from perdure.models.notice import backlog_notice
+from perdure.models.rules.backlog import parse_backlog, sent_digest, unlisted
 from perdure.models.rules.scheduling import ended, startable, views, wakes
 from perdure.models.webui.backlog import details
 from perdure.models.webui.details import refused
-from workflows.endings import heed_cancellation, invalid
+from workflows.attributes import set_attributes
+from workflows.endings import heed_cancellation, invalid, not_by_itself
 from workflows.items import Items
+from workflows.items_base import Base, FollowsBase
+from workflows.items_decided import HandsOn
 from workflows.items_inbox import TakesItems
+from workflows.items_stack import Stack
+from workflows.notification import hand_over
 
 BACKLOG_LOOK = timedelta(minutes=5)
 """Between looks for deliveries that ended without a word (terminated, or a worker of before): 6 events each time."""
 
+HISTORY_MOST = 1000
+"""Events of one run, before a new one begins: with a thousand items a worker that takes over needs a second for them,
+and has five (WORKFLOW_TASK). The server would suggest it at 4096."""
+
 
 @workflow.defn
-class Backlog(TakesItems):
+class Backlog(TakesItems, FollowsBase):
     """Takes a BacklogRequest as JSON, returns a BacklogProgress; see docs/backlog.md. `state`: of the run before."""
 
     @workflow.init
@@ -39,7 +50,12 @@ class Backlog(TakesItems):
             self.request = self._accept(raw, again=state is not None)
         except InvalidRequest as error:
             self.refused = invalid(error.what)
+        if self.state.opened is not None and self.state.opened.within is not None:
+            self.refused = self.refused or not_by_itself(workflow.info().workflow_id)
         self.items = Items(self.request, self.state, raw)
+        self.base = Base(self.request, self.state, self.items)
+        self.decisions = HandsOn(self.state, self.items)
+        self.stack = Stack(self.request, self.state, self.items)
 
     @workflow.run
     async def run(self, raw: Any = None, state: BacklogState | None = None) -> BacklogProgress:
@@ -49,29 +65,41 @@ class Backlog(TakesItems):
             raise self.refused
         try:
             await self.deliver_all()
+            await self.stack.look(last=True)
             await self.items.publish()
         except asyncio.CancelledError:
             self.state.status = "cancelled"
+            self.base.stop()
             await self.items.cancel()
-            self.refresh()
+            self.list_it()
+            await self.tell_end()
             raise
+        await workflow.wait_condition(workflow.all_handlers_finished)  # whoever sent something just now is answered
         self.state.status = "ended"
-        self.refresh()
+        self.list_it()
+        await self.tell_end()
         return self.progress()
 
     async def deliver_all(self) -> None:
         """Begin what may begin, grant the turn to land, hear what became of it; until nothing can move any more."""
         await self.items.open()
-        while not ended(self.request, self.state, workflow.now()):
+        self.list_it()
+        while not self.over():
+            await self.stack.look()
             for start in startable(self.request, self.state, workflow.now()):
                 await self.items.begin(start)
-            await self.items.grant_turn()
-            self.refresh()
+            if not self.base.busy:
+                await self.items.grant_turn()
             await self.something_happens()
             self.go_on_in_a_new_run()
 
+    def over(self) -> bool:
+        """Nothing can move any more, and the branch stands on its base as that is now, or a person left it."""
+        last = ended(self.request, self.state, workflow.now())
+        return self.base.look(last=last) and last
+
     async def something_happens(self) -> None:
-        """A message, the end of a child, the window that opens; or it is time to look for who says nothing."""
+        """A message, the end of a child, a time at which items may begin; or one to look for who says nothing."""
         now = workflow.now()
         opens = wakes(self.request, self.state, now)
         pauses = [BACKLOG_LOOK] if self.items.running else []
@@ -80,24 +108,47 @@ class Backlog(TakesItems):
             await workflow.wait_condition(
                 lambda: self.items.changed or bool(self.items.unsure),
                 timeout=min(pauses, default=None),
-                timeout_summary="the window opens" if opens is not None else "a look at the deliveries",
+                timeout_summary="an item may begin" if opens is not None else "a look at the deliveries",
             )
         except TimeoutError:
-            self.items.unsure.update(self.items.running)
+            if workflow.now() >= now + BACKLOG_LOOK:
+                self.items.unsure.update(self.items.running)
         self.items.changed = False
         heed_cancellation()
         if self.items.unsure:
             await self.items.look()
 
+    def list_it(self) -> None:
+        """In the server's lists and filters, at its beginning and its end: each time is an event."""
+        state, opened = self.state, self.state.opened
+        if opened is not None and opened.lists:
+            values = {
+                "PerdureRepository": self.request.repository,
+                "PerdureStatus": state.status,
+                "PerdureBranch": opened.branch,
+                "PerdurePullRequest": state.pull_request,
+            }
+            set_attributes(values, sum(at.usd for at in state.items.values()))
+
+    async def tell_end(self) -> None:
+        """To those whose addresses the host has that opened it."""
+        if self.state.opened is not None and self.state.opened.notifies:
+            id = f"notice-{workflow.uuid4().hex[:16]}"
+            await hand_over(backlog_notice(self.progress(), id=id, at=workflow.now()))
+
     def go_on_in_a_new_run(self) -> None:
         """The state is all that goes along; deliveries run on, and tell the same workflow id."""
-        quiet = workflow.all_handlers_finished() and not self.items.changed
-        if workflow.info().is_continue_as_new_suggested() and quiet:
+        quiet = workflow.all_handlers_finished() and not self.items.changed and not self.base.busy
+        info = workflow.info()
+        long = info.is_continue_as_new_suggested() or info.get_current_history_length() > HISTORY_MOST
+        if long and quiet:
             request = self.request.model_copy(update={"items": ()}).model_dump(mode="json", exclude_defaults=True)
-            workflow.continue_as_new(args=[request, self.state])
+            workflow.continue_as_new(args=[request, self.state.carried()])
 
-    def refresh(self) -> None:
-        workflow.set_current_details(details(self.request, self.state, workflow.now()))
+    def shown(self) -> str:
+        """For the Web UI, made when somebody looks (perdure/plugin.py): with a thousand items it takes 50 ms, and what
+        is made with every decision is made again with each of them when a worker takes over."""
+        return details(self.request, self.state, workflow.now())
 
     @workflow.query(description="Where the backlog stands: perdure.models.backlog_messages.BacklogProgress")
     def progress(self) -> BacklogProgress:
@@ -110,24 +161,30 @@ class Backlog(TakesItems):
             status=state.status,
             base=state.opened.base if state.opened else self.request.base or "",
             branch=state.opened.branch if state.opened else self.request.branch or "",
+            land=self.request.land,
             head=state.head,
             parallel=self.request.parallel,
             budget_usd=self.request.budget_usd,
             usd=round(sum(known), 6),
             held=state.held,
+            asks=state.asks,
             waiting=state.waiting,
             message=state.message,
+            notes=state.notes[-10:],
             pull_request=state.pull_request,
             turn=state.turn,
             began=state.began,
             items=views(self.request, state, workflow.now()),
         )
 
+    @workflow.query(name="state", description="All of it, with which another run goes on: perdure.models.backlog")
+    def _whole(self) -> dict[str, Any]:
+        return self.state.carried()
+
     def _accept(self, raw: Any, *, again: bool) -> BacklogRequest:
         """The request as it was sent; a bad one is refused at once, with the item and the field."""
         if again:
-            listed = {name: tuple(raw.get(name, ())) for name in ("gates", "labels")}
-            return BacklogRequest.model_construct(**(raw | listed | {"items": ()}))
+            return unlisted(raw)
         request = parse_backlog(raw)
         for order, item in enumerate(request.items):
             self.state.items[item.id] = ItemState(item=item, order=order)

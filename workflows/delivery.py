@@ -21,15 +21,12 @@ from perdure.models.state import DeliveryState, Progress, parse_resume
 from perdure.models.summary import progress_of, result_of
 from perdure.models.webui.details import refused
 from perdure.models.work import TestVerdict
-from workflows.endings import Stopped, doubts, heed_cancellation, invalid, not_delivered
+from workflows.endings import Stopped, doubts, heed_cancellation, heed_parent, invalid, not_delivered
 from workflows.inbox import TakesMessages
 from workflows.landing import Landing
 from workflows.publishing import Publishing
 from workflows.stage import Stage
 from workflows.steps import Steps
-
-LANDING_FIXES = 2
-"""Rounds of mending what cannot land, before a person is asked: who conflicts twice with what lands needs one."""
 
 
 @workflow.defn
@@ -72,6 +69,9 @@ class Delivery(TakesMessages):
     async def deliver(self) -> None:
         """The business process, in order. Each line is safe to reach again: what is done is not done twice."""
         await self.prepare()
+        if self.landing.decomposes:
+            self.enter(Phase.PLAN)
+            return await self.landing.decompose()
         if self.selected(Phase.PLAN):
             await self.plan()
         if self.selected(Phase.BUILD):
@@ -86,6 +86,7 @@ class Delivery(TakesMessages):
             await self.open_pull_request()
         else:
             await self.hand_over()
+        return None
 
     async def prepare(self) -> None:
         """Before a cent is spent: a workspace, setup and preflight behind it; a forge that would take the result."""
@@ -95,6 +96,7 @@ class Delivery(TakesMessages):
             return
         self.stage.enter(None)
         self.prepared = await self.steps.prepare()
+        await self.landing.room()
 
     async def plan(self) -> None:
         """Bug, feature or chore; then a plan, unless one came with the request; again until a person agrees."""
@@ -105,14 +107,16 @@ class Delivery(TakesMessages):
             await self.steps.plan()
         while not self.state.built and (words := await self.steps.decision(Gate.PLAN)):
             await self.steps.plan(words)
+        await self.landing.planned()
 
     async def build(self) -> None:
         """Build what was planned, and commit it; a delivery that changes nothing ends here."""
         self.enter(Phase.BUILD)
         if not self.state.built:
-            outcome = await self.steps.implement()
-            if not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary):
-                raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
+            if (left := await self.steps.specialists.build()) is not None:
+                outcome = await self.steps.implement(left)
+                if not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary) and not self.steps.specialists.built:
+                    raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
             self.state.built = True
         if self.state.conflicts:  # it goes on in the middle of a landing
             await self.landing.mend()
@@ -184,8 +188,8 @@ class Delivery(TakesMessages):
         self.state.status = Status.COMPLETED
 
     async def make_landable(self) -> None:
-        """Twice by itself, then as often as a person says; and through all checks again."""
-        if self.state.landing_fixes >= LANDING_FIXES and (words := await self.landing.given_up()):
+        """Twice by itself, and twice more each time a person says so; and through all checks again."""
+        if words := await self.landing.given_up():
             raise not_delivered(Reason.LIMITS, words)
         await self.landing.mend()
         if self.selected(Phase.TEST):
@@ -261,6 +265,7 @@ class Delivery(TakesMessages):
         phases = request.phases if request.phases is not None else ALL_PHASES
         if problem := why_not(phases, request.branch):
             raise invalid(f"phases: {problem}")
+        heed_parent(request.landing)
         return request, state
 
     async def _end(self) -> DeliveryResult:

@@ -8,8 +8,10 @@ from types import MappingProxyType
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
+from perdure.models.backlog import LandingPlace
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
 from perdure.models.rules.gates import CANNOT_TELL, let_through
+from perdure.models.rules.specialists import is_of
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending
 from perdure.models.work import Asking, Prepared
@@ -110,6 +112,22 @@ def asking(error: ActivityError) -> Asking:
 def invalid(message: str) -> ApplicationError:
     """A bad submission fails the workflow at once and says which field."""
     return ApplicationError(f"InvalidRequest: {message}", type="InvalidRequest", non_retryable=True)
+
+
+def not_by_itself(tasks: str) -> ApplicationError | None:
+    """The refusal of a plan's tasks, or of one, that their delivery has not begun. `tasks`: their backlog's id."""
+    parent, delivery = workflow.info().parent, tasks.rpartition("/")[0]
+    begun_by = delivery if tasks == workflow.info().workflow_id else tasks
+    if parent is not None and parent.workflow_id == begun_by and is_of(tasks, delivery):
+        return None
+    return invalid(f"tasks of a plan are begun by their delivery: perdure retry {delivery}")
+
+
+def heed_parent(place: LandingPlace | None) -> None:
+    """Refuse a task of a plan that somebody else than its delivery has begun."""
+    refused = not_by_itself(place.backlog) if place is not None and place.within is not None else None
+    if refused is not None:
+        raise refused
 
 
 def heed_cancellation() -> None:

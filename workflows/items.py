@@ -8,11 +8,13 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import Priority, RetryPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
-from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase, ItemState, LandingPlace, Opened
+from perdure.models.backlog import BacklogItem, BacklogRequest
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
+from perdure.models.fairness import shared_with, urgency
 from perdure.models.landing import (
     CloseBacklogInput,
     ClosedBacklog,
@@ -22,17 +24,15 @@ from perdure.models.landing import (
     Look,
     LookInput,
     OpenBacklogInput,
-    Resumed,
-    ResumeInput,
-    Vouched,
-    VouchInput,
 )
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, TASK_QUEUE, WORKFLOW_TASK
-from perdure.models.request import DeliveryRequest
-from perdure.models.rules.scheduling import Start, checks, next_to_land
+from perdure.models.rules.ends import take_end
+from perdure.models.rules.scheduling import Start, checks, next_to_land, wanted
 from perdure.models.webui.backlog import table
 from workflows.endings import interpret
+from workflows.items_request import request_of
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
+from workflows.room import room_for_pull_request
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Items:
 
     def __init__(self, request: BacklogRequest, state: BacklogState, said: Any) -> None:
         self.request, self.state = request, state
-        self._said = {name: value for name, value in said.items() if name != "items"} if isinstance(said, dict) else {}
+        self.said = {name: value for name, value in said.items() if name != "items"} if isinstance(said, dict) else {}
         self.changed = False
         self.unsure: set[str] = set()
         self._children: dict[str, asyncio.Task[None]] = {}
@@ -72,12 +72,21 @@ class Items:
             base=self.request.base or "",
             branch=self.request.branch or "",
             source=self.request.source or "",
-            said=self._said,
+            said=self.said,
         )
         self.state.waiting = "for its branch"
-        opened = await self._activity("open_backlog", work, Opened, "the base")
-        self.state.opened = await self._activity("make_branch", work, Opened, opened.branch, queue=opened.queue)
+        opened = await self.activity("open_backlog", work, Opened, "the base")
+        if self.request.land == "stack":  # each item has a branch of its own
+            self.state.opened, self.state.waiting = opened.model_copy(update={"branch": "", "follows": False}), ""
+            return
+        await room_for_pull_request(self.state, opened, work)
+        self.state.opened = await self.activity("make_branch", work, Opened, opened.branch, queue=opened.queue)
         self.state.waiting = ""
+        known = {at.item.issue_number for at in self.state.items.values()}
+        for number in self.state.opened.issues:
+            item = BacklogItem(id=f"issue-{number}", issue=number)
+            if number not in known and item.id not in self.state.items:
+                self.state.items[item.id] = ItemState(item=item, order=len(self.state.items))
 
     async def begin(self, start: Start) -> None:
         """Begin an item's delivery; one that is there already is adopted."""
@@ -86,7 +95,7 @@ class Items:
         at.delivery = f"{workflow.info().workflow_id}/{start.id}"
         at.waits = at.gate = at.of = at.words = at.status = at.reason = ""
         try:
-            raw = await self._request_of(at)
+            raw = await request_of(self, at)
             child: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
                 "Delivery",
                 raw,
@@ -96,6 +105,7 @@ class Items:
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
                 static_summary=f"{start.id}: {at.item.request}"[:100],
+                priority=Priority(urgency(at.item.priority), shared_with(at.delivery, raw)),
             )
         except WorkflowAlreadyStartedError:
             self.unsure.add(start.id)
@@ -130,8 +140,8 @@ class Items:
         """Find out what became of deliveries that said nothing."""
         asked = {self.state.items[id].delivery: id for id in sorted(self.unsure) if id in self.state.items}
         self.unsure.clear()
-        work = LookInput(deliveries=tuple(asked))
-        look = await self._activity("look_for", work, Look, f"{len(asked)} of its deliveries")
+        work = LookInput(deliveries=tuple(asked), ships=self.request.land == "stack")
+        look = await self.activity("look_for", work, Look, f"{len(asked)} of its deliveries")
         for delivery, found in look.found.items():
             self._take(asked[delivery], found)
 
@@ -139,8 +149,11 @@ class Items:
         """One pull request with all that landed."""
         state, opened = self.state, self.state.opened
         landed = [id for id, at in state.items.items() if at.phase is ItemPhase.LANDED]
-        if opened is None or not landed:
-            state.message = "nothing landed"
+        if opened is None or not landed or opened.within is not None:  # tasks: their delivery takes it from here
+            state.message = f"{len(landed)} tasks built" if landed else "nothing landed"
+            return
+        if self.request.land == "stack":
+            state.message = f"{len(landed)} of {wanted(state)} items have a pull request"
             return
         id = workflow.info().workflow_id
         work = CloseBacklogInput(
@@ -149,13 +162,14 @@ class Items:
             base=opened.base,
             branch=opened.branch,
             head=state.head,
-            title=f"{id}: {len(landed)} of {len(state.items)} items",
-            body=table(self.request, state),
+            title=f"{id}: {len(landed)} of {wanted(state)} items",
+            body="\n\n".join([table(self.request, state), *(f"- {note}" for note in state.notes)]),
+            issues=tuple(sorted(filter(None, (state.items[id].item.issue_number for id in landed)))),
             source=self.request.source or "",
-            said=self._said,
+            said=self.said,
         )
         try:
-            done = await self._activity("close_backlog", work, ClosedBacklog, opened.branch, queue=opened.queue)
+            done = await self.activity("close_backlog", work, ClosedBacklog, opened.branch, queue=opened.queue)
             state.pull_request = done.pull_request.url if done.pull_request else ""
             state.message = done.message
         except ActivityError as error:
@@ -194,17 +208,7 @@ class Items:
         self._end(id, at, found)
 
     def _end(self, id: str, at: ItemState, said: ItemEnded | Found) -> None:
-        at.status, at.reason, at.ended = said.status, said.reason, workflow.now()
-        at.usd = said.usd if said.usd is not None else at.usd
-        at.commit = said.commit or at.commit
-        at.waits = at.gate = at.of = ""
-        why = said.reason.replace("_", " ") or said.status.replace("_", " ")
-        if at.commit:
-            at.phase, at.words = ItemPhase.LANDED, ""
-        else:
-            cancelled = said.status in ("cancelled", "canceled")
-            at.phase = ItemPhase.CANCELLED if cancelled else ItemPhase.FAILED
-            at.words = said.message[:300] or why
+        take_end(self.state, id, said, workflow.now())
         self.give_turn_back(id)
         self.changed = True
 
@@ -231,46 +235,13 @@ class Items:
         else:
             self.unsure.add(id)
 
-    async def _request_of(self, at: ItemState) -> dict[str, Any]:
-        """The item as a delivery's request; a former run's, with the point where it goes on, where there was one."""
-        backlog, item, opened = self.request, at.item, self.state.opened
-        assert opened is not None
-        resumed: dict[str, Any] | None = None
-        if at.runs > 1:
-            work = ResumeInput(workflow_id=at.delivery)
-            resumed = (await self._activity("resume_point", work, Resumed, f"where {item.id} goes on")).request
-        budget = at.granted if at.granted is not None else item.budget_usd
-        raw = DeliveryRequest.model_construct(
-            repository=backlog.repository,
-            request=item.request,
-            base=opened.branch,
-            gates=tuple(backlog.gates),
-            budget_usd=budget,
-            questions=backlog.questions,
-            labels=(*backlog.labels, *item.labels),
-            issue=item.issue,
-            model=backlog.model,
-            config=backlog.config,
-            source=backlog.source,
-            landing=LandingPlace(
-                backlog=workflow.info().workflow_id, item=item.id, branch=opened.branch, role=item.role
-            ),
-        ).model_dump(mode="json", exclude_defaults=True)
-        if backlog.proof:
-            vouching = VouchInput(
-                backlog=workflow.info().workflow_id, said=self._said, workflow_id=at.delivery, request=raw
-            )
-            vouched = await self._activity("vouch", vouching, Vouched, f"{item.id} is of this backlog")
-            raw |= {"proof": vouched.proof} if vouched.proof else {}
-        return raw | ({"resume": resumed["resume"]} if resumed and resumed.get("resume") else {})
-
     async def _signal_child(self, id: str, signal: tuple[str, dict[str, Any]] | None) -> None:
         """Send it on; None cancels. Who has ended meanwhile needs nothing."""
         handle = workflow.get_external_workflow_handle(self.state.items[id].delivery)
         with suppress(ApplicationError):
             await (handle.cancel() if signal is None else handle.signal(*signal))
 
-    async def _activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
+    async def activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
         done: T = await workflow.execute_activity(
             name,
             work,

@@ -11,13 +11,17 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import AddItem, BacklogAttached, NamedItem, PrioritisedItem
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.decisions import Hold, understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.landing import ItemEnded, ItemWaits, LandingAsked, LandingOver
+from perdure.models.landing import ItemEnded, ItemForeseen, ItemPlanned, ItemWaits, LandingAsked, LandingOver
 from perdure.models.rules.backlog import refusal
-from perdure.models.rules.changes import problem
+from perdure.models.rules.changes import go_on_with, leave_out, problem
+from perdure.models.rules.foreseeing import foresee
+from perdure.models.rules.stack import no_place
+from perdure.models.touches import learnt
 from workflows.items import Items
 
 T = TypeVar("T")
@@ -74,8 +78,7 @@ class TakesItems:
     @workflow.update(description='Leave one out, what depends on it may go on: {"item": "api", "note": "why"}')
     def skip(self, said: Any = None) -> str:
         id, _ = self._checked("skip", said)
-        at = self.state.items[id]
-        at.phase, at.words, at.ended = ItemPhase.SKIPPED, understood(NamedItem, said).note, workflow.now()
+        leave_out(self.state.items[id], ItemPhase.SKIPPED, understood(NamedItem, said).note, workflow.now())
         return self._done(f"skipped: {id}")
 
     @skip.validator
@@ -85,8 +88,7 @@ class TakesItems:
     @workflow.update(description='Let one that failed go on from where it stands: {"item": "api"}')
     def retry(self, said: Any = None) -> str:
         id, _ = self._checked("retry", said)
-        at = self.state.items[id]
-        at.phase, at.words = ItemPhase.WAITING, ""
+        go_on_with(self.state.items[id])
         return self._done(f"goes on: {id}")
 
     @retry.validator
@@ -100,7 +102,7 @@ class TakesItems:
         if at.phase is ItemPhase.BUILDING:
             await self.items.cancel_item(id)
         else:
-            at.phase, at.words, at.ended = ItemPhase.CANCELLED, understood(NamedItem, said).note, workflow.now()
+            leave_out(at, ItemPhase.CANCELLED, understood(NamedItem, said).note, workflow.now())
         return self._done(f"cancelled: {id}")
 
     @cancel_item.validator
@@ -148,9 +150,10 @@ class TakesItems:
         at = self.state.items.get(said.item)
         if at is None or at.delivery != said.delivery:
             return
-        if said.commit:
+        if said.commit and at.phase is not ItemPhase.LANDED:
             at.commit, self.state.head, at.phase = said.commit, said.commit, ItemPhase.LANDED
         at.words = said.words
+        at.usd = at.usd if said.usd is None else said.usd  # all may have ended before the last one says so
         if said.seq == at.asked:
             self.items.give_turn_back(said.item)
         self._done("")
@@ -161,16 +164,25 @@ class TakesItems:
         if at is None or at.delivery != said.delivery or said.number <= at.told:
             return
         at.told, at.waits, at.gate, at.of, at.since = said.number, said.words, said.gate, said.of, said.since
+        at.about, at.asks = said.about, said.asked.model_dump(mode="json") if said.asked is not None else None
+        if said.words and self.state.turn == said.item:  # it mends in its turn and asks a person: others land meanwhile
+            self.items.give_turn_back(said.item)
         self._done("")
+
+    @workflow.signal(description="Sent by a delivery that has a plan")
+    def item_planned(self, said: ItemPlanned) -> None:
+        at = self.state.items.get(said.item)
+        if at is not None and at.delivery == said.delivery:
+            at.learnt = learnt(said.touches)  # nothing can begin because of it, so nobody looks again
+
+    @workflow.signal(description="Sent by a delivery whose commit would conflict with others, or would no longer")
+    def item_foreseen(self, said: ItemForeseen) -> None:
+        if (at := self.state.items.get(said.item)) is not None and at.delivery == said.delivery:
+            foresee(self.state, said.item, said.conflicts)
 
     @workflow.signal(description="Sent by a delivery that has ended")
     def item_ended(self, said: ItemEnded) -> None:
         self.items.hear_end(said)
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Bring what the Web UI shows up to date."""
-        raise NotImplementedError
 
     def _checked(self, change: str, said: Any) -> tuple[str, Any]:
         """The id and, for add and edit, the item. Raises NotCounted in words for the sender."""
@@ -183,7 +195,10 @@ class TakesItems:
                 item, id = None, understood(shape, said).item
         except InvalidRequest as error:
             raise ApplicationError(error.what, type="NotCounted", non_retryable=True) from None
-        if words := problem(self.state, change, id, item, self.request.repository):
+        words = problem(self.state, change, id, item, self.request.repository)
+        if not words and item is not None and self.request.land == "stack":
+            words = no_place(item, {one: at.item for one, at in self.state.items.items()})
+        if words:
             raise ApplicationError(words, type="NotCounted", non_retryable=True)
         return id, item
 
@@ -195,6 +210,5 @@ class TakesItems:
             return ""
 
     def _done(self, words: str) -> str:
-        self.items.changed = True
-        self.refresh()
+        self.items.changed = True  # the backlog's own loop, in the same task: it shows it, too
         return words

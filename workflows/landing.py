@@ -20,9 +20,13 @@ from perdure.models.decisions import Asked, Gate
 from perdure.models.phases import Phase, Step
 from perdure.models.result import DeliveryResult, Status, TestsStatus
 from perdure.models.rules.gates import in_the_way, let_through
+from perdure.models.rules.slots import ROOM
+from perdure.models.rules.stack import proposed
 from perdure.models.work import Prepared
+from workflows.decomposing import decompose
 from workflows.endings import Stopped
 from workflows.publishing import Publishing
+from workflows.room import find_room
 from workflows.stage import Stage
 from workflows.steps import Steps
 
@@ -33,16 +37,27 @@ ASK_AGAIN = timedelta(minutes=5)
 """Until it is asked for once more: the backlog may have begun again from before it heard the question."""
 
 
+LANDING_FIXES = 2
+"""Rounds of mending what cannot land, before a person is asked: who conflicts twice with what lands needs one. In the
+last of them the turn is kept: whoever mends the first time may be overtaken, the second time nobody lands meanwhile."""
+
+
 class Landing:
     """One delivery's landing; does nothing where the delivery is no item of a backlog."""
 
     def __init__(self, stage: Stage, forge: Publishing, steps: Steps) -> None:
         self._stage, self._forge, self._steps = stage, forge, steps
         self._granted: landing.LandingGranted | None = None
+        self._there = False
+        self._kept = False
         self._waits = 0
+        self._within = stage.request.landing.within if stage.request.landing is not None else None
+        if self._within is not None:
+            stage.state.kind = self._within.kind
         if stage.request.landing is not None:
             workflow.set_signal_handler("landing_granted", self._hear)
             stage.people.backlog = self._tell_waiting
+            steps.foresees = self._tell_foreseen
 
     @property
     def _place(self) -> LandingPlace:
@@ -54,9 +69,28 @@ class Landing:
         assert self._stage.state.prepared is not None
         return self._stage.state.prepared
 
+    @property
+    def decomposes(self) -> bool:
+        """Its request is no change, but a large one whose parts are to be found."""
+        return self._stage.request.landing is not None and self._place.decompose is not None
+
+    async def decompose(self) -> None:
+        await decompose(self._stage, self._steps)
+
+    async def room(self) -> None:
+        """Wait until there is room for one more among the repository's deliveries, of backlogs or not."""
+        await find_room(self._stage, self._tell_room)
+
+    async def planned(self) -> None:
+        """Tell the backlog of the files the plan names, once: others that change them do not begin beside it."""
+        if touches := self._stage.state.touches:
+            self._stage.state.touches = ()
+            said = landing.ItemPlanned(item=self._place.item, delivery=workflow.info().workflow_id, touches=touches)
+            await self._tell("item_planned", said)
+
     async def landed(self) -> bool:
         """In its turn: brought onto the branch's head, tested as it lands, pushed. False where it cannot land as it is:
-        then it is its own to mend, and others land meanwhile."""
+        then it is its own to mend, and others land meanwhile, the first time."""
         granted, words = await self._turn(), ""
         while not self._stage.state.landed:
             rebased = await self._rebased(granted.head, granted.seq)
@@ -69,11 +103,16 @@ class Landing:
             if words:
                 break
             await self._land(rebased)  # moves nothing where somebody was faster: once more, on what they pushed
-        await self._give_back(granted, words)
+        self._kept = bool(words) and self._round + 1 == LANDING_FIXES
+        if not self._kept:
+            await self._give_back(granted, words)
         return not words
 
     async def given_up(self) -> str:
-        """Ask a person whether it is mended once more; the words with which it ends, empty where it goes on."""
+        """After the last round: ask a person whether it is mended once more. The words with which it ends, empty where
+        it goes on."""
+        if self._stage.state.landing_fixes == 0 or self._round:
+            return ""
         words = await self._steps.decision(Gate.LANDING)
         if not words and Gate.LANDING in self._prepared.gates:
             return ""
@@ -96,6 +135,7 @@ class Landing:
         """Tell the backlog how this run ended; whatever happens now does not change that."""
         if self._stage.request.landing is None:
             return
+        ships = self._place.ships
         said = landing.ItemEnded(
             item=self._place.item,
             delivery=result.delivery_id,
@@ -104,7 +144,11 @@ class Landing:
             reason=result.reason or "",
             message=result.message[:300],
             usd=result.usage.cost_usd,
-            commit=self._stage.state.landed,
+            commit=proposed(result) if ships else self._stage.state.landed,
+            branch=(result.branch or "") if ships else "",
+            pull_request=result.pull_request.url if ships and result.pull_request else "",
+            items=self._stage.state.items,
+            there=self._there,
         )
         telling = asyncio.create_task(self._tell("item_ended", said))
         with suppress(asyncio.CancelledError):
@@ -129,6 +173,7 @@ class Landing:
         rebased = await self._stage.once(Step.REBASE, work, landing.Rebased, attempt=number)
         fold.rebased(state, rebased)
         if not (rebased.commit or rebased.conflicts or rebased.landed):
+            self._there = True
             raise Stopped(Status.NO_CHANGES, None, f"all of it is on {place.branch} already")
         return rebased
 
@@ -151,22 +196,40 @@ class Landing:
             onto=rebased.onto,
             tests=self._stage.state.tests,
         )
-        fold.landed(self._stage.state, await self._forge.land(work))
+        if self._within is not None:  # in the vault, which this host alone has
+            fold.landed(self._stage.state, await self._stage.once(Step.LAND, work, landing.Landed))
+        else:
+            fold.landed(self._stage.state, await self._forge.land(work))
+
+    @property
+    def _round(self) -> int:
+        """Rounds of mending that it has taken since it began, or since a person let it go on."""
+        return self._stage.state.landing_fixes % LANDING_FIXES
 
     async def _turn(self) -> landing.LandingGranted:
-        """The turn, asked for until it is granted. It is not on the delivery's time."""
+        """The turn, asked for until it is granted, unless it was kept. It is not on the delivery's time."""
         state, info = self._stage.state, workflow.info()
+        if self._kept and self._granted is not None:
+            return self._granted
         state.landings += 1
         asked = landing.LandingAsked(
             item=self._place.item, delivery=info.workflow_id, run_id=info.first_execution_run_id, seq=state.landings
         )
-        await self._tell("landing_asked", asked)
-        if not await self._heard(state.landings, TURN_SOON):
-            with self._stage.people.waits(f"for its turn to land on {self._place.branch}"):
-                while not await self._heard(state.landings, ASK_AGAIN):
-                    await self._tell("landing_asked", asked)
+        there = await self._tell("landing_asked", asked)
+        heard = await self._heard(state.landings, TURN_SOON)
+        while not heard:
+            with self._stage.people.waits(self._waits_for(there)):
+                if not (heard := await self._heard(state.landings, ASK_AGAIN)):
+                    there = await self._tell("landing_asked", asked)
         assert self._granted is not None
         return self._granted
+
+    def _waits_for(self, there: bool) -> str:
+        """`there`: the backlog takes messages. One that has ended grants nothing until somebody takes it up again."""
+        place = self._place
+        if there:
+            return f"for its turn to land on {place.branch}"
+        return f"for backlog {place.backlog}, which has ended: perdure backlog retry {place.backlog} {place.item}"
 
     async def _heard(self, seq: int, patience: timedelta) -> bool:
         with suppress(asyncio.TimeoutError):
@@ -188,19 +251,46 @@ class Landing:
             seq=granted.seq,
             commit=self._stage.state.landed,
             words=words,
+            usd=self._stage.state.usage.cost_usd,
         )
         await self._tell("landing_over", over)
 
+    def _number(self) -> int:
+        """By the time, so that a run that goes on after this one is heard as well."""
+        self._waits = max(self._waits + 1, round(workflow.now().timestamp() * 1000))
+        return self._waits
+
     async def _tell_waiting(self, asked: Asked | None) -> None:
         """Tell the backlog that a person has to decide here; None: somebody has."""
-        self._waits += 1
-        said = landing.ItemWaits(item=self._place.item, delivery=workflow.info().workflow_id, number=self._waits)
+        await self.planned()
+        said = landing.ItemWaits(item=self._place.item, delivery=workflow.info().workflow_id, number=self._number())
         if asked is not None:
+            what = self._stage.state.plan_words if asked.gate is Gate.ITEMS else ""
             about = {"words": asked.words[:200], "gate": str(asked.gate), "of": asked.of, "since": asked.since}
-            said = said.model_copy(update=about)
+            said = said.model_copy(update=about | {"about": what, "asked": asked})
         await self._tell("item_waits", said)
 
-    async def _tell(self, signal: str, said: Any) -> None:
-        """A backlog that is not there any more hears nothing, and the delivery goes on."""
+    async def _tell_room(self, words: str) -> None:
+        """Tell the backlog that it waits for other deliveries of the repository; empty: it goes on."""
+        if self._stage.request.landing is None:
+            return
+        item, delivery = self._place.item, workflow.info().workflow_id
+        gate = ROOM if words else ""
+        said = landing.ItemWaits(item=item, delivery=delivery, number=self._number(), words=words[:200], gate=gate)
+        await self._tell("item_waits", said)
+
+    async def _tell_foreseen(self, conflicts: dict[str, str]) -> None:
+        """Tell the backlog which others it would conflict with, where that is another thing than it was told last."""
+        if conflicts == self._stage.state.foreseen:
+            return
+        self._stage.state.foreseen = conflicts
+        delivery = workflow.info().workflow_id
+        said = landing.ItemForeseen(item=self._place.item, delivery=delivery, conflicts=conflicts)
+        await self._tell("item_foreseen", said)
+
+    async def _tell(self, signal: str, said: Any) -> bool:
+        """False: the backlog is not there any more. It hears nothing, and the delivery goes on."""
         with suppress(ApplicationError):
             await workflow.get_external_workflow_handle(self._place.backlog).signal(signal, said)
+            return True
+        return False

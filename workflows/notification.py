@@ -101,19 +101,15 @@ class DeliveryNotices:
             telling.add_done_callback(self._telling.discard)
 
     async def ended(self, result: DeliveryResult, *, notifies: bool) -> None:
-        """Hand over the last notice: whoever is told, and how long that takes, is no matter of the delivery's.
-
-        A cancellation that comes now does not keep them from being told.
-        """
-        prepared = self._state.prepared
-        if not (notifies or (prepared is not None and prepared.notifies)):
+        """Hand over the last notice: whoever is told, and how long that takes, is no matter of the delivery's."""
+        prepared, place = self._state.prepared, self._request.landing
+        if place is not None and place.within is not None:  # a task's end is its delivery's matter
             return
-        starting = asyncio.create_task(self._started(self._notice("ended", result)))
-        with suppress(asyncio.CancelledError):
-            await workflow.wait([starting], timeout=NOTICE_STARTED.total_seconds())
+        if notifies or (prepared is not None and prepared.notifies):
+            await hand_over(self._notice("ended", result))
 
     async def _told(self, notice: Notice) -> None:
-        telling = await self._started(notice)
+        telling = await _started(notice)
         await workflow.wait_condition(lambda: telling.done() or notice.over(self._state))
         if not telling.done():
             telling.cancel()
@@ -126,20 +122,6 @@ class DeliveryNotices:
             if note not in self._state.notes and len(self._state.notes) < NOTES_KEPT:
                 self._state.notes += (note[:300],)
                 self._show()
-
-    async def _started(self, notice: Notice) -> workflow.ChildWorkflowHandle[Any, list[str]]:
-        """A run of it that outlives this one. Its id is new after a rewind, and the same when this is replayed."""
-        return await workflow.start_child_workflow(
-            "Notification",
-            notice,
-            id=f"{notice.delivery_id}.{notice.id}",
-            result_type=list[str],
-            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-            cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
-            static_summary=cell(
-                notice.words if notice.words.startswith(notice.event) else f"{notice.event}: {notice.words}", 90
-            ),
-        )
 
     def _notice(self, event: str, result: DeliveryResult | None = None) -> Notice:
         info = workflow.info()
@@ -154,6 +136,28 @@ class DeliveryNotices:
             at=workflow.now(),
             result=result,
         )
+
+
+async def hand_over(notice: Notice) -> None:
+    """Begin to tell it, though a cancellation comes; its telling is not waited for."""
+    starting = asyncio.create_task(_started(notice))
+    with suppress(asyncio.CancelledError):
+        await workflow.wait([starting], timeout=NOTICE_STARTED.total_seconds())
+
+
+async def _started(notice: Notice) -> workflow.ChildWorkflowHandle[Any, list[str]]:
+    """A run of it that outlives this one. Its id is new after a rewind, and the same when this is replayed."""
+    return await workflow.start_child_workflow(
+        "Notification",
+        notice,
+        id=f"{notice.delivery_id}.{notice.id}",
+        result_type=list[str],
+        parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+        cancellation_type=workflow.ChildWorkflowCancellationType.TRY_CANCEL,
+        static_summary=cell(
+            notice.words if notice.words.startswith(notice.event) else f"{notice.event}: {notice.words}", 90
+        ),
+    )
 
 
 def _said(error: BaseException) -> str:

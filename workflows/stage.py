@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
@@ -33,19 +32,12 @@ from perdure.models.webui import captions
 from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
+from workflows.attributes import set_attributes
 from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time
 from workflows.notification import DeliveryNotices
 from workflows.people import People
 
 T = TypeVar("T")
-
-ATTRIBUTES = MappingProxyType(
-    {
-        name: SearchAttributeKey.for_keyword(name)
-        for name in ("PerdureRepository", "PerdurePhase", "PerdureStatus", "PerdureBranch", "PerdurePullRequest")
-    }
-)
-COST = SearchAttributeKey.for_float("PerdureCostUsd")
 
 ENDLESS = RetryPolicy(initial_interval=RETRY_PAUSE, backoff_coefficient=1.0, maximum_attempts=0)
 """Deaths are not failures: attempts are bounded by time and by the journal's count, never by number (holes.md H6)."""
@@ -127,6 +119,7 @@ class Stage:
             self._end("done", summary=outcome.summary)
             return outcome
         self._end("failed", summary=outcome.summary)
+        self.state.sample = short_run(workflow.info().run_id)  # these replies end it: a retry has to ask for others
         reason, words = ENDINGS[outcome.ending]
         raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
 
@@ -155,6 +148,7 @@ class Stage:
             caption = captions.of_turn(attempt, turn, last, prepared.models.get(step, ""))
             result = await self._carried_out(step, work, TurnResult, caption)
             last = result.summary
+            self.people.give_back(timedelta(seconds=result.waited_s))
             self._book(step, attempt, turn, result)
             if result.outcome is not None:
                 return result.outcome
@@ -247,9 +241,7 @@ class Stage:
             "PerdureBranch": state.prepared.branch,
             "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
         }
-        updates = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
-        cost = [COST.value_set(round(state.spend.usd, 6))] if state.spend.usd is not None else []
-        workflow.upsert_search_attributes([*updates, *cost])
+        set_attributes(values, state.spend.usd)
 
     async def wait(self, reason: str, pause: timedelta) -> None:
         """Let time pass, and say what for: in the Web UI's details, in its list, and to whoever watches.

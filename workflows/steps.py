@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -30,14 +31,16 @@ from perdure.models.work import (
 )
 from workflows.endings import Stopped, not_delivered
 from workflows.publishing import Publishing
+from workflows.specialists import Specialists
 from workflows.stage import Stage
 
 
 class Steps:
-    """One delivery's steps; `prepare` comes first."""
+    """One delivery's steps; `prepare` comes first. `foresees`: hears of conflicts with other open deliveries."""
 
     def __init__(self, stage: Stage, forge: Publishing) -> None:
-        self._stage, self._forge = stage, forge
+        self._stage, self._forge, self.specialists = stage, forge, Specialists(stage)
+        self.foresees: Callable[[dict[str, str]], Awaitable[None]] | None = None
         self._reviewed_before, self._tested_before = stage.state.reviewed, stage.state.tests
 
     @property
@@ -61,7 +64,7 @@ class Steps:
             previous=self._state.prepared,
             checkpoint=self._state.checkpoint,
         )
-        prepared = await self._stage.once(Step.PREPARE, work, Prepared, queue="perdure")
+        prepared = await self._stage.once(Step.PREPARE, work, Prepared, queue=self._request.host)
         fold.prepared(self._state, prepared, branch=bool(self._request.branch))
         if Phase.SHIP in prepared.phases or self._request.push:
             await self._forge.check_access()
@@ -72,16 +75,11 @@ class Steps:
     async def classify(self) -> None:
         fold.ended(self._state, Step.CLASSIFY, 1, await self._stage.turns(Step.CLASSIFY, 1, {}))
 
-    async def plan(self, words: str = "") -> None:
-        """A plan; with `words`, another one than the person who said them had before them."""
+    async def plan(self, words: str = "", step: Step = Step.PLAN) -> None:
+        """A plan, or items; with `words`, another one than the person who said them had before them."""
         rejected = {"words": words} if words else {}
         attempt = self._state.plans + 1
-        fold.ended(
-            self._state,
-            Step.PLAN,
-            attempt,
-            await self._stage.turns(Step.PLAN, attempt, self._materials() | rejected),
-        )
+        fold.ended(self._state, step, attempt, await self._stage.turns(step, attempt, self._materials() | rejected))
         if words:
             self._state.remember(Said(id=f"plan-{attempt}", text=words))
 
@@ -101,29 +99,32 @@ class Steps:
                 case Verdict.EXPIRED if gate is Gate.TESTS:
                     break  # nobody said so, but it can still be a draft
                 case Verdict.EXPIRED:
-                    reason = Reason.PLAN_REJECTED if gate is Gate.PLAN else Reason.LIMITS
+                    reason = Reason.PLAN_REJECTED if gate in (Gate.PLAN, Gate.ITEMS) else Reason.LIMITS
                     raise not_delivered(reason, f"nobody decided in time: {words}")
                 case Verdict.EDITED:
-                    await self._take_plan(decided)
+                    await self._take_plan(decided, items=gate is Gate.ITEMS)
                 case _:
                     break
         return ""
 
-    async def _take_plan(self, edited: Decided) -> None:
+    async def check_plan(self, plan: str, what: str, *, items: bool = False) -> CheckedPlan:
+        work = CheckPlanInput(delivery=self._stage.delivery, plan=plan, items=items)
+        return await self._stage.aside("check_plan", work, CheckedPlan, what)
+
+    async def _take_plan(self, edited: Decided, *, items: bool) -> None:
         """An edited plan takes the place of the one that waits; one nobody could work by does not, and both ways it
         is put for approval."""
         state, checked = self._state, CheckedPlan()
         if self._prepared.checks_plans:
-            work = CheckPlanInput(delivery=self._stage.delivery, plan=edited.artifact)
-            checked = await self._stage.aside("check_plan", work, CheckedPlan, "the edited plan")
+            checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
         if checked.problem:
             note = f"the edited plan {edited.artifact[:8]} was not taken: {checked.problem}"[:300]
             state.notes = (*state.notes, note)[-NOTES_KEPT:]
         fold.edited(state, edited.artifact, checked, edited.note)
         state.edits += 1
 
-    async def implement(self) -> Outcome:
-        return await self._stage.turns(Step.IMPLEMENT, 1, self._materials())
+    async def implement(self, left: dict[str, str]) -> Outcome:
+        return await self._stage.turns(Step.IMPLEMENT, 1, self._materials() | left)
 
     async def document(self) -> None:
         """The documentation brought up to date with the change."""
@@ -180,6 +181,8 @@ class Steps:
             return False
         fold.committed(state, made)
         self._stage.committed(made.commit, made.summary)
+        if self.foresees is not None:
+            await self.foresees(made.conflicts)
         return True
 
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:
@@ -289,8 +292,8 @@ class Steps:
 
     def _materials(self) -> dict[str, str]:
         """Return what every agentic step is told about the ones before it."""
-        state = self._state
-        return {name: value for name, value in (("kind", state.kind), ("plan", state.plan)) if value}
+        told = (("kind", self._state.kind), ("plan", self._state.plan), ("task", self._request.task))
+        return {name: value for name, value in told if value}
 
     def _change(self) -> dict[str, str]:
         return {"base": self._prepared.base_sha, "head": self._state.head}

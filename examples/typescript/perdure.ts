@@ -49,12 +49,15 @@ export interface DeliveryRequest {
   resume?: ResumePoint | null;
 }
 
-/** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; `role`: the item's, its agents are told. */
+/** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; `role`: the item's, its agents are told; `decompose`: it lands nothing, but says which items it consists of (BacklogItem); `within`: it is a task of that delivery, and lands in its vault; `ships`: it is one of a stack, and opens a pull request of its own; into `branch` where the branch it began from is gone by then. */
 export interface LandingPlace {
   backlog: string;
   item: string;
   branch: string;
   role?: string;
+  decompose?: "ask" | "go" | null;
+  within?: Within | null;
+  ships?: boolean;
 }
 
 /**
@@ -73,6 +76,26 @@ export interface ResumePoint {
   continued?: boolean;
 }
 
+/** In the landing place of a task: the delivery whose plan it is of, which alone begins it. */
+export interface Within {
+  /** its key */
+  delivery: string;
+  /** artifact of its Contract, whose copy the task runs under */
+  terms: string;
+  /** artifact of the whole plan */
+  plan: string;
+  /** its number there, from 1 */
+  task?: number;
+  /** its title */
+  title?: string;
+  /** of the request, for the commit */
+  kind?: string;
+  /** of the host that has its vault */
+  queue: string;
+  /** the most the task may use; 0: no limit */
+  tokens?: number;
+}
+
 /** Let it go on as it is. `note` is kept with the decision. */
 export interface Approve {
   /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
@@ -87,9 +110,9 @@ export interface Approve {
 /**
  * A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
  * `deaths`: whether work that was cut off again and again is tried once more; `landing`: whether a change that could
- * not land, twice, is mended once more.
+ * not land, twice, is mended once more; `items`: whether a large request consists of these items.
  */
-export type Gate = "plan" | "tests" | "pull_request" | "budget" | "question" | "deaths" | "landing";
+export type Gate = "plan" | "items" | "tests" | "pull_request" | "budget" | "question" | "deaths" | "landing";
 
 /** `note` says why: it is what planning or fixing goes back with. */
 export interface Reject {
@@ -164,13 +187,15 @@ export interface Decide {
 export interface BacklogRequest {
   /** as for a delivery */
   repository: string;
-  items: BacklogItem[];
+  items?: BacklogItem[];
+  /** open issues that are items, too, as of when it begins: label:bug, milestone:1.0 or search:"…" */
+  issues?: string | null;
   /** the branch it begins from and its pull request goes into; default: the target's default branch */
   base?: string | null;
   /** the integration branch; default: `perdure/<backlog id>` */
   branch?: string | null;
-  /** branch: one integration branch, one pull request at the end */
-  land?: "branch";
+  /** branch: one integration branch, one pull request at the end; stack: a pull request for each item, into the branch of the one it depends on */
+  land?: "branch" | "stack";
   /** deliveries at once */
   parallel?: number;
   /** the most all of them may spend together; left out: each has its own budget only */
@@ -218,6 +243,8 @@ export interface BacklogItem {
   check?: string[];
   /** the most its delivery may spend; left out: an equal share of what the backlog has left */
   budget_usd?: number | null;
+  /** it is too large for one delivery: a planning step makes items of it, which take its place. ask: a person approves or edits them first (gate `items`); go: they begin at once */
+  decompose?: "ask" | "go" | null;
 }
 
 /** Updates `add` and `edit`: the whole item. */
@@ -240,7 +267,14 @@ export interface PrioritisedItem {
   priority: number;
 }
 
-/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch. */
+/** Update `follow`: look at the base again, now; or `leave` the branch where it stands. `by`: who says so. */
+export interface Follow {
+  leave?: boolean;
+  note?: string;
+  by?: string;
+}
+
+/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch; `items`: what a request consists of that was decomposed for a backlog. */
 export interface DeliveryResult {
   delivery_id: string;
   run_id: string;
@@ -256,6 +290,7 @@ export interface DeliveryResult {
   checkpoint: string | null;
   pull_request: PullRequest | null;
   landed: string | null;
+  items: BacklogItem[];
   plan: string | null;
   tests: TestsResult;
   review: ReviewResult;
@@ -467,28 +502,31 @@ export interface Usage {
   cost_usd?: number | null;
 }
 
-/** The answer to query `progress`, and the result of a backlog that has ended. */
+/** The answer to query `progress`, and the result of a backlog that has ended. `asks`: why its branch does not follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know. */
 export interface BacklogProgress {
   backlog_id: string;
   run_id: string;
   repository: string;
   status: string;
   base?: string;
+  land?: string;
   branch?: string;
   head?: string;
   parallel?: number;
   budget_usd?: number | null;
   usd?: number | null;
   held?: string;
+  asks?: string;
   waiting?: string;
   message?: string;
+  notes?: string[];
   pull_request?: string;
   turn?: string;
   began?: string | null;
   items?: ItemView[];
 }
 
-/** One item as it is shown. `phase`: ready, after (others), building, landing, waits (for you), landed, failed, blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it. */
+/** One item as it is shown. `phase`: ready, after (others), building, landing, waits (for you), landed, failed, blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it; branch, pull_request: in a stack, its own. */
 export interface ItemView {
   id: string;
   phase: string;
@@ -496,6 +534,8 @@ export interface ItemView {
   caption?: string;
   delivery?: string;
   commit?: string;
+  branch?: string;
+  pull_request?: string;
   unblocks?: number;
   depends_on?: string[];
   blocked_by?: string;
@@ -553,7 +593,7 @@ export interface Message {
   links: Links;
   /** spent so far, in dollars; null: not known */
   cost_usd: number | null;
-  /** with ended: the DeliveryResult; its steps are left out where they are long */
+  /** with ended: the DeliveryResult, or of a backlog the BacklogProgress, which has a backlog_id; steps and items are left out where they are long */
   result: Record<string, unknown> | null;
 }
 

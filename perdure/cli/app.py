@@ -16,7 +16,7 @@ from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
 from perdure.cli.host import config, doctor, gc, init, local, rehearse
-from perdure.cli.look import logs, pulls, read, report, verify
+from perdure.cli.look import logs, pulls, read, report, schedules, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, retry
 from perdure.cli.request import run as run_phase
@@ -57,6 +57,7 @@ for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)
 backlog.register(app)
+schedules.register(app)
 local.register(app)
 
 

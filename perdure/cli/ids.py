@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.models.errors import BadInput
-from perdure.models.ids import is_verification
+from perdure.models.ids import is_verification, newest_run
 
 if TYPE_CHECKING:
     from perdure.client import Listed, Perdure
@@ -29,7 +29,8 @@ WaitingId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="A delivery: its id, the beginning of it, @last, or @waiting: the only one that waits for this.",
+        help="A delivery: its id, the beginning of it, @last, or @waiting: the only one that waits for this; or a "
+        "backlog: its only item that waits.",
         show_default=True,
     ),
 ]
@@ -59,9 +60,13 @@ async def resolve_id(perdure: Perdure, text: str, decision: str = "") -> str:
     if (query := exactly(text)) and await perdure.list(limit=1, query=query):
         return text
     if query and await perdure.list(limit=1, query=query, workflow=BACKLOG):
+        if decision:
+            items = [one for one in await perdure.waiting() if one.delivery_id.startswith(f"{text}/")]
+            return only(items, decision, where=text, fix=f"perdure backlog status {text}")
         fix = f"perdure backlog status {text}; its deliveries are {text}/ITEM"
         raise BadInput(f"{text} is a backlog, not a delivery", where=text, fix=fix)
-    return choose(text, [found.delivery_id for found in await perdure.list(limit=_CANDIDATES)])
+    known = [found.delivery_id for found in await perdure.list(limit=_CANDIDATES)]
+    return newest_run(text, known) or choose(text, known)
 
 
 def exactly(text: str) -> str:
@@ -69,18 +74,18 @@ def exactly(text: str) -> str:
     return "" if {"'", "\\"} & set(text) else f"WorkflowId = '{text}'"
 
 
-def only(found: list[Listed], decision: str = "") -> str:
+def only(
+    found: list[Listed], decision: str = "", where: str = WAITING, fix: str = "perdure list --waiting shows what waits"
+) -> str:
     """The one that waits for this decision. A guess could approve the wrong one: BadInput unless it is the only one."""
     waiting = [one for one in found if not decision or decision in one.options]
     if len(waiting) == 1:
         return waiting[0].delivery_id
     if not waiting:
-        raise BadInput("no delivery waits for that", where=WAITING, fix="perdure list --waiting shows what waits")
+        raise BadInput("no delivery waits for that", where=where, fix=fix)
     named = ", ".join(f"{one.delivery_id} ({one.waits_for})" for one in waiting[:5])
     more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
-    raise BadInput(
-        f"{len(waiting)} deliveries wait: name one", where=named + more, fix="perdure list --waiting says for what"
-    )
+    raise BadInput(f"{len(waiting)} deliveries wait: name one", where=named + more, fix=fix)
 
 
 def choose(text: str, ids: list[str]) -> str:

@@ -46,12 +46,14 @@ def waiting_rows(found: Sequence[Listed], width: int | None, now: datetime | Non
     return columns([("delivery", "waits for", "since", "about"), *rows], width)
 
 
-def listed_json(one: Listed) -> dict[str, Any]:
-    """The same for programs: times in ISO 8601; `asked` null where no person is asked anything."""
+def listed_json(one: Listed, what: str = "delivery") -> dict[str, Any]:
+    """The same for programs: times in ISO 8601; `asked` null where no person is asked anything. A backlog's id is under
+    `backlog_id`."""
     fields = {name: value for name, value in vars(one).items() if name != "asked"}
     times = {
         name: time.isoformat() if time else None for name, time in (("started", one.started), ("closed", one.closed))
     }
+    fields[f"{what}_id"] = fields.pop("delivery_id")
     return fields | times | {"asked": one.asked.model_dump(mode="json") if one.asked is not None else None}
 
 

@@ -12,6 +12,8 @@ from perdure.models.limits import NESTING
 
 Loc = tuple[int | str, ...]
 
+_PATH = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*): ")
+
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _CLOSING = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
@@ -67,6 +69,12 @@ class Yaml:
             else:
                 break
         return line
+
+
+def loc_of(words: str) -> Loc:
+    """The place of `items.3.depends_on: there is no …`; empty where they begin with none."""
+    path = _PATH.match(words)
+    return tuple(int(part) if part.isdecimal() else part for part in path[1].split(".")) if path else ()
 
 
 def read(text: str) -> Yaml:

@@ -7,6 +7,7 @@ on task queue `perdure` with the same JSON.
 from perdure.client.backlog import Backlog, SubmittedBacklog
 from perdure.client.decisions import Answered
 from perdure.client.delivery import Delivery, Perdure, Submitted
+from perdure.client.schedules import Scheduled
 from perdure.client.view import Described, Listed, Pending
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Listed",
     "Pending",
     "Perdure",
+    "Scheduled",
     "Submitted",
     "SubmittedBacklog",
 ]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import (
@@ -29,16 +30,21 @@ from perdure.client.submit import ATTACH, start, start_accepted
 from perdure.client.view import Described, describe
 from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.backlog_state import BacklogState
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.proof import proof
-from perdure.models.rules.backlog import parse_backlog, taken
+from perdure.models.rules.backlog import parse_backlog, refusal, unlisted
+from perdure.models.rules.changes import reopened
 from perdure.models.rules.inbox import NotCounted
 
 WORKFLOW = "Backlog"
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
+
+
+_CUT_OFF = {WorkflowExecutionStatus.CANCELED: "cancelled", WorkflowExecutionStatus.TERMINATED: "terminated"}
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,8 @@ class Backlog:
                 raise InvalidRequest(cause.message.removeprefix("InvalidRequest: "), where=self.id) from None
             if isinstance(cause, ApplicationError) and cause.details:
                 return BacklogProgress.model_validate(cause.details[0])
-            if (await self.describe()).status == WorkflowExecutionStatus.CANCELED:
-                return await self._progress()
+            if (status := (await self.describe()).status) in _CUT_OFF:
+                return (await self._progress()).model_copy(update={"status": _CUT_OFF[status]})
             raise PerdureError(f"the backlog failed: {cause}", where=self.id) from error
 
     async def attach(self, raw: dict[str, Any]) -> None:
@@ -134,12 +140,23 @@ class Backlog:
         return await self._update("edit", {"item": _item(item)})
 
     async def skip(self, item: str, note: str = "", *, by: str = "") -> str:
-        """Go on without it: what depends on it may begin. `by`: who says so, for the record."""
-        return await self._update("skip", {"item": item, "note": note, "by": by})
+        """Go on without it: what depends on it may begin. `by`: who says so, for the record.
 
-    async def retry(self, item: str, *, by: str = "") -> str:
-        """Try an item again that ended without landing, from where its delivery stopped."""
-        return await self._update("retry", {"item": item, "by": by})
+        This and `retry` begin a backlog again that has ended.
+        """
+        return await self._update("skip", {"item": item, "note": note, "by": by}, again=True)
+
+    async def retry(self, item: str = "", *, by: str = "") -> str:
+        """Try an item again that ended without landing, from where its delivery stopped; without one, all of these."""
+        if item:
+            return await self._update("retry", {"item": item, "by": by}, again=True)
+        if not (await self.describe()).running:
+            with suppress(WorkflowAlreadyStartedError):
+                return await self._reopen("retry", "", "")
+        failed = [view.id for view in (await self.progress()).items if view.phase in ("failed", "cancelled")]
+        if not failed:
+            raise NotCounted("nothing has failed or was cancelled", where=self.id)
+        return "; ".join([await self._update("retry", {"item": id, "by": by}) for id in failed])
 
     async def cancel_item(self, item: str, *, by: str = "") -> str:
         """Stop one item, and nothing else; what depends on it is blocked."""
@@ -148,6 +165,15 @@ class Backlog:
     async def prioritise(self, item: str, priority: int, *, by: str = "") -> str:
         """Higher goes first among those that are ready; -100 to 100."""
         return await self._update("prioritise", {"item": item, "priority": priority, "by": by})
+
+    async def follow(self, *, leave: bool = False, note: str = "", by: str = "") -> str:
+        """Look at the base again, now, whatever was in the way; or leave the branch where it stands."""
+        return await self._update("follow", {"leave": leave, "note": note, "by": by})
+
+    async def decide(self, item: str, update: str, said: dict[str, Any]) -> str:
+        """Decide what an item waits for: `approve`, `reject`, `answer`, `add_budget` or `edit_plan` with its message
+        (docs/control.md), handed to its delivery. `said` without `of`: whatever it waits for as this arrives."""
+        return await self._update(update, {**said, "item": item})
 
     async def hold(self, note: str = "") -> None:
         """Begin no further item, and no further turn of its deliveries, until `resume`."""
@@ -169,10 +195,29 @@ class Backlog:
 
     def _ended(self, described: Described) -> BadInput:
         word = described.outcome.replace("_", " ")
-        fix = f"perdure backlog report {self.id} says how; --id NAME starts another"
+        fix = f"perdure backlog report {self.id} says how; retry ITEM goes on with one that failed"
         return BadInput(f"{self.id} has ended ({word}): nothing of it can be changed", fix=fix)
 
-    async def _update(self, name: str, said: dict[str, Any]) -> str:
+    async def _reopen(self, change: str, item: str, note: str) -> str:
+        """Begin an ended backlog again, changed: another run of the same id, with all that the last one knew."""
+        try:
+            state: BacklogState = await self._handle.query("state", result_type=BacklogState, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError:
+            fix = "perdure up --detach starts one; nothing was changed"
+            raise PerdureError("no worker answers, and the backlog has ended", where=self.id, fix=fix) from None
+        if not state.items:
+            raise BadInput(f"{self.id} was refused when it was started: there is nothing to go on with")
+        again = reopened(state, change, item, note, datetime.now(UTC))
+        raw = {name: value for name, value in (await self.request()).items() if name != "items"}
+        await start(self._client, self.id, raw, WorkflowIDReusePolicy.ALLOW_DUPLICATE, WORKFLOW, again)
+        done = f"{'skipped' if change == 'skip' else 'goes on'}: {item}; " if item else ""
+        return f"{done}{self.id} runs again"
+
+    async def _update(self, name: str, said: dict[str, Any], *, again: bool = False) -> str:
+        """`again`: a backlog that has ended begins again for it."""
+        if again and not (await self.describe()).running:
+            with suppress(WorkflowAlreadyStartedError):  # somebody else has done so just now: it is told of this, too
+                return await self._reopen(name, said["item"], said.get("note", ""))
         await self._running()
         try:
             async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
@@ -223,11 +268,11 @@ async def submit_backlog(
         await start(client, id, raw, WorkflowIDReusePolicy.REJECT_DUPLICATE, WORKFLOW)
         return SubmittedBacklog(backlog, attached=False)
     except WorkflowAlreadyStartedError:
-        await _check_same(backlog, raw, sent)
+        await _check_same(backlog, raw)
         return SubmittedBacklog(backlog, attached=True)
 
 
-async def _check_same(backlog: Backlog, raw: dict[str, Any], sent: BacklogRequest) -> None:
+async def _check_same(backlog: Backlog, raw: dict[str, Any]) -> None:
     """BadInput when what is there already is something else: in the words of the workflow while that runs and answers,
     else by what its first run was started with, as long as the server has that."""
     fix = f"--id NAME gives another one: --id {backlog.id}-2"
@@ -245,11 +290,12 @@ async def _check_same(backlog: Backlog, raw: dict[str, Any], sent: BacklogReques
             pass  # no worker: history knows
     past = await backlog.past()
     try:
-        other = taken(parse_backlog(past.request), sent) if past.complete else ""
+        there = parse_backlog(past.request) if "items" in past.request else unlisted(past.request)
+        other = refusal(there, BacklogState(sent=past.sent), raw) if past.complete else ""
     except InvalidRequest:
-        other = "a backlog that was refused"
+        other = "the id is taken by a backlog that was refused"
     if other:
-        raise BadInput(f"the id {backlog.id} is taken by {other}", where=backlog.id, fix=fix)
+        raise BadInput(other.replace("the id", f"the id {backlog.id}", 1), where=backlog.id, fix=fix)
 
 
 def _item(item: BacklogItem | dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import RUNS_READ
+from perdure.models.limits import BACKLOG_RUNS_READ
 from perdure.models.rules.backlog import parse_item
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class BacklogPast:
     landed    by item, the commits that its deliveries said are on the branch, each once
     started   by workflow id, how many times a delivery was started
     complete  False: Temporal does not have the first runs any more
+    sent      digest of the items as they were sent, where the oldest run that is known has them in its state
     """
 
     request: dict[str, Any]
@@ -37,6 +38,7 @@ class BacklogPast:
     landed: dict[str, tuple[str, ...]]
     started: dict[str, int]
     complete: bool = True
+    sent: str = ""
 
 
 async def read_backlog_past(client: Client, id: str) -> BacklogPast:
@@ -44,7 +46,7 @@ async def read_backlog_past(client: Client, id: str) -> BacklogPast:
     runs: list[list[HistoryEvent]] = []
     run_id: str | None = None
     complete = False
-    while len(runs) < RUNS_READ:
+    while len(runs) < BACKLOG_RUNS_READ:
         try:
             runs.append([event async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events()])
         except RPCError as error:
@@ -60,7 +62,7 @@ async def read_backlog_past(client: Client, id: str) -> BacklogPast:
         for event in events:
             await reading.take(event)
     landed = {item: tuple(dict.fromkeys(commits)) for item, commits in reading.landed.items()}
-    return BacklogPast(reading.request, reading.given, landed, reading.started, complete)
+    return BacklogPast(reading.request, reading.given, landed, reading.started, complete, reading.sent)
 
 
 class _Reading:
@@ -71,6 +73,7 @@ class _Reading:
         self.given: dict[str, dict[str, Any]] = {}
         self.landed: dict[str, list[str]] = {}
         self.started: dict[str, int] = {}
+        self.sent = ""
 
     async def take(self, event: HistoryEvent) -> None:
         kind = event.WhichOneof("attributes") or ""
@@ -90,10 +93,18 @@ class _Reading:
                 self.started[told.workflow_id] = self.started.get(told.workflow_id, 0) + 1
 
     def _begin(self, arguments: list[Any]) -> None:
-        """The items as they were sent; of a backlog whose first runs are gone, as its state had them by then."""
+        """The items as they were sent; of a backlog that was begun again, or whose first runs are gone, all that its
+        state knew by then."""
         given = [one if isinstance(one, dict) else {} for one in arguments]
         self.request = given[0] if given else {}
-        items = self.request.get("items") or [one.get("item") for one in _states(given[1:2])]
+        states = _states(given[1:2])
+        self.sent = str(given[1].get("sent") or "") if len(given) > 1 else ""
+        items = self.request.get("items") or [one.get("item") for one in states]
+        for one in states:
+            if (delivery := one.get("delivery")) and isinstance(runs := one.get("runs"), int):
+                self.started[str(delivery)] = runs
+            if (commit := one.get("commit")) and isinstance(item := one.get("item"), dict):
+                self.landed[str(item.get("id"))] = [str(commit)]
         for one in items if isinstance(items, list) else []:
             try:
                 item = parse_item(one)

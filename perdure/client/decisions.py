@@ -93,7 +93,7 @@ class Decisions(ABC):
         return await self._decide("reject", {"of": of, "note": note, "by": by})
 
     async def edit_plan(self, plan: str, of: str = "", *, title: str = "", by: str = "") -> Answered:
-        """Another plan in the place of the one it waits with: JSON of perdure.models.report.Plan, or Markdown.
+        """Another plan in the place of the one it waits with: JSON of perdure.models.plan.Plan, or Markdown.
 
         It is put for approval in its turn. Needs the delivery's host: PerdureError when it does not answer.
         """

@@ -20,6 +20,7 @@ from perdure.client.history import Past, read_past
 from perdure.client.listing import newest, not_read
 from perdure.client.notifications import not_notified
 from perdure.client.once import SameWords, check_same, request_of, running_of, stands
+from perdure.client.schedules import Schedules
 from perdure.client.standalone import ask_host
 from perdure.client.submit import WORKFLOW, start, start_accepted
 from perdure.client.view import Described, Listed, Pending, describe, polled
@@ -273,6 +274,10 @@ class Perdure:
 
     def backlog(self, id: str) -> Backlog:
         return Backlog(self.client, id)
+
+    @property
+    def schedules(self) -> Schedules:
+        return Schedules(self.client, self._key)
 
     async def submit_backlog(
         self, request: BacklogRequest | dict[str, Any], id: str, *, patience: timedelta | None = None

@@ -15,11 +15,13 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.models.backlog_state import BacklogState
 from perdure.models.errors import InvalidRequest
+from perdure.models.fairness import shared_with
 from perdure.models.issue import IssueName
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.webui.markdown import cell
@@ -33,13 +35,21 @@ encoding's name (`limit.userMetadataSummarySize`); the embedded one takes any. C
 
 
 async def start(
-    client: Client, id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy, workflow: str = WORKFLOW
+    client: Client,
+    id: str,
+    raw: dict[str, Any],
+    reuse: WorkflowIDReusePolicy,
+    workflow: str = WORKFLOW,
+    state: BacklogState | None = None,
 ) -> None:
-    """Start it and leave. WorkflowAlreadyStartedError when it runs, or has run and `reuse` forbids another run."""
-    caption, details = told(raw)
+    """Start it and leave. WorkflowAlreadyStartedError when it runs, or has run and `reuse` forbids another run.
+
+    state   with which a backlog goes on: its items are there, no longer in the request
+    """
+    caption, details = told(raw if state is None else raw | {"items": [{"id": item} for item in state.items]})
     await client.start_workflow(
         workflow,
-        raw,
+        args=[raw] if state is None else [raw, state.carried()],
         id=id,
         task_queue=TASK_QUEUE,
         task_timeout=WORKFLOW_TASK,
@@ -47,6 +57,7 @@ async def start(
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         static_summary=caption,
         static_details=details,
+        priority=Priority(fairness_key=shared_with(id, raw, backlog=workflow != WORKFLOW)),
     )
 
 
@@ -70,6 +81,7 @@ async def start_accepted(
         id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
         static_summary=caption,
         static_details=details,
+        priority=Priority(fairness_key=shared_with(id, raw, backlog=workflow != WORKFLOW)),
     )
     try:
         # The limit of one try is not one of all: the client tries again what a server has not answered.
@@ -121,7 +133,7 @@ def told(raw: dict[str, Any]) -> tuple[str, str]:
 
     Whoever's words they are, they stay words: the Web UI would render their markup, links and pictures included.
     """
-    words, issue = str(raw.get("request") or _items(raw)), raw.get("issue")
+    words, issue = str(raw.get("request") or items_named(raw)), raw.get("issue")
     try:
         number = f"#{IssueName.parse(issue).number}" if issue is not None else ""
     except ValueError:
@@ -135,10 +147,9 @@ def told(raw: dict[str, Any]) -> tuple[str, str]:
     return cell(caption, limit), "\n\n".join(parts)
 
 
-def _items(raw: dict[str, Any]) -> str:
-    """A backlog's items: `8 items: api, page, …`; empty for anything else."""
-    items = raw.get("items")
-    if not isinstance(items, list | tuple):
-        return ""
-    names = [str(item.get("id") or item.get("issue")) for item in items if isinstance(item, dict)]
-    return f"{len(items)} items: {', '.join(names)}"
+def items_named(raw: dict[str, Any]) -> str:
+    """A backlog's items: `8 items: api, page, …`, and the issues that it looks for; empty for anything else."""
+    items, issues = raw.get("items"), [f"issues {raw['issues']}"] if isinstance(raw.get("issues"), str) else []
+    names = [str(item.get("id") or item.get("issue")) for item in items or () if isinstance(item, dict)]
+    listed = [f"{len(names)} item{'s' * (len(names) != 1)}: {', '.join(names)}"] if names else []
+    return " · ".join([*listed, *issues])

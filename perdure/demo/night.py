@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from perdure.cli.backlog.receipt import BacklogReceipt, read_receipt
 from perdure.cli.backlog.text import changes, headline, status_lines
 from perdure.cli.backlog.watch import BACKLOG_LOOK_S
 from perdure.cli.look.chapters import BAD
+from perdure.cli.look.story import AGAIN
 from perdure.cli.words import typed_here
 from perdure.demo.performance import World, opened_world
 from perdure.demo.stage import DemoDirectories, stage
@@ -30,13 +31,13 @@ from perdure.text import visible
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
-    from perdure.client import Backlog
+    from perdure.client import Backlog, Perdure
     from perdure.demo.performance import Wanted
     from perdure.models.backlog_messages import BacklogProgress
 
 ID = "night"
-EXPECTED = {"failed": ["halves"], "blocked": ["invoice"]}
-"""By phase, the items of examples/backlog/night.yaml that do not land; all others do."""
+BLOCKED = {"invoice": "halves"}
+"""Of examples/backlog/night.yaml: what is blocked, and by what, until a person retries that."""
 
 KILLS: tuple[Callable[[BacklogProgress], bool], ...] = (
     lambda progress: sum(view.phase == "building" for view in progress.items) >= 3,
@@ -60,34 +61,34 @@ async def play(screen: Screen, wanted: Wanted) -> int:
             screen.say(f"  repository    durations, a small Python package, fresh in {place.origin}")
             screen.say("  model         scripted: no key, no account, nothing is paid; costs are shown as if")
             screen.say("")
-            await _watched(screen, world, place, backlog, wanted.kills)
+            blocked = await _watched(screen, world, place, backlog, wanted.kills)
             progress = await backlog.result()
             receipt = await read_receipt(backlog, progress)
         _tell(screen, place, progress, receipt)
         place.over.touch()
     if screen.json:
         screen.data(progress.model_dump_json(indent=2))
-    return 0 if whole(progress) and receipt.clean else 1
+    return 0 if whole(progress, blocked) and receipt.clean else 1
 
 
-def whole(progress: BacklogProgress) -> bool:
-    """True when all landed but the one that fails, and the one that needs that."""
-    return all(view.phase == _expected(view.id) for view in progress.items)
+def whole(progress: BacklogProgress, blocked: Mapping[str, str]) -> bool:
+    """True when all landed, and what needs the one that failed at first was blocked by it until then."""
+    return blocked == BLOCKED and all(view.phase == "landed" for view in progress.items)
 
 
-def _expected(id: str) -> str:
-    return next((phase for phase, ids in EXPECTED.items() if id in ids), "landed")
-
-
-async def _watched(screen: Screen, world: World, place: DemoDirectories, backlog: Backlog, kills: int) -> None:
-    """Tell what changes and kill on the way, until it has ended. Raises when the supervisor is gone."""
+async def _watched(
+    screen: Screen, world: World, place: DemoDirectories, backlog: Backlog, kills: int
+) -> dict[str, str]:
+    """Tell what changes and kill on the way, until it has ended; return what was blocked meanwhile, and by what.
+    Raises when the supervisor is gone."""
     before: BacklogProgress | None = None
+    blocked: dict[str, str] = {}
     moments, killed = list(KILLS[:kills]), set[int]()
     while True:
         if world.supervisor.returncode is not None:
             raise PerdureError("the worker's supervisor ended", fix="perdure doctor")
         if not (await backlog.describe()).running:
-            return
+            return blocked
         with suppress(PerdureError):  # no worker answers: it was killed, and the next one is on its way
             progress = await backlog.progress()
             for line in changes(before, progress):
@@ -100,15 +101,20 @@ async def _watched(screen: Screen, world: World, place: DemoDirectories, backlog
                 killed.add(worker)
                 if signal_holder(worker, Places(place.home).worker_lock, signal.SIGKILL):
                     screen.say(f"{BAD} worker {worker} killed: {headline(progress)}")
-            await _decided(world, progress)
+            await decide(world.perdure, progress)
+            for view in progress.items:
+                if view.phase == "blocked" and view.id not in blocked:
+                    await backlog.retry(view.blocked_by, by="demo")
+                    blocked[view.id] = view.blocked_by
+                    screen.say(f"{AGAIN} {typed_here()} backlog retry {ID} {view.blocked_by}")
         await asyncio.sleep(BACKLOG_LOOK_S / 4)
 
 
-async def _decided(world: World, progress: BacklogProgress) -> None:
+async def decide(perdure: Perdure, progress: BacklogProgress) -> None:
     """Answer what kills make Perdure ask: nobody else is asked anything here."""
     for view in progress.items:
         if view.phase == "waits" and view.delivery:
-            delivery = world.perdure.delivery(view.delivery)
+            delivery = perdure.delivery(view.delivery)
             asked = (await delivery.describe()).asked
             if asked is not None and asked.gate is Gate.BUDGET:
                 await delivery.add_budget(1, id=asked.key, by="demo")

@@ -80,7 +80,7 @@ def stage(keep: Path | None) -> Iterator[DemoDirectories]:
     built = DemoDirectories(root.resolve())
     playing = try_lock(root / _PLAYING) if keep is None else None  # until this process ends, however it ends
     try:
-        _build(built)
+        build(built)
         yield built
     finally:
         if keep is None and not built.over.exists():
@@ -192,7 +192,8 @@ def _kept(path: Path) -> Path:
     return path
 
 
-def _build(stage: DemoDirectories) -> None:
+def build(stage: DemoDirectories) -> None:
+    """The example's repository and a clone of it, in a directory of its own."""
     source = examples() / PACKAGE
     for file in sorted(source.rglob("*")):  # contents only: an installation may be read-only
         if file.is_file() and "__pycache__" not in file.parts:

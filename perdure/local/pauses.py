@@ -7,6 +7,7 @@ from collections import deque
 from temporalio.service import RPCError
 
 from perdure.adapters.system.home import Home
+from perdure.client.schedules import Schedules
 from perdure.client.submit import WORKFLOW
 from perdure.local.connect import configured, connect
 from perdure.models.errors import PerdureError, TemporalUnreachable
@@ -38,16 +39,19 @@ class Pauses:
         return self._pause
 
 
-_RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Notification') AND ExecutionStatus = 'Running'"
+_RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Backlog', 'Notification') AND ExecutionStatus = 'Running'"
 """Runs that count: what is told of a delivery may outlive it."""
 
 
 async def running_deliveries(home: Home) -> bool:
-    """True where a delivery runs, or somebody is still to be told of one. A server that cannot be asked counts as
-    busy, an embedded one that is down as idle."""
+    """True where a delivery runs or will begin by a schedule, or somebody is still to be told of one.
+
+    A server that cannot be asked counts as busy, an embedded one that is down as idle.
+    """
     try:
         client = await connect(home, start=False, say=lambda _: None)
-        return (await client.count_workflows(_RUNNING)).count > 0
+        running = (await client.count_workflows(_RUNNING)).count > 0
+        return running or await Schedules(client, None).waiting()
     except TemporalUnreachable:
         return configured() is not None
     except (RPCError, PerdureError):

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
     version = await asyncio.to_thread(temporal_version, binary)
     said = ""
     for _ in range(_START_TRIES):  # a port found free may be taken before the server has it
+        if said:  # the front of the one that failed ends once nobody has the lock, and then its port is free again
+            await released(places.ui_lock, within=_UI_ENDS_S)
         lock = await _lock_or_server(home, places)
         await released(places.ui_lock, within=_UI_ENDS_S if isinstance(lock, int) else 0)
         if isinstance(lock, ServerInfo):
@@ -73,6 +76,9 @@ async def ensure_server(home: Home, *, ui_port: int | None = None, port: int | N
             if error.errno != errno.EADDRINUSE:
                 raise
             said = f"{_TAKEN}: {error}"
+            continue
+        except subprocess.CalledProcessError as error:
+            said = f"it was ended as it began ({error.returncode})"
             continue
         finally:
             os.close(lock)  # the server holds it now, alone: a free lock means that it has died
@@ -217,6 +223,8 @@ def _arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
     arguments += ["--sqlite-pragma", "journal_mode=wal", "--sqlite-pragma", f"synchronous={synchronous}"]
     # Its default of 20 a second makes every dispatch wait 50 ms (reference: temporal.md §0).
     arguments += ["--dynamic-config-value", "history.transferProcessorMaxPollRPS=1000"]
+    # Without it fairness keys say nothing: who has ten deliveries waits behind all of who has a hundred.
+    arguments += ["--dynamic-config-value", "matching.enableFairness=true"]
     # Its HTTP port cannot be closed. It answers this name alone, which nothing can have: no page gets in by another.
     arguments += ["--dynamic-config-value", 'frontend.httpAllowedHosts=["nobody.invalid"]']
     arguments += ["--namespace", namespace_of(home), "--ui-disable-news-fetch"]

@@ -225,15 +225,20 @@ class Supervisor:
         return lock
 
     async def _look_after_server(self) -> None:
-        """Start the embedded server or its front again when it was killed. One that was stopped left no record."""
+        """Start the embedded server or its front again when it was killed. One that was stopped left no record; nor has
+        one that is killed as it begins: what was to be started is tried until it is there."""
+        gone = False
         while True:
             await asyncio.sleep(limits.SERVER_LOOK_S)
             server, front = self._places.server_lock, self._places.ui_lock  # the second only where one is needed
-            if self._places.server_record.exists() and not all(held(one) for one in (server, front) if one.exists()):
+            recorded = self._places.server_record.exists()
+            gone = gone or (recorded and not all(held(one) for one in (server, front) if one.exists()))
+            if gone and not self._stopping.is_set():
                 from perdure.local.server import ensure_server  # loads the Temporal SDK: 40 MB, seldom needed
 
                 try:
                     await ensure_server(self._home, say=self._say)
+                    gone = False
                 except (PerdureError, OSError) as error:
                     self._say(str(error))
 

@@ -1,23 +1,19 @@
-"""A backlog as it is sent, and all it knows of its items: the one argument of workflow type `Backlog` and its answers.
-
-The decisions about it are pure: perdure.models.rules.scheduling. Reading a file of items: perdure.models.rules.backlog.
-"""
+"""A backlog as it is sent: the one argument of workflow type `Backlog`. What it knows: backlog_state.py."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from perdure.models.base import Recorded, Written, a_number
-from perdure.models.issue import IssueName
+from perdure.models.base import Written, a_number
+from perdure.models.issue import IssueName, IssueQuery
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
+from perdure.models.specialists import Within
 from perdure.models.touches import TOUCHES_MOST, leaves
-from perdure.models.window import Offset, Window
+from perdure.models.window import Window
 from perdure.text import one_line
 
 ITEMS_MOST = 1000
@@ -29,6 +25,10 @@ PARALLEL_MOST = 100
 CHECKS_MOST = 20
 """Commands of landed items in one landing, and so of one item: at some seconds each they take less than the tests of an
 ordinary repository. The others' turn comes with the next landings."""
+
+ITEMS_BYTES = 1_000_000
+"""Of all items of one backlog, as JSON: they go along into each of its runs in one value, with as much again that it
+knows of them, and a server takes 2 MB for one."""
 
 ITEM_ID = r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
 """Part of a workflow's id and of a branch, typed by people: short, and without case."""
@@ -54,6 +54,8 @@ class BacklogItem(Written):
                 built at the same time
     check       commands that hold once it has landed, and in every landing after it
     budget_usd  the most its delivery may spend; left out: an equal share of what the backlog has left
+    decompose   it is too large for one delivery: a planning step makes items of it, which take its place. ask: a person
+                approves or edits them first (gate `items`); go: they begin at once
     """
 
     id: ItemId
@@ -66,6 +68,7 @@ class BacklogItem(Written):
     touches: tuple[Glob, ...] = Field(default=(), max_length=TOUCHES_MOST)
     check: tuple[Command, ...] = Field(default=(), max_length=CHECKS_MOST)
     budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
+    decompose: Literal["ask", "go"] | None = None
 
     _numbers = field_validator("priority", "budget_usd", mode="before")(a_number)
     _bounded = field_validator("request")(bounded)
@@ -97,12 +100,18 @@ class BacklogItem(Written):
             raise ValueError(
                 f"request: {'is missing (or name an issue)' if missing else 'is empty: say what you want'}"
             )
+        if self.decompose and (field := "check" if self.check else "touches" if self.touches else ""):
+            raise ValueError(f"{field}: an item that is decomposed lands nothing itself: its parts have their own")
         return self
+
+    @property
+    def issue_number(self) -> int | None:
+        return IssueName.parse(self.issue).number if self.issue is not None else None
 
     @property
     def caption(self) -> str:
         """The request in one short line, the issue's number before it."""
-        number = f"#{IssueName.parse(self.issue).number} " if self.issue is not None else ""
+        number = f"#{self.issue_number} " if self.issue_number else ""
         return one_line(number + self.request, 80)
 
 
@@ -110,9 +119,11 @@ class BacklogRequest(Written):
     """Many requests that shall land on one integration branch.
 
     repository  as for a delivery
+    issues      open issues that are items, too, as of when it begins: label:bug, milestone:1.0 or search:"…"
     base        the branch it begins from and its pull request goes into; default: the target's default branch
     branch      the integration branch; default: `perdure/<backlog id>`
-    land        branch: one integration branch, one pull request at the end
+    land        branch: one integration branch, one pull request at the end; stack: a pull request for each item, into
+                the branch of the one it depends on
     parallel    deliveries at once
     budget_usd  the most all of them may spend together; left out: each has its own budget only
     window      hours in which deliveries may begin: "23:00-07:00" in UTC, "23:00-07:00 +02:00", "23:00-07:00
@@ -122,10 +133,11 @@ class BacklogRequest(Written):
     """
 
     repository: str = Field(min_length=1, max_length=PLACE_CHARS)
-    items: tuple[BacklogItem, ...] = Field(min_length=1, max_length=ITEMS_MOST)
+    items: tuple[BacklogItem, ...] = Field(default=(), max_length=ITEMS_MOST)
+    issues: str | None = Field(default=None, max_length=PLACE_CHARS)
     base: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
     branch: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
-    land: Literal["branch"] = "branch"
+    land: Literal["branch", "stack"] = "branch"
     parallel: int = Field(default=4, ge=1, le=PARALLEL_MOST)
     budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
     window: str | None = None
@@ -144,12 +156,18 @@ class BacklogRequest(Written):
     _switch = field_validator("questions", mode="before")(a_switch)
     _small = field_validator("config")(bounded)
 
-    @field_validator("land", mode="before")
+    @model_validator(mode="after")
+    def _one_or_many(self) -> BacklogRequest:
+        if self.land == "stack" and self.branch is not None:
+            raise ValueError("branch: a stack has none of its own: leave it out, or land: branch")
+        return self
+
+    @field_validator("issues")
     @classmethod
-    def _built(cls, land: Any) -> Any:
-        if land == "stack":
-            raise ValueError("stack is not built yet: leave it out, or write branch")
-        return land
+    def _query(cls, issues: str | None) -> str | None:
+        if issues is not None:
+            IssueQuery.parse(issues)
+        return issues
 
     @field_validator("window")
     @classmethod
@@ -161,115 +179,14 @@ class BacklogRequest(Written):
 
 class LandingPlace(Written):
     """In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration
-    branch; `role`: the item's, its agents are told."""
+    branch; `role`: the item's, its agents are told; `decompose`: it lands nothing, but says which items it consists of
+    (BacklogItem); `within`: it is a task of that delivery, and lands in its vault; `ships`: it is one of a stack, and
+    opens a pull request of its own; into `branch` where the branch it began from is gone by then."""
 
     backlog: str = Field(min_length=1, max_length=PLACE_CHARS)
     item: str = Field(min_length=1, max_length=NAME_CHARS)
     branch: str = Field(min_length=1, max_length=NAME_CHARS)
     role: str = Field(default="", pattern=f"^({ITEM_ID})?$")
-
-
-class ItemPhase(StrEnum):
-    """The stand of one item, as far as it is stored; ready, after others and blocked follow from the others' states."""
-
-    WAITING = "waiting"
-    BUILDING = "building"
-    LANDED = "landed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    CANCELLED = "cancelled"
-
-
-ENDED = (ItemPhase.LANDED, ItemPhase.FAILED, ItemPhase.SKIPPED, ItemPhase.CANCELLED)
-"""An item in one of these has no delivery that runs."""
-
-SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED)
-"""Items that depend on one in any of these may begin."""
-
-
-class ItemState(BaseModel):
-    """All a backlog knows of one item beside what it was given.
-
-    delivery  the workflow id of its delivery; empty: none was ever started
-    run_id    of its newest chain of runs, the first of them
-    runs      how many times a delivery was started for it
-    commit    the commit of the integration branch that is this item
-    asked     number of its newest question for the turn to land; told: of what it waits for
-    waits     what its delivery waits for a person to decide, in one line; gate: what kind; since: when it began
-    words     why it ended as it did, in one line
-    usd       what its delivery has paid as far as known; granted: the most it may pay; None: its own budget
-    order     when it was added, counted: of two equal items the older goes first
-    added     when that was, where it was not there from the beginning
-    began, ended   of its newest delivery; ended: when it was skipped or cancelled, too
-    checked   when its `check` was last given to an item that landed
-    """
-
-    model_config = ConfigDict(extra="ignore")
-
-    item: BacklogItem
-    phase: ItemPhase = ItemPhase.WAITING
-    order: int = 0
-    delivery: str = ""
-    run_id: str = ""
-    runs: int = 0
-    commit: str = ""
-    asked: int = 0
-    told: int = 0
-    waits: str = ""
-    gate: str = ""
-    of: str = ""
-    since: datetime | None = None
-    status: str = ""
-    reason: str = ""
-    words: str = ""
-    usd: float = 0.0
-    granted: float | None = None
-    added: datetime | None = None
-    began: datetime | None = None
-    ended: datetime | None = None
-    checked: datetime | None = None
-
-
-class Opened(Recorded):
-    """The base was found. `queue`: where the integration branch is pushed; `attributes`: the server knows Perdure's
-    search attributes; `offsets`: of the zone that the window names, from now on."""
-
-    base: str
-    base_sha: str
-    branch: str
-    queue: str
-    attributes: bool = False
-    offsets: tuple[Offset, ...] = ()
-
-
-class BacklogState(BaseModel):
-    """All of a backlog, and all that goes with it into a new run.
-
-    items    by id, in the order in which they were added
-    opened   None: its branch is not there yet
-    turn     the item that may land now, since `granted`; empty: nobody
-    queue    items that asked for the turn, in the order in which they did
-    head     the integration branch's newest commit that is known
-    held     why no further item begins, in one line; empty: one may
-    pull_request   address of the one at the end
-    message  in one line, how it ended
-    sent     digest of the items as they were sent, by which the same backlog is known again
-    """
-
-    model_config = ConfigDict(extra="ignore")
-
-    version: int = 1
-    sent: str = ""
-    items: dict[str, ItemState] = {}
-    opened: Opened | None = None
-    turn: str = ""
-    granted: datetime | None = None
-    queue: tuple[str, ...] = ()
-    head: str = ""
-    held: str = ""
-    waiting: str = ""
-    status: str = "running"
-    message: str = ""
-    pull_request: str = ""
-    began: datetime | None = None
-    notes: tuple[str, ...] = ()
+    decompose: Literal["ask", "go"] | None = None
+    within: Within | None = None
+    ships: bool = False

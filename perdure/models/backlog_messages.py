@@ -42,7 +42,8 @@ class BacklogAttached(Recorded):
 
 class ItemView(Recorded):
     """One item as it is shown. `phase`: ready, after (others), building, landing, waits (for you), landed, failed,
-    blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it."""
+    blocked, skipped or cancelled; `because`: why, in one line; unblocks: how many items wait for it;
+    branch, pull_request: in a stack, its own."""
 
     id: str
     phase: str
@@ -50,6 +51,8 @@ class ItemView(Recorded):
     caption: str = ""
     delivery: str = ""
     commit: str = ""
+    branch: str = ""
+    pull_request: str = ""
     unblocks: int = 0
     depends_on: tuple[str, ...] = ()
     blocked_by: str = ""
@@ -62,21 +65,25 @@ class ItemView(Recorded):
 
 
 class BacklogProgress(Recorded):
-    """The answer to query `progress`, and the result of a backlog that has ended."""
+    """The answer to query `progress`, and the result of a backlog that has ended. `asks`: why its branch does not
+    follow its base, for a person to decide by update `follow`; `notes`: the newest ten of what a person should know."""
 
     backlog_id: str
     run_id: str
     repository: str
     status: str
     base: str = ""
+    land: str = "branch"
     branch: str = ""
     head: str = ""
     parallel: int = 1
     budget_usd: float | None = None
     usd: float | None = 0.0
     held: str = ""
+    asks: str = ""
     waiting: str = ""
     message: str = ""
+    notes: tuple[str, ...] = ()
     pull_request: str = ""
     turn: str = ""
     began: datetime | None = None

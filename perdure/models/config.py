@@ -38,11 +38,12 @@ class SandboxGrade(StrEnum):
 
 class DeliverySettings(Settings):
     """`questions`: people are asked, by agents and about tests that nothing else can tell apart; without, agents decide
-    and write down what they assumed, and such tests make a draft."""
+    and write down what they assumed, and such tests make a draft. `specialists`: docs/specialists.md."""
 
     phases: tuple[Phase, ...] = ALL_PHASES
     document: bool = False
     questions: bool = True
+    specialists: bool = False
     on_failure: Literal["none", "draft"] = "none"
     notes: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md")
 
@@ -113,7 +114,7 @@ class TestsSettings(Settings):
 
 
 class Limits(Settings):
-    """`tokens`: read and written together, cached ones too; None: no limit."""
+    """`tokens`: read and written, cached ones too; `deliveries`, `open_pull_requests`: of all. None: no limit."""
 
     test_fixes: int = Field(default=DEFAULTS.test_fixes, ge=0, le=10)
     review_fixes: int = Field(default=DEFAULTS.review_fixes, ge=0, le=10)
@@ -121,6 +122,8 @@ class Limits(Settings):
     time: Duration = DEFAULTS.time
     budget_usd: float = Field(default=DEFAULTS.budget_usd, gt=0, allow_inf_nan=False)
     tokens: int | None = Field(default=None, ge=1)
+    deliveries: int | None = Field(default=None, ge=1, le=1000)
+    open_pull_requests: int | None = Field(default=None, ge=1, le=1000)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -150,10 +153,11 @@ class StepSettings(Settings):
 
 
 class StepsSettings(Settings):
-    """classify is a small question; plan and review repay the best model; the rest is workaday."""
+    """classify is a small question; plan, decompose and review repay the best model; the rest is workaday."""
 
     classify: StepSettings = StepSettings(model="claude-haiku-5-5", max_tokens=2048)
     plan: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
+    decompose: StepSettings = StepSettings(model="claude-opus-5-5", effort="high")
     implement: StepSettings = StepSettings()
     document: StepSettings = StepSettings()
     fix_tests: StepSettings = StepSettings()
@@ -221,12 +225,14 @@ class CommandLimits(Settings):
     processes  with their threads
     disk       what commands may write into one worktree
     cpu        of all processors together, such as "2h"; None: what the command's time-out allows
+    at_once    setups and test commands that run on this host at the same time; None: by its processors and memory
     """
 
     memory: Size | None = None
     processes: int = Field(default=SANDBOX_PROCESSES, ge=50, le=1_000_000)
     disk: Size = SANDBOX_DISK
     cpu: Duration | None = None
+    at_once: int | None = Field(default=None, ge=1, le=1000)
 
     def cpu_s(self) -> float | None:
         return None if self.cpu is None else seconds(self.cpu)

@@ -51,3 +51,8 @@ class Contract(Recorded):
     issue: Issue | None = None
     landing: LandingPlace | None = None
     began: str = ""
+
+    @property
+    def task(self) -> bool:
+        """It is a task of a delivery's plan, built by itself: the verdict is about all tasks together."""
+        return self.landing is not None and self.landing.within is not None

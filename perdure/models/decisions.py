@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationError, field_validator
 
 from perdure.models.amounts import Duration
+from perdure.models.backlog import BacklogItem
 from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import SAID_BYTES, TOKENS_MOST, USD_MOST
@@ -19,9 +20,10 @@ from perdure.models.request import explain
 class Gate(StrEnum):
     """A point where a person decides; `tests`: whether what fails was there before, where nothing else can tell;
     `deaths`: whether work that was cut off again and again is tried once more; `landing`: whether a change that could
-    not land, twice, is mended once more."""
+    not land, twice, is mended once more; `items`: whether a large request consists of these items."""
 
     PLAN = "plan"
+    ITEMS = "items"
     TESTS = "tests"
     PULL_REQUEST = "pull_request"
     BUDGET = "budget"
@@ -207,18 +209,23 @@ class Decide(Written):
 
 
 class CheckPlanInput(Recorded):
-    """An edited plan as somebody named it: `plan`, SHA-256 of an artifact of the delivery."""
+    """An edited plan as somebody named it: `plan`, SHA-256 of an artifact of the delivery; `items`: it has to be a list
+    of items."""
 
     delivery: str
     plan: str
+    items: bool = False
 
 
 class CheckedPlan(Recorded):
-    """`problem`: why it cannot be worked by, empty when it can. `title`: its own; `words`: the beginning of it."""
+    """`problem`: why it cannot be worked by, empty when it can. `title`: its own; `words`: the beginning of it;
+    `touches`: the files it names, as patterns; `items`: all of it, where items were asked for."""
 
     title: str = ""
     words: str = ""
     problem: str = ""
+    touches: tuple[str, ...] = ()
+    items: tuple[BacklogItem, ...] = ()
 
 
 class KeepInput(Recorded):

@@ -88,13 +88,16 @@ class WorkCutOff(StepError):
 
 
 class ModelUnavailable(StepError):
-    """`retry_after` is in seconds; None leaves the pause to the retry policy."""
+    """`retry_after` is in seconds; None leaves the pause to the retry policy. `limited`: it wants fewer requests from
+    everybody with this key, and for this reason."""
 
     retryable = True
 
-    def __init__(self, what: str, *, retry_after: float | None = None, where: str = "", fix: str = "") -> None:
+    def __init__(
+        self, what: str, *, retry_after: float | None = None, limited: str = "", where: str = "", fix: str = ""
+    ) -> None:
         super().__init__(what, where=where, fix=fix)
-        self.retry_after = retry_after
+        self.retry_after, self.limited = retry_after, limited
 
 
 class RepliesCut(StepError): ...
@@ -122,6 +125,12 @@ class ForgeUnavailable(StepError):
     ) -> None:
         super().__init__(what, where=where, fix=fix)
         self.retry_after, self.unknown_host = retry_after, unknown_host
+
+
+class NoRoom(StepError):
+    """For one more delivery, as long as others run or wait to be merged."""
+
+    retryable = True
 
 
 class NoticeRefused(StepError): ...

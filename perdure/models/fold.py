@@ -14,6 +14,8 @@ from perdure.models.landing import Landed, Rebased
 from perdure.models.phases import Step
 from perdure.models.publishing import Pushed, Shipped
 from perdure.models.result import TestsStatus
+from perdure.models.rules.specialists import built
+from perdure.models.specialists import Taken
 from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
 from perdure.models.turn import Ending, Outcome, TurnResult
@@ -51,6 +53,8 @@ def take(
             state.message = Pushed.model_validate(result).summary
         case Step.REBASE:
             rebased(state, Rebased.model_validate(result))
+        case "take_tasks":
+            tasks_taken(state, Taken.model_validate(result))
         case Step.LAND:
             landed(state, Landed.model_validate(result))
         case "close":
@@ -89,10 +93,11 @@ def ended(state: DeliveryState, step: Step, attempt: int, outcome: Outcome) -> N
             if state.prepared is not None and state.kind in state.prepared.branches:
                 branch = state.prepared.branches[state.kind]
                 state.prepared = state.prepared.model_copy(update={"branch": branch})
-        case Step.PLAN:
+        case Step.PLAN | Step.DECOMPOSE:
             state.plans += 1
             state.plan, state.title = outcome.artifact, str(outcome.data.get("title", ""))
             state.plan_words = str(outcome.data.get("words", ""))
+            _planned(state, outcome.data.get("touches"))
         case Step.REVIEW:
             state.review, state.reviews, state.reviewed = outcome.artifact, attempt, state.head
             state.review_result = state.found.with_review(outcome.data)
@@ -103,6 +108,13 @@ def edited(state: DeliveryState, plan: str, checked: CheckedPlan, title: str = "
     if not checked.problem:
         state.plan, state.title = plan, title or checked.title or state.title
         state.plan_words = checked.words
+        _planned(state, checked.touches)
+
+
+def _planned(state: DeliveryState, touches: object) -> None:
+    """Its backlog is to be told of the files a plan names; it has none in histories of releases that told nobody."""
+    if state.prepared is not None and state.prepared.landing and isinstance(touches, list | tuple):
+        state.touches = tuple(map(str, touches))
 
 
 def committed(state: DeliveryState, made: Committed) -> None:
@@ -144,6 +156,15 @@ def rebased(state: DeliveryState, made: Rebased) -> None:
         state.message = f"landed as {made.landed[:7]}"
     else:
         state.head = made.commit
+
+
+def tasks_taken(state: DeliveryState, made: Taken) -> None:
+    """The commits of the plan's tasks are the delivery's, and so is their cost."""
+    state.tasks, state.checkpoint, state.spend = made.tasks, made.checkpoint, made.spend
+    state.usage += made.tasks_usage
+    state.tasks_usd = made.tasks_usage.cost_usd or 0.0
+    if built(made.tasks):
+        state.head = made.head
 
 
 def landed(state: DeliveryState, made: Landed) -> None:

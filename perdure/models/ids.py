@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable
 
 DELIVERY_ID = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?")
 """The shape of a delivery id that we choose: safe as a directory, a ref component and a URL segment."""
+
+
+SCHEDULED = re.compile(rf"({DELIVERY_ID.pattern})-(\d{{4}})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z")
+"""The workflow id that a Temporal schedule makes: its own, and the time in UTC. Ids that we choose have no capitals."""
 
 
 def slug(text: str, words: int = 4, limit: int = 32) -> str:
@@ -56,11 +61,22 @@ def is_verification(delivery: str) -> bool:
 def delivery_key(workflow_id: str) -> str:
     """The delivery id as a safe path and ref component: itself when it is one, else a slug and a hash.
 
-    A delivery can be started with any workflow id (the Web UI's Start form), `../x` included.
+    A delivery can be started with any workflow id (the Web UI's Start form), `../x` included. What a schedule has
+    started is read by its day and hour: `night-20261123t2300-api-3f9c0a1b`.
     """
     if DELIVERY_ID.fullmatch(workflow_id):
         return workflow_id
-    return f"{slug(workflow_id)}-{hashlib.sha256(workflow_id.encode()).hexdigest()[:8]}"
+    read = SCHEDULED.sub(r"\1-\2\3\4t\5\6", workflow_id, count=1)
+    return f"{slug(read)}-{hashlib.sha256(workflow_id.encode()).hexdigest()[:8]}"
+
+
+def newest_run(name: str, ids: Iterable[str]) -> str:
+    """The first of what a schedule of this name has started: `night`, or of its items, `night/api`; empty without."""
+    schedule, slash, item = name.partition("/")
+    for id in ids:
+        if (found := SCHEDULED.match(id)) and (found[1], id[found.end() :]) == (schedule, slash + item):
+            return id
+    return ""
 
 
 def branch_name(delivery: str) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from perdure.models.backlog import LandingPlace
+from perdure.models.backlog import BacklogItem, LandingPlace
 from perdure.models.base import ContractHash, Recorded
+from perdure.models.decisions import Asked
 from perdure.models.result import PullRequest
 from perdure.models.work import TestVerdict
 
@@ -38,18 +39,20 @@ class LandingGranted(Recorded):
 
 class LandingOver(Recorded):
     """Signal `landing_over`, delivery to backlog: the turn is given back. `commit`: what landed; empty: nothing did,
-    and `words` say why, in one line."""
+    and `words` say why, in one line. `usd`: what it has paid by then, where that is known."""
 
     item: str
     delivery: str
     seq: int
     commit: str = ""
     words: str = ""
+    usd: float | None = None
 
 
 class ItemWaits(Recorded):
     """Signal `item_waits`, delivery to backlog: it waits for a person; empty `words`: it goes on. `of`: repeated by the
-    decision; `number`: counted by the delivery: an older one than the newest heard says nothing."""
+    decision; `number`: counted by the delivery: an older one than the newest heard says nothing; `about`: what is to be
+    decided, as far as it is short; `asked`: all that is asked, by which a decision given to the backlog is checked."""
 
     item: str
     delivery: str
@@ -58,11 +61,31 @@ class ItemWaits(Recorded):
     gate: str = ""
     of: str = ""
     since: datetime | None = None
+    about: str = ""
+    asked: Asked | None = None
+
+
+class ItemPlanned(Recorded):
+    """Signal `item_planned`, delivery to backlog: the files its plan names, as patterns (perdure.models.touches)."""
+
+    item: str
+    delivery: str
+    touches: tuple[str, ...]
+
+
+class ItemForeseen(Recorded):
+    """Signal `item_foreseen`, delivery to backlog: other open deliveries (their keys) it would conflict with, each with
+    the first path; nothing: none any more."""
+
+    item: str
+    delivery: str
+    conflicts: dict[str, str] = {}
 
 
 class ItemEnded(Recorded):
-    """Signal `item_ended`, delivery to backlog: it has ended. Status and reason as in its result; `run_id`: the first
-    run of its chain of runs."""
+    """Signal `item_ended`, delivery to backlog: it has ended. Status and reason as in its result; `branch` and the
+    address of its pull request: of one of a stack; `run_id`: the first run of its chain of runs; `items`: what it
+    consists of, where it was decomposed; `there`: all of it is on the branch already, by others."""
 
     item: str
     delivery: str
@@ -72,6 +95,10 @@ class ItemEnded(Recorded):
     message: str = ""
     usd: float | None = None
     commit: str = ""
+    branch: str = ""
+    pull_request: str = ""
+    items: tuple[BacklogItem, ...] = ()
+    there: bool = False
 
 
 class RebaseInput(Recorded):
@@ -145,6 +172,7 @@ class OpenBacklogInput(Recorded):
 
     said    the backlog's request without its items: its proof is about that
     branch  empty for the backlog's own
+    waits   of activity `backlog_room`: fail, to be tried again, as long as there is none
     """
 
     backlog: str
@@ -153,12 +181,14 @@ class OpenBacklogInput(Recorded):
     branch: str = ""
     source: str = ""
     said: dict[str, object] = {}
+    waits: bool = False
 
 
 class LookInput(Recorded):
-    """Deliveries that should be running: workflow ids."""
+    """Deliveries that should be running: workflow ids. `ships`: they are of a stack."""
 
     deliveries: tuple[str, ...]
+    ships: bool = False
 
 
 class Found(Recorded):
@@ -173,6 +203,9 @@ class Found(Recorded):
     message: str = ""
     usd: float | None = None
     commit: str = ""
+    branch: str = ""
+    pull_request: str = ""
+    items: tuple[BacklogItem, ...] = ()
 
 
 class Look(Recorded):
@@ -195,7 +228,8 @@ class Resumed(Recorded):
 
 
 class CloseBacklogInput(Recorded):
-    """The integration branch as one pull request into `base`. `body`: the table of items, in Markdown."""
+    """The integration branch as one pull request into `base`. `body`: the table of items, in Markdown; `issues`: the
+    numbers of those that are done with it."""
 
     backlog: str
     repository: str
@@ -204,6 +238,7 @@ class CloseBacklogInput(Recorded):
     head: str
     title: str
     body: str
+    issues: tuple[int, ...] = ()
     source: str = ""
     said: dict[str, object] = {}
 

@@ -228,6 +228,9 @@ DEMO_KILLS_MOST = 4
 RUNS_READ = 50
 """Runs of one delivery that a report looks at: retries and continuations; a month of daily retries."""
 
+BACKLOG_RUNS_READ = 200
+"""Of one backlog: a thousand items at 40 events each are 40 runs, and it may be taken up again."""
+
 VERIFY_PAGE = 30
 """Checkpoints, commits and pull requests in one answer to `perdure verify`: of each 150 to 400 bytes, so that even
 together they stay near RESULT_BYTES."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from datetime import datetime
 from typing import Any, Literal
 
+from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.base import Published, Recorded
 from perdure.models.config import Heard
 from perdure.models.decisions import Asked, Gate, Question
+from perdure.models.ids import delivery_key
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, PullRequest
 from perdure.models.state import DeliveryState
+from perdure.models.webui.backlog import counted
 
 NOTICE_RESULT_BYTES = 32 * 1024
 """Of a result in a notice; with more its steps are left out: the whole has to stay below 64 KiB of history."""
@@ -33,7 +37,8 @@ class Notice(Recorded):
     words       what happened, in one line
     asked       what is waited for, with the event waiting, question, budget or reminder
     cost_usd    spent so far; None: not known
-    result      with the event ended: the DeliveryResult as JSON, without its steps where they are long
+    result      with the event ended: the DeliveryResult as JSON, without its steps where they are long, or a
+                backlog's progress, likewise
     """
 
     id: str
@@ -112,7 +117,8 @@ class Message(Published):
     since, expires   when it began to wait, and when it ends without a decision; null: never
     decisions   the ways to decide
     cost_usd    spent so far, in dollars; null: not known
-    result      with ended: the DeliveryResult; its steps are left out where they are long
+    result      with ended: the DeliveryResult, or of a backlog the BacklogProgress, which has a backlog_id; steps
+                and items are left out where they are long
     """
 
     text: str
@@ -180,6 +186,30 @@ def notice_of(
         pull_request=state.pull_request,
         cost_usd=round(state.spend.usd, 6) if state.spend.usd is not None else None,
         result=_bounded(result) if result is not None else None,
+    )
+
+
+def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notice:
+    """Return the one notice that a backlog tells: its end, with how many items came to what."""
+    told = " · ".join([counted(progress.items), *([progress.message] if progress.message else [])])
+    number = re.search(r"\d+$", progress.pull_request)
+    pull = PullRequest(number=int(number[0]), url=progress.pull_request, title=told) if number else None
+    result = progress.model_dump(mode="json")
+    if len(json.dumps(result)) > NOTICE_RESULT_BYTES:
+        result["items"] = []
+    return Notice(
+        id=id,
+        event="ended",
+        at=at,
+        delivery=delivery_key(progress.backlog_id),
+        delivery_id=progress.backlog_id,
+        run_id=progress.run_id,
+        repository=progress.repository,
+        request=f"a backlog of {len(progress.items)} items",
+        words=_caption(told, 300),
+        pull_request=pull,
+        cost_usd=progress.usd,
+        result=result,
     )
 
 

@@ -23,6 +23,7 @@ class Step(StrEnum):
     PREPARE = "prepare"
     CLASSIFY = "classify"
     PLAN = "plan"
+    DECOMPOSE = "decompose"
     IMPLEMENT = "implement"
     COMMIT = "commit"
     DOCUMENT = "document"

@@ -13,7 +13,7 @@ from perdure.models.backlog import LandingPlace
 from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.issue import IssueName
-from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_MOST
+from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
 
@@ -96,6 +96,16 @@ class DeliveryRequest(Written):
     @property
     def issue_number(self) -> int | None:
         return IssueName.parse(self.issue).number if self.issue is not None else None
+
+    @property
+    def task(self) -> str:
+        """The words of the one task of a plan that it is about; empty: it is no task."""
+        return self.request if self.landing is not None and self.landing.within is not None else ""
+
+    @property
+    def host(self) -> str:
+        """The queue where it is prepared: any host's, but for a task that of its delivery."""
+        return self.landing.within.queue if self.landing is not None and self.landing.within is not None else TASK_QUEUE
 
     @property
     def caption(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from perdure.models.backlog import BacklogItem
 from perdure.models.base import Published
 
 
@@ -159,7 +160,8 @@ class DecisionMade(Published):
 class DeliveryResult(Published):
     """The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made;
     `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it;
-    `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch."""
+    `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch;
+    `items`: what a request consists of that was decomposed for a backlog."""
 
     delivery_id: str
     run_id: str
@@ -175,6 +177,7 @@ class DeliveryResult(Published):
     checkpoint: str | None = None
     pull_request: PullRequest | None = None
     landed: str | None = None
+    items: tuple[BacklogItem, ...] = ()
     plan: str | None = None
     tests: TestsResult = TestsResult()
     review: ReviewResult = ReviewResult()

@@ -8,12 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from perdure.models.backlog import BacklogItem
 from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import DecisionMade, PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
+from perdure.models.specialists import TaskBuilt
 from perdure.models.treasury import Purse
 from perdure.models.work import Inspected, Prepared, TestVerdict
 
@@ -56,7 +58,13 @@ class DeliveryState(BaseModel):
     landing_fixes   rounds of mending what could not land
     conflicts   files with conflict markers at `checkpoint`, while there is no commit; unlanded: the commit before them
     since       artifact: what landed since it began, for the agent that mends
-    sample      the run that a rewind began, whose replies are kept apart from those before it; empty: none did
+    items       what it was decomposed into, once that is approved
+    touches     files that its plan names, as patterns, until its backlog is told of them
+    foreseen    other open deliveries it would conflict with, by path, as its backlog was told
+    tasks       of the plan, when several agents built it: what became of each; empty: one agent builds
+    tasks_usd   what they paid together: it is paid by the delivery, and they told a fleet's budget themselves
+    sample      the run whose replies are kept apart from those before it: it was rewound, or the run before it ended by
+                its replies; empty: the first
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -125,6 +133,11 @@ class DeliveryState(BaseModel):
     conflicts: tuple[str, ...] = ()
     unlanded: str = ""
     since: str = ""
+    touches: tuple[str, ...] = ()
+    foreseen: dict[str, str] = {}
+    items: tuple[BacklogItem, ...] = ()
+    tasks: tuple[TaskBuilt, ...] = ()
+    tasks_usd: float = 0.0
 
     @property
     def findings(self) -> str:
@@ -177,6 +190,7 @@ class DeliveryState(BaseModel):
             self.at = prepared.at
         else:
             self.at, self.built, self.documented, self.head, self.tests = None, False, False, "", None
+            self.tasks = ()
 
 
 class Progress(BaseModel):

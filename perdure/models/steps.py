@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from perdure.models.decomposition import Decomposition
 from perdure.models.phases import Step
-from perdure.models.report import Classification, Plan, Review
+from perdure.models.plan import Plan
+from perdure.models.report import Classification, Review
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ STEPS: dict[Step, About] = {
         asks=True,
         answer=Plan,
         sent_back="The plan above was shown to a person in charge of this delivery, who rejected it and says:",
+    ),
+    Step.DECOMPOSE: About(
+        "decompose",
+        agentic=True,
+        noted=True,
+        tested=True,
+        asks=True,
+        answer=Decomposition,
+        sent_back="The items above were shown to a person in charge of this backlog, who rejected them and says:",
     ),
     Step.IMPLEMENT: About("build", agentic=True, writes=True, noted=True, tested=True, asks=True),
     Step.COMMIT: About("commit"),

@@ -43,6 +43,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         checkpoint=state.checkpoint or None,
         pull_request=state.pull_request,
         landed=state.landed or None,
+        items=state.items,
         plan=_link(state.plan),
         tests=tests_of(state),
         review=state.review_result.model_copy(

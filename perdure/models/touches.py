@@ -8,9 +8,11 @@ files; `v1.2/` is a directory. The answer errs on one side only: where in doubt,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
+from operator import ne
 from typing import TypeVar
 
 TOUCHES_MOST = 20
@@ -20,11 +22,17 @@ MEETING_STEPS = 200_000
 """Of one decision about a whole backlog, half a second of a processor: Temporal takes a workflow that thinks for two as
 hung. Past that, patterns count as meeting; a thousand items of ordinary patterns need a tenth."""
 
+LEARNT_CHARS = 600
+"""Of the patterns of one plan together: a thousand items with as much go into a backlog's next run in one message."""
+
 Item = TypeVar("Item")
 
 _STAR, _ONE = -1, -2
 _ANY: tuple[int, ...] = ()
+_WILD = re.compile(r"[][*?\\]")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_BESIDE = re.compile(r"\s+\([^()]*\)$|:\d+(-\d+)?$")
+_CLASS = re.compile(r"\[[^\]/]*\]?")
 
 
 def leaves(pattern: str) -> str:
@@ -40,6 +48,33 @@ def leaves(pattern: str) -> str:
     return ""
 
 
+def learnt(*named: Iterable[str]) -> tuple[str, ...]:
+    """Files that a plan names as patterns, at most TOUCHES_MOST and LEARNT_CHARS: where there are more, the directories
+    above them. What is no path of the repository is left out."""
+    found = {pattern for paths in named for path in paths if (pattern := _named(path)) and not leaves(pattern)}
+    while len(found) > TOUCHES_MOST or sum(map(len, found)) > LEARNT_CHARS:
+        deepest = max(_depth(pattern) for pattern in found)
+        if not deepest:
+            return ("**",)
+        found = {_above(pattern) if _depth(pattern) == deepest else pattern for pattern in found}
+    return tuple(sorted(found))
+
+
+def _named(path: str) -> str:
+    """A path as models write them: in ticks, with a line or a remark behind it. What stands in brackets,
+    as in `[id].tsx`, may be anything, so that it is met by whoever means the name and by whoever means a class."""
+    bare = _BESIDE.sub("", path.strip().strip("`'\"")).replace("\\", "/")
+    return _CLASS.sub("*", bare.removeprefix("./"))
+
+
+def _depth(pattern: str) -> int:
+    return pattern.rstrip("/").count("/")
+
+
+def _above(pattern: str) -> str:
+    return pattern.rstrip("/").rpartition("/")[0] + "/"
+
+
 @dataclass
 class Meeting:
     """The answers of one decision, and the work they took: the same whatever was asked before."""
@@ -51,6 +86,9 @@ class Meeting:
             for other in others:
                 if self.steps > MEETING_STEPS:
                     return True
+                self.steps += 1
+                if _apart(_parts(one), _parts(other)):
+                    continue
                 met, steps = _meet(one, other)
                 self.steps += steps
                 if met:
@@ -113,19 +151,28 @@ def _walk(
 
 @dataclass(frozen=True)
 class _Parts:
-    """A pattern's names, each as characters; `**` is the empty one. `inside`: what is in what it names counts too."""
+    """A pattern's names, each as characters; `**` is the empty one. `inside`: what is in what it names counts too;
+    `plain`: the names it begins with, as far as each stands for itself alone."""
 
     names: tuple[tuple[int, ...], ...]
     inside: bool
+    plain: tuple[str, ...]
 
 
+def _apart(one: _Parts, other: _Parts) -> bool:
+    """True where they begin in different directories: most patterns of a thousand items do, and are told at once."""
+    return any(map(ne, one.plain, other.plain))
+
+
+@lru_cache(maxsize=4096)
 def _parts(pattern: str) -> _Parts:
     body = pattern.strip(" ")
     names = [name for name in body.split("/") if name not in ("", ".")]
     inside = body.endswith("/") or not names or "." not in names[-1][1:]
     rooted = "/" in body.rstrip("/") or not any(wild in body for wild in "*?[")
     found = [_ANY if name == "**" else _name(name) for name in names]
-    return _Parts(tuple(found if rooted else [_ANY, *found]), inside)
+    plain = tuple(takewhile(lambda name: not _WILD.search(name), names)) if rooted else ()
+    return _Parts(tuple(found if rooted else [_ANY, *found]), inside, plain)
 
 
 def _name(name: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ class TurnInput(Recorded):
     told        words that earlier conversations of the delivery have read (turn 1 only)
     began       the end of the id its run was started with: another one than the run's own tells a rewind
     again       how often a person let it be tried again after it had been cut off three times
-    sample      the rewind whose replies a retry goes on with, empty where nothing was rewound
+    sample      tells the replies a retry goes on with from those it shall not get once more; empty: the first
 
     Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input (H18).
     """
@@ -76,6 +76,7 @@ class TurnResult(Recorded):
     notes       ids of the words it has read
     question    what the agent asks a person; its next turn gets the answer
     assumption  what it assumed because nobody is to be asked
+    waited_s    seconds for which the model's API let nothing through for anybody with the key; no checkpoint has it
     """
 
     checkpoint: str
@@ -87,3 +88,4 @@ class TurnResult(Recorded):
     question: Question | None = None
     assumption: str = ""
     adopted: bool = False
+    waited_s: float = 0.0

@@ -49,16 +49,8 @@ class Window:
         if opens == closes or (opens == DAY and closes == 0):
             raise ValueError(f"{text[:60]} never opens: name two hours that differ")
         said = found[5] or ""
-        if said in ("", "Z", "UTC"):
-            return cls(opens % DAY, closes, said=said)
-        if (offset := _OFFSET.fullmatch(said)) is not None:
-            ahead = int(offset[2]) * 60 + int(offset[3])
-            if ahead > 14 * 60 or int(offset[3]) > 59:
-                raise ValueError(f"{said} is no offset: clocks are at most 14:00 from UTC")
-            return cls(opens % DAY, closes, minutes=-ahead if offset[1] == "-" else ahead, said=said)
-        if _ZONE.fullmatch(said) is None:
-            raise ValueError(f"{said!r} is no time zone: write Europe/Berlin or +02:00")
-        return cls(opens % DAY, closes, zone=said, said=said)
+        minutes, zone = parse_zone(said)
+        return cls(opens % DAY, closes, minutes=minutes, zone=zone, said=said)
 
     @property
     def words(self) -> str:
@@ -94,6 +86,20 @@ class Window:
         known = sorted(offsets, key=lambda offset: offset.since)
         past = [offset.minutes for offset in known if offset.since <= now] or [offset.minutes for offset in known[:1]]
         return past[-1] if self.zone and past else self.minutes
+
+
+def parse_zone(said: str) -> tuple[int, str]:
+    """Minutes ahead of UTC, or a name that has to be looked up; (0, "") for UTC. ValueError, in words."""
+    if said in ("", "Z", "UTC"):
+        return 0, ""
+    if (offset := _OFFSET.fullmatch(said)) is not None:
+        ahead = int(offset[2]) * 60 + int(offset[3])
+        if ahead > 14 * 60 or int(offset[3]) > 59:
+            raise ValueError(f"{said} is no offset: clocks are at most 14:00 from UTC")
+        return (-ahead if offset[1] == "-" else ahead), ""
+    if _ZONE.fullmatch(said) is None:
+        raise ValueError(f"{said!r} is no time zone: write Europe/Berlin or +02:00")
+    return 0, said
 
 
 def _minutes(hours: str, minutes: str) -> int:

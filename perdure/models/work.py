@@ -47,18 +47,15 @@ class Prepared(Recorded):
     branches    by kind, what `branch` becomes when that is known; empty where its name does not say the kind
     contract    artifact of the Contract
     plan        artifact of a plan the submitter sent along, or empty
-    limits      the few settings the workflow itself decides on
     attributes  whether the server knows Perdure's search attributes
     fallback    set when a retry found its checkpoint damaged: the newest whole one before it, where it goes on instead
     at          (step, attempt, turn) that made `fallback`; None when prepare did
     hosted      the origin has a forge with accounts and issues: access is checked before money is spent
     publisher   the queue whose worker alone holds the forge's token; empty: this host's own
-    issue       the number of the issue it came from, 0 without one
-    title       that issue's title
+    issue, title    of the issue it came from; specialists: a plan's tasks are built at the same time, where they can be
     baseline    artifact: the TestReport of the base commit, empty where it has no test command
     base_red    whether its required tests failed there
-    inspects    the engine looks at each change itself before it is reviewed or published; false only in histories of
-                releases that did not
+    inspects    the engine looks at each change itself before that is shown; false only in histories of old releases
     document    the optional step before the tests is wanted
     app         screenshots are wanted: `[app]` says how to start the application and which pages to show
     checks_plans    an edited plan is looked at before it counts; false only in histories of releases that did not
@@ -70,6 +67,7 @@ class Prepared(Recorded):
     comments_at_gates   the issue's comment says what it waits for; false only in histories of releases that did not
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
+    limited     the repository's deliveries have a common limit: it asks for room before it pays for anything
     """
 
     queue: str
@@ -114,6 +112,8 @@ class Prepared(Recorded):
     comments_at_gates: bool = False
     treasury: dict[str, float] = {}
     landing: str = ""
+    specialists: bool = False
+    limited: bool = False
     branches: dict[str, str] = {}
 
     @property
@@ -136,7 +136,7 @@ class CommitInput(Recorded):
 
 
 class Committed(Recorded):
-    """`commit` is empty when the tree is the parent's: nothing was changed."""
+    """`commit` is empty when the tree is the parent's. `conflicts`: open deliveries it may not go with."""
 
     commit: str = ""
     tree: str = ""
@@ -144,6 +144,7 @@ class Committed(Recorded):
     added: int = 0
     deleted: int = 0
     summary: str = ""
+    conflicts: dict[str, str] = {}
 
 
 class TestInput(Recorded):

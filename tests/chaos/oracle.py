@@ -44,7 +44,7 @@ async def judge(world: World, result: DeliveryResult, histories: list[dict[str, 
     if result.status == "delivered":
         _git(world, result, wrong)
         _tested(world, histories, wrong)
-    _money(world, result, wrong)
+    money(world, wrong)
     _receipt(world, result, wrong)
     return list(wrong)
 
@@ -52,6 +52,7 @@ async def judge(world: World, result: DeliveryResult, histories: list[dict[str, 
 def _git(world: World, result: DeliveryResult, wrong: Wrong) -> None:
     """One branch, one pull request, each commit once, nothing but the change that was asked for."""
     origin, story = world.origin, world.story
+    assert story is not None
     branch = f"perdure/{world.id}"
     found = {name: sha for name, sha in heads(origin).items() if name != "perdure-artifacts"}
     wrong.unless(found.keys() == {"main", branch}, f"branches: {sorted(found)}")
@@ -127,7 +128,7 @@ def bought_again(calls: list[Call]) -> list[Bought]:
     last: dict[str, Call] = {}
     found = []
     for call in calls:
-        if call.usage is None:  # refused, or a fault that sent no reply: nobody pays for that
+        if call.usage is None or not call.body:  # refused, or a fault that sent no reply: nobody pays for that
             continue
         body = hashlib.sha256(json.dumps(call.body, sort_keys=True).encode()).hexdigest()
         if body in last:
@@ -136,7 +137,7 @@ def bought_again(calls: list[Call]) -> list[Bought]:
     return found
 
 
-def _money(world: World, result: DeliveryResult, wrong: Wrong) -> None:
+def money(world: World, wrong: Wrong) -> None:
     """Every request that was paid twice has a fault that explains it, and each fault explains one in each run of it."""
     calls = world.lab.rehearsal.calls if world.lab.rehearsal else []
     wrong.unless(world.lab.rehearsal and world.lab.rehearsal.prefix_breaks == 0, "a conversation was rewritten")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -41,16 +41,16 @@ class Struck:
 @dataclass
 class World:
     """`origin`: the bare repository that the pull request is opened in; `base`: its main before; `struck`: the faults,
-    in order; `id`: of the delivery."""
+    in order; `id`: of the delivery or backlog; `story`: of a delivery."""
 
     lab: Lab
-    story: Story
     rng: random.Random
     origin: Path
     base: str
     id: str
-    github: GitHubTwin | None
     supervisor: subprocess.Popen[bytes]
+    story: Story | None = None
+    github: GitHubTwin | None = None
     struck: list[Struck] = field(default_factory=list)
     cancelled: bool = False
 
@@ -167,9 +167,14 @@ async def opened(root: Path, story: Story, screenplay: str, rng: random.Random, 
             github.add_issue("me/calc", "Add sub", "There is add, there is no sub.")
             env = {"PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": TOKEN}
             origin = root / "github" / "me" / "calc.git"
-        # Not the port that everybody tries first: this server is killed, and another home's would take it meanwhile.
-        port = any_free().grpc
-        lab = await stack.enter_async_context(Lab.open(root, screenplay, ports=ports, env=env, server_port=port))
         id = "calc-issue-1" if github else "calc-sub"
-        base = git(origin, "rev-parse", "main")
-        yield World(lab, story, rng, origin, base, id, github, lab.supervised())
+        lab = await stack.enter_async_context(laboratory(root, screenplay, ports, env))
+        yield World(lab, rng, origin, git(origin, "rev-parse", "main"), id, lab.supervised(), story, github)
+
+
+def laboratory(
+    root: Path, screenplay: str, ports: int, env: dict[str, str] | None = None
+) -> AbstractAsyncContextManager[Lab]:
+    """Its server's port is not the one that everybody tries first: this server is killed, and another home's would take
+    it meanwhile."""
+    return Lab.open(root, screenplay, ports=ports, env=env, server_port=any_free().grpc)

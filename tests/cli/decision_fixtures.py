@@ -22,7 +22,7 @@ from perdure.models.decisions import Asked, KeepInput, Kept, Question
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.report import Plan, Task
+from perdure.models.plan import Plan, Task
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from tests.cli.conftest import Cli, Ran

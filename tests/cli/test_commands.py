@@ -19,8 +19,8 @@ def test_a_group_that_comes_first_is_looked_at_alone() -> None:
     assert list(getattr(alone, "commands", ())) == ["backlog"]
     group = getattr(alone, "commands", {})["backlog"]
     assert list(group.commands) == [
-        *("start", "status", "graph", "report", "add", "edit", "skip", "retry", "prioritise", "hold", "resume"),
-        "cancel",
+        *("start", "status", "graph", "report", "add", "edit", "skip", "retry", "prioritise", "follow"),
+        *("hold", "resume", "cancel"),
     ]
 
 

@@ -137,6 +137,8 @@ def check_night(origin: Path, progress: dict[str, Any]) -> None:
     assert [line.split()[0] for line in commits] == [items[id]["commit"] for id in order]
     assert git(origin, "show", "perdure/night:hello.txt") == "hello", "what is finished stays finished"
     assert progress["head"] == heads(origin)["perdure/night"]
+    paid = [item["usd"] for item in progress["items"] if item["phase"] == "landed"]
+    assert min(paid) > 0, "the last one's cost, too, although all has ended by the time it tells of its end"
     code = git(origin, "show", "perdure/night:calc.py")
     assert "def subtract" in code
     assert "def multiply" in code

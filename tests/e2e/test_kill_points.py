@@ -16,7 +16,9 @@ from tests.crash_points import (
     AT_A_HOSTED_FORGE,
     IN_AN_EMPTY_REPOSITORY,
     WHERE_A_BACKLOG_LANDS,
+    WHERE_A_BASE_MOVES,
     WHERE_SOMEBODY_IS_TOLD,
+    WHERE_SPECIALISTS_BUILD,
 )
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
@@ -41,7 +43,9 @@ ELSEWHERE = {
     *AT_A_HOSTED_FORGE,
     *IN_AN_EMPTY_REPOSITORY,
     *WHERE_A_BACKLOG_LANDS,
+    *WHERE_A_BASE_MOVES,
     *WHERE_SOMEBODY_IS_TOLD,
+    *WHERE_SPECIALISTS_BUILD,
 }
 """Points that this delivery does not come by."""
 

@@ -16,7 +16,8 @@ TWICE = {
     "a kind of its own": ("classify", """say = '{"kind": "miracle", "reason": "why not"}'"""),
     "cut off": (
         "plan",
-        'say = "a plan that goes on and on, and on, and on"\nfault = "max_tokens"\ntimes = 2',
+        """say = '{"title": "Add sub", "problem": "", "solution": "", "relevant_files": [], "validation": [], \
+"tasks": [{"title": "Write sub", "details": "", "files": []}]}'\nfault = "max_tokens"\ntimes = 2""",
     ),
     "yes and no": (
         "review",
@@ -86,3 +87,8 @@ async def test_an_answer_that_is_none_is_asked_for_once_more_and_never_counts_as
         assert len(pulls(origin)) == 1
         assert heads(origin).keys() == {"main", "perdure/sloppy"}
         assert [await asyncio.to_thread(_exit_code, lab, result) for result in (sloppy, failed[-1])] == [0, 1]
+
+        # The model has come to its senses: who retries it is not given the replies once more that had ended it.
+        async with asyncio.timeout(100):
+            again = await (await lab.perdure.delivery(ids["cut off"]).retry()).result()
+        assert (again.status, again.receipt and again.receipt.replies_paid_twice) == ("delivered", 0), again

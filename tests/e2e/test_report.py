@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.look.report.facts import Report
-from perdure.models.report import Plan
+from perdure.models.plan import Plan
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.lab import FIXES, Lab, finished, git, make_target

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,7 +19,7 @@ from perdure.local import forkserver
 from perdure.local.places import Places
 from perdure.local.ports import any_free
 from perdure.local.processes import held
-from perdure.local.server import ensure_server, stop_server
+from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.local.supervisor import SupervisorRecord, read_supervisor
 from tests.lab import until
 
@@ -200,6 +202,30 @@ async def test_a_killed_server_or_web_ui_is_started_again_and_a_stopped_one_is_n
     said, _ = process.communicate(timeout=20)
     assert said.count("starting Temporal") == 1
     assert not held(places.server_lock)
+
+
+async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
+    home: Home, supervise: Supervise
+) -> None:
+    """Out of memory, say: what launches it dies with an old record set aside and no new one written."""
+    places = Places(home)
+    info = await ensure_server(home, say=lambda _: None, port=any_free().grpc)
+    process = supervise()
+    await ready(home)
+    os.kill(info.pid, signal.SIGKILL)
+    end, struck = time.monotonic() + 30, 0
+    while struck < 3 and time.monotonic() < end:
+        for one in psutil.process_iter(["cmdline"]):
+            line = one.info["cmdline"] or []
+            if "detached" in line and str(places.database) in line:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
+                    struck += 1
+    assert struck
+    again = await until(lambda: find_server(home), 30)
+    assert again.address == info.address
+    process.terminate()
+    process.communicate(timeout=20)
 
 
 @pytest.mark.skipif(not forkserver.POSSIBLE, reason="workers are forked on Linux alone")

@@ -9,12 +9,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from perdure.models.backlog import BacklogItem, BacklogRequest, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog import BacklogItem, BacklogRequest
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.scheduling import OVERTAKEN_MOST, ended, left_usd, startable
+from perdure.models.rules.slots import SLOT_KEPT
 from perdure.models.touches import meet
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+OPENED = Opened(base="main", base_sha="b", branch="perdure/night", queue="q", frees=True)
 PLACES = ("src/api/**", "src/web/**", "src/**", "*.md", "docs/guide.md", "tests/test_*.py", "tests/test_api.py")
 
 
@@ -22,7 +25,7 @@ def backlog(*items: dict[str, Any], **terms: Any) -> tuple[BacklogRequest, Backl
     made = tuple(BacklogItem(**({"request": "x"} | item)) for item in items)
     request = BacklogRequest(repository="/r", items=made, **terms)
     states = {item.id: ItemState(item=item, order=order) for order, item in enumerate(made)}
-    return request, BacklogState(items=states, began=NOON)
+    return request, BacklogState(items=states, began=NOON, opened=OPENED)
 
 
 @st.composite
@@ -50,14 +53,20 @@ def backlogs(draw: st.DrawFn, most: int = 14) -> tuple[BacklogRequest, BacklogSt
 
 @dataclass
 class Night:
-    """A backlog as its workflow would run it, with no time but a count; chance decides what ends next, and how."""
+    """A backlog as its workflow would run it, with no time but a count; chance decides what moves next, and how.
+
+    planning   how probable it is that what moves is a plan that names files, waiting: a question to a person
+    """
 
     request: BacklogRequest
     state: BacklogState
     chance: random.Random
     failing: float = 0.2
+    planning: float = 0.0
+    waiting: float = 0.0
     now: datetime = NOON
     begun: list[str] = field(default_factory=list)
+    answered: set[str] = field(default_factory=set)
 
     def run(self) -> None:
         while not ended(self.request, self.state, self.now):
@@ -65,12 +74,28 @@ class Night:
             self.check()
             building = [id for id, at in self.state.items.items() if at.phase is ItemPhase.BUILDING]
             assert building, "it has not ended, and nothing moves"
-            self.end(self.chance.choice(building))
+            self.moves(self.chance.choice(building))
+
+    def moves(self, id: str) -> None:
+        at, drawn = self.state.items[id], self.chance.random()
+        self.now += timedelta(seconds=self.chance.choice((1, 60, 600)))
+        if at.waits:
+            at.waits, at.since = "", None
+            self.answered.add(id)
+        elif drawn < self.planning and not at.learnt:
+            at.learnt = tuple(self.chance.sample(PLACES, 2))
+        elif drawn > 1 - self.waiting:
+            at.waits, at.since = "plan: approve?", self.now
+        else:
+            self.end(id)
 
     def begin(self) -> None:
         for start in startable(self.request, self.state, self.now):
-            at = self.state.items[start.id]
+            at, building = self.state.items[start.id], self.building()
             assert at.phase is ItemPhase.WAITING
+            assert self.free(building), f"{start.id} begins without a slot"
+            if self.request.overlap == "wait":
+                assert not any(overlap(at, other) for other in building), f"{start.id} meets what runs"
             at.phase, at.began, at.granted, at.runs = ItemPhase.BUILDING, self.now, start.usd, at.runs + 1
             self.begun.append(start.id)
 
@@ -81,16 +106,22 @@ class Night:
         at.phase, at.ended = ItemPhase.FAILED if failed else ItemPhase.LANDED, self.now
         at.usd = round((at.granted or 1.0) * self.chance.random(), 2)
 
+    def building(self) -> list[ItemState]:
+        return [at for at in self.state.items.values() if at.phase is ItemPhase.BUILDING]
+
+    def free(self, building: list[ItemState]) -> bool:
+        """There is a slot: who waits for a person for long has none, and twice as many are under way at most."""
+        works = [at for at in building if not (at.since and at.since + SLOT_KEPT <= self.now)]
+        return len(works) < self.request.parallel and len(building) < 2 * self.request.parallel
+
     def check(self) -> None:
         """All that has to hold at every moment."""
-        items = self.state.items
-        building = [at for at in items.values() if at.phase is ItemPhase.BUILDING]
-        assert len(building) <= self.request.parallel
+        items, building = self.state.items, self.building()
+        beyond = len(self.answered & {at.item.id for at in building})
+        works = [at for at in building if not at.waits]
+        assert len(works) <= min(self.request.parallel + beyond, 2 * self.request.parallel)
         for at in building:
             assert all(items[on].phase in (ItemPhase.LANDED, ItemPhase.SKIPPED) for on in at.item.depends_on)
-        if self.request.overlap == "wait":
-            for one in building:
-                assert not any(overlap(one, other) for other in building if other is not one)
         left = left_usd(self.request, self.state)
         assert left is None or left >= 0
         waiting = [
@@ -99,14 +130,18 @@ class Night:
             if at.phase is ItemPhase.WAITING and all(items[on].phase is ItemPhase.LANDED for on in at.item.depends_on)
         ]
         assert not startable(self.request, self.state, self.now)
-        if len(building) == self.request.parallel or (left is not None and left < 0.01):
+        if not self.free(building) or (left is not None and left < 0.01):
             return
         first = sorted((at for at in waiting), key=lambda at: self.ranked(at))
         for at in waiting:
-            others = building if overtaken(at, items.values()) < OVERTAKEN_MOST else [*building, *first]
-            kept = [one for one in first[:1] if overtaken(one, items.values()) >= OVERTAKEN_MOST]
+            others = building if len(overtook(at, items.values())) < OVERTAKEN_MOST else [*building, *first]
+            kept = [one for one in first[:1] if len(overtook(one, items.values())) >= OVERTAKEN_MOST]
             assert self.request.overlap == "wait", at.item.id
-            assert any(overlap(at, other) for other in [*others, *kept]), f"{at.item.id} waits beside a free slot"
+            unknown = not at.touches and any(
+                not one.item.touches for behind in kept for one in overtook(behind, items.values())
+            )
+            if not unknown:
+                assert any(overlap(at, other) for other in [*others, *kept]), f"{at.item.id} waits beside a free slot"
 
     def ranked(self, at: ItemState) -> tuple[int, int, int, int]:
         graph = Dependencies.of(self.state)
@@ -115,11 +150,11 @@ class Night:
 
 
 def overlap(one: ItemState, other: ItemState) -> bool:
-    return any(meet(mine, theirs) for mine in one.item.touches for theirs in other.item.touches)
+    return any(meet(mine, theirs) for mine in one.touches for theirs in other.touches)
 
 
-def overtaken(at: ItemState, items: Any) -> int:
+def overtook(at: ItemState, items: Any) -> list[ItemState]:
     """Items that meet this one and began since it was ready."""
     known = {one.item.id: one for one in items}
     ready = max((known[on].ended or NOON for on in at.item.depends_on), default=NOON)
-    return sum(1 for one in items if one is not at and one.began and one.began >= ready and overlap(at, one))
+    return [one for one in items if one is not at and one.began and one.began >= ready and overlap(at, one)]

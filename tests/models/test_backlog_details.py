@@ -7,7 +7,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.backlog import ItemPhase, Opened
+from perdure.models.backlog_state import ItemPhase, Opened
 from perdure.models.webui.backlog import details, table
 from perdure.models.webui.details import DETAILS_BYTES
 from tests.models.backlog_night import NOON, backlog
@@ -24,7 +24,7 @@ def test_what_waits_for_a_person_comes_first_with_its_decision_to_be_copied() ->
     shown = details(request, state, NOON).split("\n")
     assert shown[0] == "### Waiting for you: 3 items · 1 waits for you · 1 after others · 1 landed"
     assert "`perdure approve night/docs`" in shown
-    assert '`{"of": "1a2b3c4d"}`' in shown
+    assert '`{"item": "docs", "of": "1a2b3c4d"}`' in shown
     assert r"- paid \$1.25 of \$40.00, free \$35.75" in shown
     rows = [line for line in shown if line.startswith("| ")]
     assert [re.sub(r"[*|\\\xa0 ]+", " ", row).strip() for row in rows] == [
@@ -45,7 +45,16 @@ def test_a_question_is_answered_and_money_added_by_their_own_commands() -> None:
     shown = details(request, state, NOON)
     assert "`perdure answer 'my night/a' \"…\"`" in shown
     assert "`perdure budget 'my night/b' --add 5`" in shown
-    assert '`{"of": "", "usd": 5}`' in shown
+    assert '`{"item": "b", "of": "", "usd": 5}`' in shown
+
+
+def test_the_items_that_wait_for_a_person_are_shown() -> None:
+    request, state = backlog({"id": "big", "decompose": "ask"})
+    at = state.items["big"]
+    at.phase, at.gate, at.of, at.waits = ItemPhase.BUILDING, "items", "1a2b3c4d", "approve the items"
+    at.about = "api: Add it\npage (after api): Show it"
+    shown = details(request, state, NOON).replace("\\", "").split("\n")
+    assert shown.index("  - api: Add it") + 1 == shown.index("  - page (after api): Show it")
 
 
 def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
@@ -53,6 +62,7 @@ def test_a_thousand_items_stay_within_what_temporal_takes() -> None:
     for number, at in enumerate(state.items.values()):
         at.phase, at.words = list(ItemPhase)[number % 6], "€" * 300
         at.waits = "€" * 300 if number % 2 else ""
+        at.about = "\n".join(["€" * 300] * 10)
     shown = details(request, state, NOON)
     assert len(shown.encode()) <= DETAILS_BYTES
     listed = sum(1 for line in shown.split("\n") if line.startswith("| ") and "item-" in line.replace("\\", ""))

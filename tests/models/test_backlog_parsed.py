@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from perdure.models.backlog import BacklogItem, BacklogRequest
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.errors import InvalidRequest
 from perdure.models.rules.backlog import parse_backlog, parse_item, refusal, sent_digest, taken
 from perdure.models.rules.changes import problem
-from tests.models.backlog_night import backlog
+from tests.models.backlog_night import NOON, backlog
 
 API = {"id": "api", "request": "Add GET /durations"}
 PAGE = {"id": "page", "request": "Show them", "depends_on": ["api"]}
@@ -33,8 +35,14 @@ def of(*items: Any, **terms: Any) -> dict[str, Any]:
         (of(API, parallel=0), "parallel: Input should be greater than or equal to 1", ""),
         (of(API, parallel="4"), "parallel: is a string: write a number", ""),
         (of(API, questions="no"), "questions: is neither true nor false", ""),
-        (of(API, land="stack"), "land: stack is not built yet", ""),
-        (of(API, land="trunk"), "land: Input should be 'branch'", ""),
+        (of(API, land="stack", branch="x"), "branch: a stack has none of its own", ""),
+        (of({**API, "check": ["make"]}, land="stack"), "items.0.check: runs with each landing", "item api"),
+        (
+            of(API, {**API, "id": "web"}, {"id": "top", "request": "x", "depends_on": ["api", "web"]}, land="stack"),
+            "items.2.depends_on: api and web: a pull request has one base, and neither stands on the other",
+            "item top",
+        ),
+        (of(API, land="trunk"), "land: Input should be 'branch' or 'stack'", ""),
         (of(API, window="23:00-23:00"), "window: 23:00-23:00 never opens", ""),
         (of(API, window="24:00-00:00"), "window: 24:00-00:00 never opens", ""),
         (of(API, window="at night"), "window: 'at night' are no hours: write 23:00-07:00", ""),
@@ -223,6 +231,37 @@ def test_a_backlog_takes_no_item_more_than_it_may_begin_with() -> None:
     _, state = backlog(*[{"id": f"i{at}"} for at in range(1000)])
     new = BacklogItem(id="one-more", request="x")
     assert problem(state, "add", new.id, new) == "a backlog has at most 1000 items: start another one"
+
+
+def test_items_that_no_run_could_carry_along_are_refused_before_anything_starts() -> None:
+    items = [{"id": f"i{at}", "request": "x" * 1100} for at in range(900)]
+    with pytest.raises(InvalidRequest, match=r"items: 1\.0\d MB of them, at most 1 MB fits"):
+        parse_backlog({"repository": "/r", "items": items})
+    _, state = backlog(*items[:800])
+    long = BacklogItem(id="long", request="x" * 60_000)
+    assert problem(state, "add", "long", long) == ""
+    state.items["long"] = ItemState(item=long)
+    again = long.model_copy(update={"id": "again"})
+    assert problem(state, "add", "again", again).startswith("items: 1.02 MB of them")
+
+
+def test_all_that_is_known_of_a_thousand_items_goes_along_into_another_run() -> None:
+    """A value of 2 MB is all that a server takes: more ends the backlog where it stands."""
+    _, state = backlog(*[{"id": f"i{at}", "request": "x" * 900} for at in range(1000)])
+    for id, at in state.items.items():
+        at.phase, at.delivery, at.run_id, at.commit = ItemPhase.FAILED, f"night/{id}", "r" * 36, "c" * 40
+        at.began = at.ended = at.added = at.checked = NOON
+        at.status, at.reason, at.words, at.usd, at.granted, at.runs = (
+            "not_delivered",
+            "tests_red",
+            "w" * 300,
+            1.1,
+            2.2,
+            3,
+        )
+    carried = state.carried()
+    assert len(json.dumps(carried)) < 2_000_000
+    assert BacklogState.model_validate(carried) == state
 
 
 def test_what_is_blocked_is_retried_where_it_failed() -> None:

@@ -8,7 +8,7 @@ from test_details import NASTY, PREPARED, REQUEST
 
 from perdure.models.decisions import Decided, Verdict
 from perdure.models.limits import PLAN_SHOWN_BYTES
-from perdure.models.report import Plan, Task
+from perdure.models.plan import Plan, Task
 from perdure.models.result import StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.summary import DECISIONS_SHOWN, UNREAD_CHARS, decisions_of, progress_of, result_of

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.models.backlog import CHECKS_MOST, BacklogRequest, BacklogState, ItemPhase
+from perdure.models.backlog import CHECKS_MOST, BacklogRequest
+from perdure.models.backlog_state import BacklogState, ItemPhase
+from perdure.models.rules import scheduling
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.scheduling import (
+    EXPLAINED_MOST,
     OVERTAKEN_MOST,
     Start,
     blocked_by,
@@ -19,10 +23,12 @@ from perdure.models.rules.scheduling import (
     ended,
     left_usd,
     next_to_land,
+    refusals,
     startable,
     views,
     wakes,
 )
+from perdure.models.rules.slots import SLOT_KEPT
 from perdure.models.touches import MEETING_STEPS, Meeting
 from tests.models.backlog_night import NOON, Night, backlog, backlogs
 
@@ -41,6 +47,36 @@ def test_every_graph_runs_to_an_end_at_which_all_that_could_land_has_landed(
         if at.phase is ItemPhase.WAITING:
             assert graph.blocked.get(id) or (left is not None and left < 0.01)
     assert len(night.begun) == len(set(night.begun))
+
+
+@settings(max_examples=300, deadline=None)
+@given(backlogs(), st.integers(0, 2**32))
+def test_files_learnt_from_plans_and_people_who_take_their_time_lose_nothing_and_leave_no_slot_unused(
+    made: tuple[BacklogRequest, BacklogState], seed: int
+) -> None:
+    """Never two at once that were known to meet when the second began; at most twice as many as may run at once."""
+    night = Night(*made, chance=random.Random(seed), failing=0.0, planning=0.3, waiting=0.3)
+    night.run()
+    left = left_usd(night.request, night.state)
+    if left is None or left >= 0.01:
+        assert all(at.phase is ItemPhase.LANDED for at in night.state.items.values())
+    assert len(night.begun) == len(set(night.begun))
+
+
+@settings(max_examples=150, deadline=None)
+@given(backlogs(), st.integers(0, 2**32), st.integers(1, 25))
+def test_it_wakes_exactly_when_who_waits_for_a_person_leaves_a_slot_that_somebody_takes(
+    made: tuple[BacklogRequest, BacklogState], seed: int, moves: int
+) -> None:
+    night = Night(*made, chance=random.Random(seed), planning=0.2, waiting=0.5)
+    for _ in range(moves):
+        night.begin()
+        opens = wakes(night.request, night.state, night.now)
+        times = {at.since + SLOT_KEPT for at in night.building() if at.since and at.since + SLOT_KEPT > night.now}
+        used = [time for time in sorted(times) if startable(night.request, night.state, time)]
+        assert opens == (used[0] if used else None)
+        if building := [at.item.id for at in night.building()]:
+            night.moves(night.chance.choice(building))
 
 
 @settings(max_examples=150, deadline=None)
@@ -243,4 +279,25 @@ def test_a_thousand_items_are_decided_in_a_moment_of_a_processor() -> None:
     for one in items:
         meeting.may(one["touches"], items[0]["touches"])  # type: ignore[arg-type]
     assert meeting.steps < MEETING_STEPS / 10
+    why = refusals(request, state, NOON)
+    assert sum(words.endswith("same files") for words in why.values()) > 100, "a slot is free: each has its reason"
+    for id in list(state.items)[:50]:
+        state.items[id].phase = ItemPhase.BUILDING
+    full = refusals(request, state, NOON)
+    assert set(full.values()) >= {"50 at once, no more"}
+    assert sum(words.endswith("same files") for words in full.values()) <= EXPLAINED_MOST
     assert Dependencies.of(state) is Dependencies.of(state)
+
+
+def test_many_who_wait_for_a_person_cost_one_decision_and_not_one_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    request, state = backlog(*({"id": f"i{at}", "touches": (f"a{at % 30}",)} for at in range(300)), parallel=100)
+    for number, start in enumerate(startable(request, state, NOON)):
+        at = state.items[start.id]
+        at.phase, at.waits, at.since = ItemPhase.BUILDING, "plan: approve?", NOON + timedelta(seconds=number)
+    for number in range(30, 130):
+        at = state.items[f"i{number}"]
+        at.phase, at.waits, at.since = ItemPhase.BUILDING, "plan: approve?", NOON + timedelta(seconds=number % 100)
+    asked = list[datetime]()
+    monkeypatch.setattr(scheduling, "startable", lambda *about: asked.append(about[2]) or ())
+    assert wakes(request, state, NOON + timedelta(seconds=100)) is None
+    assert len(asked) <= 1

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.checks.findings.globs import matches
-from perdure.models.touches import MEETING_STEPS, Meeting, meet
+from perdure.models.touches import LEARNT_CHARS, MEETING_STEPS, TOUCHES_MOST, Meeting, learnt, leaves, meet
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ PATHS = st.builds(lambda names, end: "/".join([*names, end]), PLACES, st.text("a
 @given(GLOBS, GLOBS, st.lists(PATHS, min_size=1, max_size=8))
 def test_no_file_is_meant_by_both_of_two_that_do_not_meet(one: str, other: str, paths: list[str]) -> None:
     both = [path for path in paths if matches(path, rooted(one)) and matches(path, rooted(other))]
-    assert meet(one, other) == meet(other, one)
+    assert meet(one, other) == meet(other, one) == Meeting().may((one,), (other,))
     if both:
         assert meet(one, other), both
     assert meet(one, one)
@@ -84,3 +84,33 @@ def test_the_same_question_takes_the_same_steps_whatever_was_asked_before() -> N
     first.may(("src/**/x*y*.py",), ("src/a/x*z.py",))
     second.may(("src/**/x*y*.py",), ("src/a/x*z.py",))
     assert first.steps == second.steps > 1
+
+
+def test_a_plans_files_are_patterns_of_the_repository_and_few() -> None:
+    written = [
+        "./src/app.py",
+        "`docs/a.md`",
+        "src/app.py:12",
+        "src/new.py (new)",
+        "/etc/passwd",
+        "../x",
+        " ",
+        "!a",
+        "a",
+    ]
+    assert learnt(written, ["src/app.py"]) == ("a", "docs/a.md", "src/app.py", "src/new.py")
+    many = [f"src/api/part{at}.py" for at in range(30)] + ["README.md", "src/web/page.py"]
+    assert learnt(many) == ("README.md", "src/api/", "src/web/")
+    assert learnt([f"file{at}.py" for at in range(30)]) == ("**",)
+
+
+@given(st.lists(st.text(alphabet="ab/*[]. ", max_size=12), max_size=40))
+def test_what_is_learnt_is_no_more_than_fits_and_meets_every_file_it_was_learnt_from(paths: list[str]) -> None:
+    found = learnt(paths)
+    assert len(found) <= TOUCHES_MOST
+    assert sum(map(len, found)) <= LEARNT_CHARS
+    assert learnt(found) == found, "said again it is the same"
+    for path in paths:
+        plain = path.strip().removeprefix("./")
+        if plain and not leaves(plain) and not set(plain) & set("*[] "):
+            assert any(meet(plain, one) for one in found), plain

@@ -12,13 +12,15 @@ from temporalio.testing import WorkflowEnvironment
 
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
-from tests.e2e.test_backlogs import STORY, night
+from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, night
+from tests.e2e.test_specialists import BESIDE, MEETS, TARGET, story
 from tests.e2e.test_tamper import FILES, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.github_lab import BUILD, ID, github_lab
-from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
+from tests.lab import FIXES, HAPPY, Lab, finished, git, heads, make_target, until
 from tests.receiver import SECRET, Receiver
 from tests.replay.shapes_of_people import (
     PORTS,
@@ -187,9 +189,79 @@ async def backlog(root: Path, keep: Keep) -> None:
             await keep(lab.handle(f"night/{item}"), "landed-after-a-conflict" if mended else "landed")
 
 
+async def specialists(root: Path, keep: Keep) -> None:
+    """A plan whose tasks are built at once: the delivery, its tasks' backlog, and one that met another in a file."""
+    origin = make_target(root / "calc.git", TARGET)
+    async with Lab.open(root, MEETS + story(docs=BESIDE), ports=PORTS, own_server=True) as lab:
+        lab.worker()
+        await finished(await lab.submit(origin), lab, 200)
+        await keep(lab.handle(), "specialists")
+        [tasks] = [run.id async for run in lab.client.list_workflows("WorkflowType = 'Backlog'")]
+        await keep(lab.handle(tasks), "tasks")
+        await keep(lab.handle(f"{tasks}/1-backend"), "task")
+        await keep(lab.handle(f"{tasks}/2-docs"), "task-beside")
+
+
+async def moved_base(root: Path, keep: Keep) -> None:
+    """One that follows its base, and a stack of which the lowest was merged."""
+    origin = make_target(root / "calc.git")
+    chain = [{name: value for name, value in item.items() if name != "check"} for item in (ITEMS[0], ITEMS[4])]
+    asked: dict[str, Any] = {"repository": str(origin), "items": chain, "config": CONFIG}
+    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
+        lab.worker()
+        handle = await lab.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
+        await until(lambda: "perdure/night" in heads(origin))
+        hers = git(origin, "commit-tree", "-p", "main", "-m", "hers", "main^{tree}")
+        git(origin, "update-ref", "refs/heads/main", hers)
+        await handle.result()
+        await keep(handle, "followed")
+        handle = await lab.client.start_workflow(
+            "Backlog", {**asked, "land": "stack"}, id="stack", task_queue=TASK_QUEUE
+        )
+        await until(lambda: "perdure/stack-sub-" in " ".join(heads(origin)))
+        first = next(sha for name, sha in heads(origin).items() if name.startswith("perdure/stack-sub-"))
+        git(origin, "update-ref", "refs/heads/main", first)
+        await handle.result()
+        await keep(handle, "stacked")
+        await keep(lab.handle("stack/hello"), "delivered-in-a-stack")
+
+
+DECOMPOSED = """
+[[line]]
+step = "decompose"
+answer = { items = [
+  { id = "sub", request = "Add subtract", depends_on = [], touches = [], check = [], role = "", priority = 0 },
+  { id = "mul", request = "Add multiply", depends_on = ["sub"], touches = [], check = [], role = "", priority = 0 },
+] }
+"""
+
+
+async def decomposed(root: Path, keep: Keep) -> None:
+    """A large request: rejected once and approved, both at the backlog."""
+    origin = make_target(root / "calc.git")
+    async with Lab.open(root, DECOMPOSED + STORY, ports=PORTS, own_server=True) as lab:
+        lab.worker()
+        handle = await night(lab, origin, items=[{"id": "big", "request": "Calculate", "decompose": "ask"}])
+
+        async def waits(behind: str = "") -> str:
+            items = (await handle.query("progress")).get("items")
+            of = str(items[0].get("of", "")) if items else ""
+            return "" if of == behind else of
+
+        of = await until(waits)
+        await handle.execute_update("reject", {"item": "big", "of": of, "note": "as few as make sense"})
+        await until(lambda: waits(of))
+        await keep(lab.handle("night/big"), "waiting-at-items")
+        await keep(handle, "backlog-waiting-at-items")
+        await handle.execute_update("approve", {"item": "big"})
+        await handle.result()
+        await keep(handle, "backlog-decomposed")
+        await keep(lab.handle("night/big"), "decomposed")
+
+
 SHAPES = (
     *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
-    *(told, shared, long, github, away, backlog),
+    *(told, shared, long, github, away, backlog, specialists, moved_base, decomposed),
 )
 
 

@@ -31,7 +31,8 @@ def test_histories_are_kept() -> None:
         *("tampered", "before-it-continued", "continued-and-waiting", "continued"),
         *("waiting-for-the-treasury", "shared-budget", "treasury", "treasury-ended"),
         *("treasury-before-it-continued", "treasury-continued"),
-        *("backlog", "landed", "landed-after-a-conflict"),
+        *("backlog", "landed", "landed-after-a-conflict", "followed", "stacked", "delivered-in-a-stack"),
+        *("waiting-at-items", "backlog-waiting-at-items", "decomposed", "backlog-decomposed"),
     }
 
 

@@ -12,7 +12,8 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
 from activities.look import look_for as really_look
-from perdure.models.backlog import Opened
+from perdure.models.backlog_state import Opened
+from perdure.models.following import Followed, FollowInput, Moved, MoveInput
 from perdure.models.landing import (
     CloseBacklogInput,
     ClosedBacklog,
@@ -32,6 +33,7 @@ from perdure.models.landing import (
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase, Step
 from perdure.models.result import PullRequest, TestsStatus
+from perdure.models.stacked import Seen, StackInput, StackSeen
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Prepared, TestVerdict
 
@@ -40,10 +42,16 @@ class Branch(Company):
     """What lands, in order. `changes`: the files each item changes; two that change the same one conflict, once.
 
     red      items whose tests are red as they land, so many times
+    refuses  the branch cannot be landed on, in these words
+    there    items of which somebody else has pushed the same change
     moves    how often somebody else pushes between a rebase and the push
     real_looks   where set, deliveries are looked for on the server
     refused  by item: `prepare` refuses its request with these words
     fails    items whose tests stay red
+    base     what `follow` finds, one after the other: words are a problem, empty ones that the base has moved; when
+             there are no more it stands there. None: the branch does not follow. follows: whenever it looked
+    pulls    in a stack, pull requests as the forge shows them; stacked: whenever they were looked at
+    pushes   how often somebody pushes between a look at the base and the move
     """
 
     def __init__(self, **changes: str) -> None:
@@ -55,14 +63,25 @@ class Branch(Company):
         self.seen_by: dict[str, int] = {}
         self.rebases: list[tuple[str, str]] = []
         self.moves = 0
+        self.refuses = ""
+        self.there: set[str] = set()
         self.fails: set[str] = set()
         self.red: dict[str, int] = {}
         self.bodies: list[str] = []
+        self.notifies = False
+        self.issues: tuple[int, ...] = ()
+        self.found: tuple[int, ...] = ()
         self.holding: dict[str, asyncio.Event] = {}
         self.looks: list[LookInput] = []
         self.real_looks: Client | None = None
         self.most = self.now = 0
         self.refused: dict[str, str] = {}
+        self.base: list[str] | None = None
+        self.follows: list[FollowInput] = []
+        self.pushes = 0
+        self.looking: asyncio.Event | None = None
+        self.pulls: dict[str, Seen] = {}
+        self.stacked: list[StackInput] = []
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.now += 1
@@ -76,6 +95,18 @@ class Branch(Company):
 
     def item(self, delivery: str) -> str:
         return next(item for item in self.changes if f"-{item}-" in delivery)
+
+    def stack_look(self) -> Callable[..., Any]:
+        @activity.defn
+        async def look_at_stack(work: StackInput) -> StackSeen:
+            self.stacked.append(work)
+            for pull in work.pulls:
+                self.pulls[pull.item] = self.pulls.get(pull.item) or Seen(state="open", into="main")
+                if pull.to:
+                    self.pulls[pull.item] = self.pulls[pull.item].model_copy(update={"into": pull.to})
+            return StackSeen(seen={pull.item: self.pulls[pull.item] for pull in work.pulls})
+
+        return look_at_stack
 
     def activities(self) -> list[Callable[..., Any]]:
         kept = [one for one in super().activities() if getattr(one, "__name__", "") not in ("run_tests",)]
@@ -92,7 +123,10 @@ class Branch(Company):
             if words := self.refused.get(given.request.landing.item):
                 raise ApplicationError(words, type="InvalidRequest", non_retryable=True)
             self.seen_by.setdefault(given.delivery, len(self.landed))
-            return made.model_copy(update={"landing": given.request.landing.branch})
+            place = given.request.landing
+            if place.ships:
+                return made.model_copy(update={"base": given.request.base, "branch": f"p/{place.item}"})
+            return made.model_copy(update={"landing": place.branch})
 
         @activity.defn(name=Step.RUN_TESTS)
         async def run_tests(work: Any) -> TestVerdict:
@@ -113,6 +147,10 @@ class Branch(Company):
         @activity.defn(name=Step.REBASE)
         async def rebase(work: RebaseInput) -> Rebased:
             item = work.place.item
+            if self.refuses:
+                raise ApplicationError(self.refuses, type="ForgeRefused", non_retryable=True)
+            if item in self.there:
+                return Rebased(onto="b", contract=work.contract, checkpoint=work.checkpoint)
             since = self.landed[self.seen_by[work.delivery] :]
             met = sorted(self.changes[item] & {file for one in since for file in self.changes.get(one, ())})
             onto = self.landed[-1] if self.landed else "b"
@@ -135,11 +173,43 @@ class Branch(Company):
 
         @activity.defn
         async def open_backlog(work: OpenBacklogInput) -> Opened:
-            return Opened(base="main", base_sha="b", branch=work.branch or "perdure/night", queue=TASK_QUEUE)
+            return Opened(
+                base="main",
+                base_sha="b",
+                branch=work.branch or "perdure/night",
+                queue=TASK_QUEUE,
+                follows=self.base is not None,
+                frees=True,
+                notifies=self.notifies,
+                issues=self.found,
+            )
 
         @activity.defn
         async def make_branch(work: OpenBacklogInput) -> Opened:
             return await open_backlog(work)
+
+        @activity.defn
+        async def follow(work: FollowInput) -> Followed:
+            self.follows.append(work)
+            if self.looking is not None:
+                await self.looking.wait()
+            found = self.base.pop(0) if self.base else None
+            if found:
+                return Followed(problem=found)
+            number = len(self.follows)
+            at = {"onto": work.landed, "queue": TASK_QUEUE, "host": TASK_QUEUE}
+            if found is None:
+                return Followed(base_sha=work.base_sha, head=work.landed, **at)
+            return Followed(base_sha=f"b{number}", head=f"h{number}", summary=f"stands on b{number}", **at)
+
+        @activity.defn
+        async def move_branch(work: MoveInput) -> Moved:
+            if self.pushes:
+                self.pushes -= 1
+                self.base = ["", *(self.base or [])]
+                return Moved()
+            self.landed = [f"{one}'" for one in self.landed]
+            return Moved(head=work.head, commits={one.rstrip("'"): one for one in self.landed})
 
         @activity.defn
         async def look_for(work: LookInput) -> Look:
@@ -159,10 +229,12 @@ class Branch(Company):
         @activity.defn
         async def close_backlog(work: CloseBacklogInput) -> ClosedBacklog:
             self.bodies.append(work.body)
+            self.issues = work.issues
             return ClosedBacklog(pull_request=PullRequest(number=1, url="http://forge/1", title=work.title))
 
         others = [one for one in kept if one is not base["prepare"]]
         landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
+        landing += [follow, move_branch, self.stack_look()]
         assert turn in others
         return [*others, prepare, run_tests, *landing]
 
@@ -185,3 +257,12 @@ async def until(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, str]
             if what({id: item["phase"] for id, item in items.items()}):
                 return items
             await asyncio.sleep(0.05)
+
+
+async def ended(handle: Any) -> dict[str, Any]:
+    async with asyncio.timeout(50):
+        return dict(await handle.result())
+
+
+def phases(progress: dict[str, Any]) -> dict[str, str]:
+    return {item["id"]: item["phase"] for item in progress["items"]}

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from backlog_fixtures import Branch, backlog, night, until
+from backlog_fixtures import Branch, backlog, ended, night, phases, until
 from people_fixtures import reset
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
@@ -15,15 +15,6 @@ from workflow_fixtures import playing
 
 from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
-
-
-async def ended(handle: Any) -> dict[str, Any]:
-    async with asyncio.timeout(50):
-        return dict(await handle.result())
-
-
-def phases(progress: dict[str, Any]) -> dict[str, str]:
-    return {item["id"]: item["phase"] for item in progress["items"]}
 
 
 async def test_all_items_land_once_what_depends_on_others_after_them(client: Client, fresh: str) -> None:
@@ -47,6 +38,16 @@ async def test_a_conflict_is_mended_by_the_delivery_that_has_it(client: Client, 
     mended = [work for work in branch.seen if work.step == "fix_landing"]
     assert [work.materials["conflict"] for work in mended] == ["s"]
     assert [what for _, what in branch.rebases].count("conflict") == 1
+
+
+async def test_items_that_all_change_the_same_lines_all_land_without_a_person(client: Client, fresh: str) -> None:
+    """Whoever was overtaken once, while it mended, mends the next conflict in its turn: nobody lands meanwhile."""
+    names = [f"item{number}" for number in range(7)]
+    branch = Branch(**dict.fromkeys(names, "same"))
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night(*({"id": name} for name in names), parallel=7)))
+    assert set(phases(progress).values()) == {"landed"}, progress
+    assert max(branch.rebases.count((name, "conflict")) for name in names) == 2, "somebody was overtaken"
 
 
 async def test_red_as_it_lands_goes_back_to_its_own_delivery_and_others_land_meanwhile(
@@ -252,6 +253,8 @@ async def test_an_item_costs_its_backlog_fewer_than_forty_events(client: Client,
         handle = await backlog(client, fresh, night(*({"id": name} for name in names), parallel=8))
         progress = await ended(handle)
         events = (await handle.describe()).history_length
+        metadata = await handle.query("__temporal_workflow_metadata")
+    assert "24 landed" in metadata.current_details, "made when somebody looks"
     assert set(phases(progress).values()) == {"landed"}
     assert events < 40 * len(names), events
 

@@ -62,6 +62,9 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         given = (await perdure.backlog(fresh).past()).given
         assert given["more"] == {"id": "more", "request": "Do more of it", "depends_on": ["page"]}
         assert "priority 5: more" in (await run("prioritise", fresh, "more", "5")).out
+        assert "goes on: docs" in (await run("retry", fresh, "docs")).out
+        await shown(perdure, fresh, docs="failed")
+        assert (await perdure.backlog(fresh).past()).started[f"{fresh}/docs"] == 2, "red once more"
         assert (await run("skip", fresh, "docs", "--note", "never mind", "--json")).out
         refused = (await run("add", fresh, "api", "--request", "again", code=2)).err
         assert len(refused.splitlines()) <= 3, refused
@@ -84,6 +87,9 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         await run("report", fresh, "--html", str(page))
         assert "Receipt, counted from history and git" in page.read_text()
         assert fresh in (await asyncio.to_thread(typed, "list")).out
+        listed = json.loads((await asyncio.to_thread(typed, "list", "--json")).out)
+        assert fresh in [one.get("backlog_id") for one in listed]
+        assert f"{fresh}/api" in [one.get("delivery_id") for one in listed]
         assert f"{fresh} is a backlog" in (await asyncio.to_thread(typed, "show", fresh)).err
 
 

@@ -24,7 +24,8 @@ from perdure.client import Perdure
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.report import Plan, Review, Screenshot, Screenshots, TestReport
+from perdure.models.plan import Plan
+from perdure.models.report import Review, Screenshot, Screenshots, TestReport
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from tests.lab import until

@@ -53,6 +53,7 @@ class Cast:
         self.spend, self.usage = Spend(), Usage()
         self.closes = True
         self.commits: list[str] = []
+        self.meets: dict[str, dict[str, str]] = {}
         self.seen: list[TurnInput] = []
         self.turn: Callable[[TurnInput], Awaitable[TurnResult]] = self.endless
         self.told: list[CommentInput] = []
@@ -112,7 +113,8 @@ class Cast:
         @activity.defn(name=Step.COMMIT)
         async def commit(work: CommitInput) -> Committed:
             made = self.commits.pop(0) if self.commits else "h1"
-            return Committed(commit=made, tree="t1", files=1, added=1, summary="+1 in 1 file")
+            met = next((told for item, told in self.meets.items() if f"-{item}-" in work.delivery), {})
+            return Committed(commit=made, tree="t1", files=1, added=1, summary="+1 in 1 file", conflicts=met)
 
         @activity.defn
         async def check_access(work: CheckInput) -> Checked:
@@ -167,8 +169,8 @@ def fresh() -> str:
 
 
 @asynccontextmanager
-async def playing(client: Client, cast: Cast) -> AsyncIterator[None]:
-    async with asyncio.timeout(60):
+async def playing(client: Client, cast: Cast, within: float = 60) -> AsyncIterator[None]:
+    async with asyncio.timeout(within):
         doing = cast.activities()
         async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,10 +12,13 @@ from perdure.adapters.agents.places import Change, placed, wrong_places
 from perdure.adapters.agents.promised import Promised, judged, wrong_answers
 from perdure.adapters.agents.schema import closed
 from perdure.adapters.agents.text import first_line
+from perdure.models.decomposition import Decomposition
 from perdure.models.limits import PLAN_SHOWN_BYTES
 from perdure.models.phases import Step
-from perdure.models.report import Classification, Issue, Justification, Plan, Review, Severity
+from perdure.models.plan import Plan, Role
+from perdure.models.report import Classification, Issue, Justification, Review, Severity
 from perdure.models.steps import STEPS
+from perdure.models.touches import learnt
 from perdure.models.turn import SUMMARY_LIMIT, Outcome
 from perdure.text import one_line
 
@@ -23,10 +27,11 @@ TITLE_CHARS = 60
 _PROBLEM_CHARS = 2000
 
 
-def schema_for(step: Step, *, promised: bool = False) -> dict[str, Any] | None:
+def schema_for(step: Step, *, promised: bool = False, roles: Sequence[str] = ()) -> dict[str, Any] | None:
     """The JSON schema of the step's answer; None for steps that answer in free text.
 
     promised  a review is shown changed promises, and has to answer each; else it is not asked about any
+    roles     of the specialists that a plan's tasks are for; none: those that every plan may name
     """
     model = STEPS[step].answer
     if model is None:
@@ -35,6 +40,8 @@ def schema_for(step: Step, *, promised: bool = False) -> dict[str, Any] | None:
     if step is Step.REVIEW and not promised:
         del schema["properties"]["promises"], schema["$defs"][Justification.__name__]
         schema["required"].remove("promises")
+    if step is Step.PLAN and roles:
+        schema["$defs"][Role.__name__]["enum"] = list(roles)
     return schema
 
 
@@ -62,6 +69,9 @@ def read_answer(
             return Outcome(summary=str(answer.kind), data={"kind": str(answer.kind)}), None
         case Plan():
             outcome = _planned(answer)
+        case Decomposition():
+            data = {"title": answer.title, "items": len(answer.items), "words": answer.words(PLAN_SHOWN_BYTES)}
+            outcome = Outcome(summary=one_line(answer.title, SUMMARY_LIMIT), data=data)
         case Review():
             answer = _sound(answer, change, promised, last=last)
             outcome = _reviewed(answer)
@@ -76,6 +86,7 @@ def _planned(plan: Plan) -> Outcome:
         raise ValueError("a plan needs a title and at least one task")
     files = len(set(plan.relevant_files))
     data = {"title": title, "tasks": len(plan.tasks), "files": files, "words": plan.words(PLAN_SHOWN_BYTES)}
+    data["touches"] = list(learnt(plan.relevant_files, *(task.files for task in plan.tasks)))
     return Outcome(summary=f"{count(len(plan.tasks), 'task')}, {count(files, 'file')}", data=data)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.adapters.agents.answers import read_answer, schema_for, written_summary
 from perdure.adapters.agents.model_request import ModelRequest, Reply
-from perdure.adapters.agents.opening import opening, system_prompt, user_message
+from perdure.adapters.agents.opening import opening, roles_of, system_prompt, user_message
 from perdure.adapters.agents.places import Change
 from perdure.adapters.agents.promised import Promised
 from perdure.adapters.agents.text import redact
@@ -22,7 +22,8 @@ from perdure.adapters.agents.tools.run import calls_in, result, tools_for
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
-from perdure.models.turn import Ending, Outcome
+from perdure.models.turn import SUMMARY_LIMIT, Ending, Outcome
+from perdure.text import one_line
 
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
@@ -93,7 +94,7 @@ def question_for(
         system=system_prompt(step, contract.prompts.get(step)),
         tools=tools_for(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),
-        schema=schema_for(step, promised=promised is not None),
+        schema=schema_for(step, promised=promised is not None, roles=roles_of(contract)),
     )
 
 
@@ -131,7 +132,8 @@ def after_reply(
         last = _asked(transcript) >= REASKS
         outcome, document = read_answer(step, _text(reply.message), change, promised, last=last)
     except ValueError as problem:
-        return _reask(transcript, f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object.")
+        told = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
+        return _reask(transcript, told, f"{step}: {str(problem).splitlines()[0]}")
     return StepFinished(outcome, document)
 
 
@@ -141,7 +143,8 @@ def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
         text = "cut off: the reply reached its length limit, nothing of it was run; make fewer or smaller calls"
         return Continue({"role": "user", "content": [result(call, text, error=True) for call in calls]})
     if STEPS[step].answer:
-        return _reask(transcript, "it reached the length limit before its end. Answer again, shorter.")
+        told = "it reached the length limit before its end. Answer again, shorter."
+        return _reask(transcript, told, f"{step}: it reached the length limit before its end")
     return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
 
 
@@ -156,10 +159,11 @@ def _asked(transcript: Sequence[Message]) -> int:
     )
 
 
-def _reask(transcript: Sequence[Message], problem: str) -> Next:
+def _reask(transcript: Sequence[Message], told: str, summary: str) -> Next:
+    """`told`: to the model; `summary`: to people, once it was asked often enough."""
     if _asked(transcript) >= REASKS:
-        return _ended(Ending.INVALID, "the model's answer was not valid, nor was its second one")
-    return Continue(user_message(f"{REASK}: {problem}"))
+        return _ended(Ending.INVALID, one_line(summary, SUMMARY_LIMIT))
+    return Continue(user_message(f"{REASK}: {told}"))
 
 
 def _ended(ending: Ending, summary: str) -> StepFinished:

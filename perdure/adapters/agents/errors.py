@@ -5,8 +5,10 @@ By the error's `.type` first and its status second: an overload inside a stream 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
@@ -24,6 +26,10 @@ RETRY_AFTER_CAP_S = 600.0
 
 PASSING_TYPES = ("rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error")
 PASSING_STATUS = (408, 409, 425, 429)
+_OVERLOADED, _LIMIT = "API is overloaded", "rate limit"
+_OVERLOADED, _LIMIT = "API is overloaded", "rate limit"
+LIMITED = {"rate_limit_error": _LIMIT, 429: _LIMIT, "overloaded_error": _OVERLOADED, 529: _OVERLOADED}
+"""Answers that everybody with this key is meant by: in words for people, "the model's …"."""
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -34,6 +40,8 @@ STATUS_OF_TYPE = {
 }
 _UNREADABLE = (ValueError, LookupError, AttributeError, AssertionError, RuntimeError)
 """Errors of the library on bytes that are not JSON, or events out of order: it adds them up without checking."""
+
+_USED_UP = re.compile(r"anthropic-ratelimit-[a-z-]+-remaining", re.IGNORECASE)
 
 RESTART = "then start the worker again: perdure down && perdure up"
 
@@ -53,8 +61,9 @@ class Endpoint:
         return f"{url.scheme}://{url.hostname or ''}" + (f":{url.port}" if url.port else "")
 
 
-def unavailable(what: str, endpoint: Endpoint, retry_after: float | None = None) -> ModelUnavailable:
-    return ModelUnavailable(redact(what, endpoint.secrets), where=endpoint.host, retry_after=retry_after)
+def unavailable(what: str, endpoint: Endpoint, retry_after: float | None = None, limited: str = "") -> ModelUnavailable:
+    what = redact(what, endpoint.secrets)
+    return ModelUnavailable(what, where=endpoint.host, retry_after=retry_after, limited=limited)
 
 
 def translate(error: Exception, question: ModelRequest, endpoint: Endpoint) -> StepError | None:
@@ -113,7 +122,8 @@ def _of_status(error: Any, question: ModelRequest, endpoint: Endpoint) -> StepEr
     if kind in PASSING_TYPES or (kind not in STATUS_OF_TYPE and _passes(error.status_code)):
         pause = retry_after(error.response.headers)
         name = kind or f"status {error.status_code}"
-        return unavailable(f"the model API is not available now ({name}): {said}", endpoint, pause)
+        limited = LIMITED.get(kind or error.status_code, "")
+        return unavailable(f"the model API is not available now ({name}): {said}", endpoint, pause, limited)
     return _refuses(STATUS_OF_TYPE.get(kind, error.status_code), said, question, endpoint)
 
 
@@ -168,13 +178,20 @@ def step_of(question: ModelRequest) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds the API asks us to wait, at most RETRY_AFTER_CAP_S; None when it does not say or cannot be read."""
+    """Seconds the API asks us to wait, at most RETRY_AFTER_CAP_S; None when it does not say or cannot be read.
+
+    Without `retry-after` the latest reset of what is used up (`anthropic-ratelimit-requests-remaining: 0`) is meant.
+    """
     try:
         if "retry-after-ms" in headers:
             seconds = float(headers["retry-after-ms"]) / 1000
-        else:
+        elif "retry-after" in headers:
             seconds = _seconds(headers["retry-after"])
-    except (KeyError, ValueError):
+        else:
+            used_up = [name for name in headers if _USED_UP.fullmatch(name) and headers[name] == "0"]
+            resets = [headers.get(name.removesuffix("remaining") + "reset", "") for name in used_up]
+            seconds = max(datetime.fromisoformat(reset).timestamp() for reset in resets if reset) - time()
+    except (KeyError, ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), RETRY_AFTER_CAP_S) if seconds == seconds else None  # NaN is not a time
 

@@ -67,6 +67,11 @@ class Model:
         self.secrets = (api_key, *self._headers.values(), *([password] if password else []))
         self._endpoint = Endpoint(address, variable, self.secrets)
 
+    @property
+    def account(self) -> str:
+        """Tells whose limits count: the key and where it is used. A secret."""
+        return f"{self._endpoint.base_url}\n{self._key}"
+
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> Model | None:
         """The model these variables name, or None without a key.

@@ -15,6 +15,7 @@ from perdure.adapters.agents.said import sent_back
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.contract import Contract
 from perdure.models.phases import Kind, Step
+from perdure.models.plan import Role
 from perdure.models.steps import STEPS
 
 MATERIAL_CHARS = 200_000
@@ -27,6 +28,8 @@ _ORDER = ("kind", "plan", "diff", "report", "experiment", "findings", "review")
 """Materials that are given in this order; others follow by name."""
 
 WORDS = "words"
+
+_OF_ROLE = "role-"
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,16 @@ def of_kind(kind: str) -> str:
 
 
 def of_role(role: str) -> str:
-    """The name of the repository's own prompt for items of a backlog that have this role."""
-    return f"role-{role}"
+    """The name of the repository's own prompt for whoever works in this role: on an item of a backlog, on a task."""
+    return f"{_OF_ROLE}{role}"
+
+
+def roles_of(contract: Contract) -> tuple[str, ...]:
+    """The roles a plan's tasks may have where specialists build them; empty where one agent builds all of it."""
+    if not contract.config.delivery.specialists:
+        return ()
+    own = sorted(name.removeprefix(_OF_ROLE) for name in contract.prompts if name.startswith(_OF_ROLE))
+    return tuple(dict.fromkeys([*Role, "docs", *own]))
 
 
 def user_message(*texts: str) -> dict[str, Any]:
@@ -114,12 +125,25 @@ def _facts(step: Step, contract: Contract, pages: Sequence[ShownPage], kind: str
         )
     if contract.allow_test_changes and step is not Step.CLASSIFY:
         lines.append("The request is about tests: existing tests may be changed as it asks.")
-    if contract.landing is not None and (role := contract.landing.role) and step is not Step.CLASSIFY:
-        lines.append(f"The request is one item of a backlog. Work on it in the role: {role}.")
-        lines += [contract.prompts[of_role(role)]] if of_role(role) in contract.prompts else []
+    lines += _place(step, contract)
+    if step is Step.PLAN and (roles := roles_of(contract)):
+        lines.append(f"{_text('specialists')} Roles: {', '.join(roles)}.")
     if step is Step.PLAN and kind in tuple(Kind):
         lines.append(contract.prompts.get(of_kind(kind)) or _text(of_kind(kind)))
     return "\n".join(lines)
+
+
+def _place(step: Step, contract: Contract) -> list[str]:
+    """The whole that it is a part of, and the role in which that is worked on."""
+    if contract.landing is None or step is Step.CLASSIFY:
+        return []
+    within, role = contract.landing.within, contract.landing.role
+    lines = [f"Work on it in the role: {role}."] if role else []
+    if within is not None:
+        lines.insert(0, f"You do task {within.task} of the plan. {_text('specialist')}")
+    elif role:
+        lines = [f"The request is one item of a backlog. {lines[0]}"]
+    return lines + ([contract.prompts[of_role(role)]] if role and of_role(role) in contract.prompts else [])
 
 
 def _bounded(text: str) -> str:

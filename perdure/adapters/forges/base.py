@@ -43,12 +43,13 @@ class Opened:
 @dataclass(frozen=True)
 class Pulled:
     """A pull request as it is now. `state`: open, merged or closed; `head_sha`: the commit it proposes, empty when the
-    forge does not say; `ours`: it is the delivery's."""
+    forge does not say; `ours`: it is the delivery's; `base`: the branch it is into."""
 
     number: int
     state: str
     head_sha: str
     ours: bool
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ class Forge(Protocol):
 
     def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
         """All pull requests of a head branch in whatever state, by number; `delivery` decides which are ours."""
+        ...
+
+    def open_ours(self, but: str, most: int) -> int:
+        """Open pull requests that deliveries have made, that of `but` apart; no more than `most` are counted."""
+        ...
+
+    def retarget(self, number: int, base: str) -> None:
+        """Make an open pull request one into another branch, with all that is in it as it is."""
         ...
 
     def create(self, proposal: Proposal) -> Opened:

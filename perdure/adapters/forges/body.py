@@ -15,8 +15,9 @@ from perdure.adapters.forges.reports import findings_line, findings_section, pro
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract
+from perdure.models.plan import Plan
 from perdure.models.publishing import ShipInput
-from perdure.models.report import Findings, Plan, Review, Screenshots, Severity, TestReport
+from perdure.models.report import Findings, Review, Screenshots, Severity, TestReport
 from perdure.models.result import Receipt, ReviewStatus, TestsStatus
 from perdure.models.webui.details import dollars
 
@@ -25,6 +26,9 @@ BODY_CHARS = 60_000
 
 
 __all__ = ["PREFIX", "body", "marker", "neutral", "quote", "subject", "title"]
+
+OURS = "<!-- perdure:delivery="
+"""In the text of every pull request that a delivery or a backlog has opened."""
 
 _REQUEST_SHOWN = 2000
 """Characters of the request; the whole of it stays in the delivery."""
@@ -45,7 +49,7 @@ class Looks:
 
 def marker(delivery: str) -> str:
     """The last line of a pull request that is this delivery's: what carries it is ours to edit."""
-    return f"<!-- perdure:delivery={delivery} -->"
+    return f"{OURS}{delivery} -->"
 
 
 def title(work: ShipInput) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -76,10 +77,27 @@ class LocalForge:
                 state=_state(repository, pull),
                 head_sha=repository.read_ref(_head(pull.number)) or "",
                 ours=pull.delivery == delivery,
+                base=pull.base,
             )
             for pull in pulls
             if pull.head == head
         ]
+
+    def open_ours(self, but: str, most: int) -> int:
+        repository = self._repository()
+        pulls = (_read(repository, number) for number in sorted(self._numbers(repository), reverse=True))
+        ours = (pull for pull in pulls if pull.delivery not in ("", but) and _state(repository, pull) == "open")
+        return sum(1 for _ in islice(ours, most))
+
+    def retarget(self, number: int, base: str) -> None:
+        """Write its record anew; its text and commit stay."""
+        repository = self._repository()
+        if repository.read_ref(f"refs/heads/{base}") is None:
+            raise ForgeRefused(f"the base branch {base} is not there", where=str(self._path))
+        with self._alone(repository) as held:
+            pull = _read(repository, number)
+            if pull.base != base and _state(repository, pull) == "open":
+                self._record(repository, pull.model_copy(update={"base": base}), {}, held)
 
     def create(self, proposal: Proposal) -> Opened:
         """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
@@ -162,16 +180,24 @@ class LocalForge:
 
     def _write(self, repository: Repository, pull: LocalPull, proposal: Proposal, held: int) -> None:
         """The record and the head in one transaction, each only if it is where it was seen."""
-        objects = ObjectStore(repository.path / "objects")
-        files = {"pull.json": pull.model_dump_json(indent=1) + "\n", "body.md": proposal.body}
-        contents = {**proposal.beside, **{name: text.encode(errors="replace") for name, text in files.items()}}
-        tree = objects.tree(TreeEntry(name, objects.blob(data)) for name, data in contents.items())
-        before, head_before = repository.read_ref(_record(pull.number)), repository.read_ref(_head(pull.number))
+        head_before = repository.read_ref(_head(pull.number))
+        head = f"update {_head(pull.number)} {proposal.head_sha} {head_before or ABSENT}"
+        contents = {**proposal.beside, "body.md": proposal.body.encode(errors="replace")}
+        self._record(repository, pull, contents, held, head)
+
+    def _record(
+        self, repository: Repository, pull: LocalPull, contents: Mapping[str, bytes], held: int, head: str = ""
+    ) -> None:
+        """Write a record. Without contents it keeps those that it has; `head`: how its commit moves with it."""
+        objects, before = ObjectStore(repository.path / "objects"), repository.read_ref(_record(pull.number))
+        files = {name: objects.blob(data) for name, data in contents.items()}
+        if not contents and before:
+            listed = repository.git.text("ls-tree", "-z", before).split("\0")[:-1]
+            files = {name: entry.split()[2] for entry, _, name in (line.partition("\t") for line in listed)}
+        files["pull.json"] = objects.blob((pull.model_dump_json(indent=1) + "\n").encode())
+        tree = objects.tree(TreeEntry(name, sha) for name, sha in files.items())
         record = objects.commit(tree, [before] if before else [], f"pull request {pull.number}: {pull.title}")
-        moves = [
-            f"update {_head(pull.number)} {proposal.head_sha} {head_before or ABSENT}",
-            f"update {_record(pull.number)} {record} {before or ABSENT}",
-        ]
+        moves = [*([head] if head else []), f"update {_record(pull.number)} {record} {before or ABSENT}"]
         for ref in (_head(pull.number), _record(pull.number)):
             repository.remove_stale_locks(ref)  # alone here: whoever made one is dead
         try:

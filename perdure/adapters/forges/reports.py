@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from perdure.adapters.forges.neutral import code, line, quote, span
 from perdure.adapters.forges.pictures import Addresses, picture_addresses
 from perdure.models.bent import faults
+from perdure.models.plan import Plan
 from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import (
     ChangedTest,
     CommandResult,
     Findings,
-    Plan,
     Review,
     Screenshots,
     Severity,

@@ -118,21 +118,22 @@ def is_at(workspace: Workspace, checkpoint: str) -> bool:
             return False
         record = workspace.record()
         with workspace.alone() as held:
-            git = shadow.git_for(workspace, record.exact_base, held)
-            if _differ(git, held):  # or only their times do
+            git, tree = shadow.git_for(workspace, record.exact_base, held), worktree_tree(workspace.vault, checkpoint)
+            if _differ(git, tree, held):  # or only their times do
                 git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
-                if _differ(git, held):
+                if _differ(git, tree, held):
                     return False
             wanted = pathspecs(record.kept)
             others = git.run("ls-files", "--others", "--exclude-standard", "-z", "--", *wanted, hold=(held,))
-            tree = git.run("write-tree", hold=(held,)).text
-            return not others.names and tree == worktree_tree(workspace.vault, checkpoint)
+            return not others.names
     except (FileNotFoundError, GitError):
         return False
 
 
-def _differ(git: Git, held: int) -> bool:
-    return git.run("diff-files", "--quiet", "--ignore-submodules=all", ok=(0, 1), hold=(held,)).returncode != 0
+def _differ(git: Git, tree: str, held: int) -> bool:
+    """True where index or files differ from a tree, or may: what has another time is not read."""
+    told = git.run("diff-index", "--quiet", "--ignore-submodules=all", tree, "--", ok=(0, 1), hold=(held,))
+    return told.returncode != 0
 
 
 def read_turn(vault: Vault, checkpoint: str) -> dict[str, Any]:

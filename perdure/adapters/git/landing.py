@@ -10,8 +10,9 @@ from pathlib import Path
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.door import Git, GitError, redact
 from perdure.adapters.git.remote import remote_heads
+from perdure.adapters.git.repository import RefMoved
 from perdure.adapters.git.vault import BARE, Vault
-from perdure.models.errors import Diverged, ForgeRefused
+from perdure.models.errors import Diverged, ForgeRefused, WorkspaceLost
 
 LANDED, OURS = "landed", "this-delivery"
 """The sides, as the marks of a conflict and git's words about it call them."""
@@ -37,20 +38,29 @@ class Merged:
 def fetch_landing(vault: Vault, branch: str, landed: str = "") -> str:
     """Fetch an integration branch and return its commit.
 
-    landed  has to be on it still; empty: nothing has landed as far as anybody knows
+    landed  has to be on it still, itself or as the commit it became when the branch followed its base; empty: nothing
+            has landed as far as anybody knows
 
     Raises ForgeRefused where somebody took it away, or the whole branch; ForgeUnavailable.
     """
     tip = vault.fetch_branch(branch)
     if tip is None:
-        raise _gone(vault, branch, landed)
-    if landed and not (vault.has(landed) and vault.is_ancestor(landed, tip)):
+        raise gone(vault, branch, landed)
+    there = not landed or (vault.has(landed) and (vault.is_ancestor(landed, tip) or _again(vault, landed, tip)))
+    if not there:
         raise ForgeRefused(
             f"branch {branch} was put back: it is at {tip[:12]}, without {landed[:12]}, which had landed",
             where=redact(vault.url),
             fix=f"nothing was overwritten; {_bring_back(vault, branch, landed)}",
         )
     return tip
+
+
+def _again(vault: Vault, landed: str, tip: str) -> bool:
+    """True where the item of that commit is there, as another one."""
+    told = vault.git.text("log", "-1", "--format=%(trailers:only,unfold)", "--end-of-options", landed).splitlines()
+    trailers = dict(line.split(": ", 1) for line in told if line.startswith("Perdure-"))
+    return "Perdure-Item" in trailers and bool(find_landed(vault, landed, tip, trailers))
 
 
 def find_landed(vault: Vault, base: str, tip: str, trailers: Mapping[str, str]) -> str:
@@ -104,14 +114,13 @@ def land(vault: Vault, branch: str, onto: str, commit: str) -> str:
 
     Raises ForgeRefused (it is gone, protected, the default branch), ForgeUnavailable, Diverged.
     """
-    if vault.git.text("rev-list", "--parents", "-1", "--end-of-options", commit).split()[1:] != [onto]:
-        raise Diverged(f"{commit[:12]} does not follow {onto[:12]}: it was not made to land there")
+    _follows(vault, commit, onto)
     heads = remote_heads(vault.url, vault.keys)
     tip = heads.branches.get(branch)
     if branch == heads.default:
         raise ForgeRefused(f"{branch} is the default branch: nobody lands there", where=redact(vault.url))
     if tip is None:
-        raise _gone(vault, branch, onto)
+        raise gone(vault, branch, onto)
     if tip != onto:
         return tip
     try:
@@ -122,6 +131,37 @@ def land(vault: Vault, branch: str, onto: str, commit: str) -> str:
             raise
         return now  # somebody was faster, between the look and the push
     return commit
+
+
+def land_here(vault: Vault, branch: str, onto: str, commit: str) -> str:
+    """The same for a branch that only the vault has: nothing is pushed. Raises Diverged."""
+    _follows(vault, commit, onto)
+    ref = ref_here(branch)
+    with vault.lock():
+        vault.remove_stale_locks(ref)  # whoever moves it holds the vault's lock: one that is there is of a dead writer
+        try:
+            vault.move_ref(ref, commit, onto)
+        except RefMoved:
+            return head_here(vault, branch)
+    return commit
+
+
+def head_here(vault: Vault, branch: str) -> str:
+    """The commit of a branch that only the vault has. Raises WorkspaceLost where it is gone."""
+    tip = vault.read_ref(ref_here(branch))
+    if tip is None:
+        raise WorkspaceLost(f"branch {branch} is not in the vault any more", where=str(vault.path))
+    return tip
+
+
+def ref_here(branch: str) -> str:
+    """Its ref: it is kept as long as its delivery, whose key its name begins with."""
+    return f"refs/artifacts/{branch}"
+
+
+def _follows(vault: Vault, commit: str, onto: str) -> None:
+    if vault.git.text("rev-list", "--parents", "-1", "--end-of-options", commit).split()[1:] != [onto]:
+        raise Diverged(f"{commit[:12]} does not follow {onto[:12]}: it was not made to land there")
 
 
 def _merged(git: Git, a: str, b: str) -> Merged:
@@ -152,7 +192,8 @@ def _told(parts: list[bytes]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _gone(vault: Vault, branch: str, landed: str) -> ForgeRefused:
+def gone(vault: Vault, branch: str, landed: str) -> ForgeRefused:
+    """Say that somebody took the branch away. `landed`: what was on it; empty: nothing is known."""
     fix = _bring_back(vault, branch, landed) if landed else f"make {branch} again, then retry"
     return ForgeRefused(f"branch {branch} is not on the remote any more", where=redact(vault.url), fix=fix)
 

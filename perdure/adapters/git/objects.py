@@ -49,6 +49,10 @@ class ObjectStore:
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
         return self._write("commit", ("\n".join(lines) + f"\n\n{message.strip()}\n").encode(errors="replace"))
 
+    def written_commit(self, data: bytes) -> str:
+        """A commit as it stands in the object, headers and all."""
+        return self._write("commit", data)
+
     def _write(self, kind: str, data: bytes, known: Container[str] = ()) -> str:
         stored = f"{kind} {len(data)}".encode() + b"\0" + data
         sha = hashlib.sha1(stored, usedforsecurity=False).hexdigest()

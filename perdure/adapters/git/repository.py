@@ -161,8 +161,9 @@ class Repository:
 
     def show(self, commit: str, path: str, most: int | None = None) -> bytes | None:
         """A file as `commit` has it, None when it has none there. BadInput when it has more than `most` bytes."""
-        sha = self.loose.named(f"{commit}:{path}") if most is None else None
-        data = self.loose.content("blob", sha) if sha else None
+        sha = self.loose.named(f"{commit}:{path}")
+        fits = sha and (most is None or ((size := self.loose.size(sha)) is not None and size <= most))
+        data = self.loose.content("blob", sha) if sha and fits else None
         return data if data is not None else show(self.git, commit, path, most)
 
     def listed(self, commit: str, folder: str) -> list[str]:

@@ -9,6 +9,7 @@ here may speak to a remote, and a bare repository counts only where it is named 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,9 @@ of them anyway."""
 _OFF = {"promisor": "false", "fsmonitor": "false", "hookspath": "/dev/null", "update": "none"}
 """By the last part of a key, what it is set to; all others to nothing, which git takes for no program."""
 
+_YES = ("true", "yes", "on", "1")
+"""Values by which git takes a setting for true; one without a value is, too."""
+
 _FLAGS = re.compile(r"(?i)^filter\.(.*)\.(?:clean|smudge|process)$")
 
 _SEALED = (("GIT_ALLOW_PROTOCOL", "none"), ("GIT_NO_LAZY_FETCH", "1"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", ":"))
@@ -68,9 +72,16 @@ def visiting(path: Path, git_dir: Path | None = None) -> Git:
 
     `git_dir`: of a bare repository that was named itself; without it none is looked for.
     """
+    return _visited(path, git_dir)[0]
+
+
+def _visited(path: Path, git_dir: Path | None = None) -> tuple[Git, bool]:
+    """Likewise, and True where the configuration there says that it is bare."""
     sealed = Git(git_dir=git_dir, cwd=path, as_owner=True, variables=_SEALED)
-    told = sealed.run("config", "--list", "--show-scope", "--name-only", "-z", ok=(0, 128)).names
-    theirs = {key for scope, key in zip(told[::2], told[1::2], strict=True) if scope in ("local", "worktree")}
+    told = sealed.run("config", "--list", "--show-scope", "-z", ok=(0, 128)).names
+    said = [(scope, *setting.partition("\n")) for scope, setting in zip(told[::2], told[1::2], strict=True)]
+    theirs = {key for scope, key, _, _ in said if scope in ("local", "worktree")}
+    bare = [value.lower() in _YES if equals else True for _, key, equals, value in said if key == "core.bare"]
     blanked = {key: _OFF.get(key.rpartition(".")[2].lower(), "") for key in sorted(theirs) if _STARTS.match(key)}
     if sum(map(len, blanked)) > BLANKED_CHARS:
         raise BadInput(
@@ -81,7 +92,8 @@ def visiting(path: Path, git_dir: Path | None = None) -> Git:
     blanked |= {f"filter.{found[1]}.required": "false" for key in blanked if (found := _FLAGS.match(key))}
     numbered = [(f"GIT_CONFIG_KEY_{number}", key) for number, key in enumerate(blanked)]
     numbered += [(f"GIT_CONFIG_VALUE_{number}", value) for number, value in enumerate(blanked.values())]
-    return replace(sealed, variables=(*_SEALED, *numbered, ("GIT_CONFIG_COUNT", str(len(blanked)))))
+    variables = (*_SEALED, *numbered, ("GIT_CONFIG_COUNT", str(len(blanked))))
+    return replace(sealed, variables=variables), bool(bare) and bare[-1]
 
 
 def find(path: Path) -> LocalRepository:
@@ -91,8 +103,8 @@ def find(path: Path) -> LocalRepository:
     in a directory which does not belong to it.
     """
     if _looks_bare(path):
-        git = visiting(path, path)
-        if git.run("config", "--type=bool", "--get", "core.bare", ok=(0, 1)).text == "true":
+        git, bare = _visited(path, path)
+        if bare:
             _check_alone(path)
             return LocalRepository(path.resolve(), None, git)
     git = visiting(path)
@@ -129,6 +141,8 @@ def _looks_bare(path: Path) -> bool:
 
 def _check_alone(path: Path) -> None:
     """Whoever clones a repository gets its folders: one that is a bare repository brings its configuration along."""
+    if not any(os.path.lexists(above / ".git") for above in path.resolve().parents):  # then git finds none around it
+        return
     try:
         around = visiting(path.resolve().parent).text("rev-parse", "--show-toplevel")
     except GitError:

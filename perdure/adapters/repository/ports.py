@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.system.files import locked, write_whole
+from perdure.adapters.system.files import locked, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.models.config import PortRanges
 from perdure.models.errors import NoPorts
@@ -40,7 +40,9 @@ def lease_ports(
     a place the delivery's whole id decides. A pair whose ports somebody took gets its delivery another one.
 
     `alive` says whether a delivery that holds a lease still exists; by default, whether its workspace has a directory
-    (so make that before leasing). Pairs of others are reclaimed. Raises NoPorts, which says who holds what.
+    (so make that before leasing). Pairs of others are reclaimed. Where no pair is left, one goes whose delivery nobody
+    works on: it waits for a person, or was ended from outside; it gets another when it goes on. Raises NoPorts, which
+    says who holds what.
     """
     exists = alive or (lambda other: home.workspace(other).exists())
     with locked(home.ports / ".lock"):
@@ -52,6 +54,10 @@ def lease_ports(
         candidates = [pair for pair in own if pair in pairs]
         candidates += [pair for pair in pairs[first:] + pairs[:first] if pair not in own and pair not in others]
         chosen = next((pair for pair in candidates if still_free(pair)), None)
+        if chosen is None:
+            idle = [pair for pair in others if pair in pairs and not _worked_on(home, held[pair])]
+            chosen = next((pair for pair in idle if still_free(pair)), None)
+            others = [pair for pair in others if pair != chosen]
         reused = chosen in own
         for pair in held.keys() - {*others, *([chosen] if reused else [])}:
             _lease_file(home, pair).unlink(missing_ok=True)
@@ -96,6 +102,15 @@ def _no_ports(ranges: PortRanges, pairs: int, taken: int) -> NoPorts:
         where=f"backend {b0}-{b1}, frontend {f0}-{f1}",
         fix="wait for a delivery to end, or widen PERDURE_PORTS_BACKEND and PERDURE_PORTS_FRONTEND",
     )
+
+
+def _worked_on(home: Home, delivery: str) -> bool:
+    """True while an attempt of any worker is at work on the delivery: its lock dies with it."""
+    for lock in home.workspace(delivery).glob("lease-*"):
+        if (free := try_lock(lock)) is None:
+            return True
+        os.close(free)
+    return False
 
 
 def _lease_file(home: Home, pair: PortPair) -> Path:

@@ -173,9 +173,13 @@ def tokens_of(asked: int, most: int | None) -> int:
 _ALLOW = "local_repositories in the user file, or PERDURE_LOCAL_REPOSITORIES, allows directories (docs/submitting.md)"
 
 
-def comes_from_here(home: Home, delivery: str, request: DeliveryRequest) -> bool:
-    """True when whoever wrote the request knows this home's key. Everybody who reaches Temporal can write one."""
-    return proves(request.proof, home.key(), delivery, request.model_dump(mode="json", exclude_defaults=True))
+def comes_from_here(home: Home, delivery: str, request: DeliveryRequest, workflow_id: str = "") -> bool:
+    """True when whoever wrote the request knows this home's key. Everybody who reaches Temporal can write one.
+
+    workflow_id  by which what a schedule has started is known
+    """
+    said = request.model_dump(mode="json", exclude_defaults=True)
+    return any(proves(request.proof, home.key(), id, said) for id in (delivery, workflow_id))
 
 
 def find_target(request: DeliveryRequest, ours: bool, allowed: Sequence[str], keys: Keyring) -> Target:

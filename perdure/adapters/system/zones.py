@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import zoneinfo
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from perdure.models.errors import InvalidRequest
 from perdure.models.window import Offset, Window
@@ -19,11 +19,9 @@ def offsets(window: str | None, now: datetime) -> tuple[Offset, ...]:
     if not zone:
         return ()
     try:
-        known = zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        near = difflib.get_close_matches(zone, sorted(zoneinfo.available_timezones()), n=1)
-        words = f" (did you mean {near[0]}?)" if near else ""
-        raise InvalidRequest(f"window: this host knows no time zone {zone}{words}", fix="or write +02:00") from None
+        known = clock(0, zone)
+    except ValueError as error:
+        raise InvalidRequest(f"window: {error}", fix="or write +02:00") from None
     start = now.astimezone(UTC).replace(second=0, microsecond=0)
     found = [Offset(since=start, minutes=_minutes(known, start))]
     at = start
@@ -33,7 +31,19 @@ def offsets(window: str | None, now: datetime) -> tuple[Offset, ...]:
     return tuple(found)
 
 
-def _change(zone: zoneinfo.ZoneInfo, before: datetime, after: datetime) -> datetime:
+def clock(minutes: int, zone: str) -> tzinfo:
+    """Of a named zone, or so many minutes ahead of UTC. ValueError, in words, for a name that this host has not."""
+    if not zone:
+        return timezone(timedelta(minutes=minutes))
+    try:
+        return zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        near = difflib.get_close_matches(zone, sorted(zoneinfo.available_timezones()), n=1)
+        words = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"this host knows no time zone {zone}{words}") from None
+
+
+def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:
     """The minute at which clocks change between these two."""
     old = _minutes(zone, before)
     while after - before > timedelta(minutes=1):
@@ -42,5 +52,5 @@ def _change(zone: zoneinfo.ZoneInfo, before: datetime, after: datetime) -> datet
     return after
 
 
-def _minutes(zone: zoneinfo.ZoneInfo, at: datetime) -> int:
+def _minutes(zone: tzinfo, at: datetime) -> int:
     return (at.astimezone(zone).utcoffset() or timedelta()) // timedelta(minutes=1)

@@ -64,7 +64,7 @@ UNEXPECTED_FAILURES = 10
 
 log = logging.getLogger(__name__)
 
-FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages"})
+FENCED = frozenset({*AGENTIC, Step.PREPARE, Step.RUN_TESTS, "capture_pages", "follow"})
 """Activities that run other people's code: these can kill their worker again and again (holes.md H6)."""
 
 LAST = "close"

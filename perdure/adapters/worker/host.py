@@ -25,6 +25,7 @@ from perdure.adapters.notify.addresses import Listeners
 from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.ports import lease_ports, write_ports_env
 from perdure.adapters.sandbox.base import Sandbox
+from perdure.adapters.sandbox.room import Room
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
@@ -34,6 +35,7 @@ from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal
 from perdure.adapters.worker.lease import Lease, Leases
+from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds, set_up, sets_up_alike
 from perdure.adapters.worker.spend import SpendLog
@@ -65,7 +67,9 @@ class Host:
         self.publisher, self.publishes_only = "", False
         self.inflight = InFlight(home)
         self.leases = Leases(home)
+        self.room = Room.of(home.root / "room", config.commands)
         self.attributes = False
+        self._pace: Pace | None = None
 
     @classmethod
     def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
@@ -108,6 +112,11 @@ class Host:
                 fix="set it in the worker's environment and restart the worker; or rehearse: perdure rehearse FILE",
             )
         return self.model
+
+    def pace(self) -> Pace:
+        """The pace of all requests with the model's key on this host."""
+        self._pace = self._pace or Pace.of(self.home, self.model_or_refuse())
+        return self._pace
 
     def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Tool results without this worker's own secrets, whatever printed them."""
@@ -163,6 +172,7 @@ class Host:
             git=await in_thread(view, workspace, contract.base, contract.base_sha, contract.branch),
             env=ports,
             directory=self.home.workspace(contract.delivery),
+            room=self.room,
         )
 
     def _ports(self, workspace: Workspace, contract: Contract) -> dict[str, str]:
@@ -191,7 +201,7 @@ class Host:
             )
         if problems or not record.setup_done:
             grade, caps = SandboxGrade(contract.grade), Caps.of(self.config.commands)
-            await set_up(self.home, workspace, lease, contract, grade, os.environ, self._environments, caps)
+            await set_up(self.home, workspace, lease, contract, grade, os.environ, self._environments, caps, self.room)
         return workspace
 
     def sets_up_alike(self, session: WorkspaceSession, commit: str) -> bool:

@@ -16,8 +16,10 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
 from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.missing import missing_inside
+from perdure.adapters.sandbox.room import Room, Roomed
 from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.removal import remove
+from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.replies import Replies
 from perdure.adapters.worker.setting_up import read_binds
@@ -34,6 +36,7 @@ class WorkspaceSession:
     git        what commands see of the vault
     env        variables every command of the delivery gets (leased ports)
     directory  what is known about the workspace: journals, logs, replies
+    room       where tests run, beside those of other deliveries
     """
 
     workspace: Workspace
@@ -43,6 +46,7 @@ class WorkspaceSession:
     git: GitView
     env: Mapping[str, str]
     directory: Path
+    room: Room
 
     @property
     def vault(self) -> Vault:
@@ -99,7 +103,7 @@ class WorkspaceSession:
         """
         common = self.command()
         return CommandPlace(
-            self.sandbox,
+            Roomed(self.sandbox, self.room, lambda words: now_doing(doing=words)),
             worktree=self.workspace.path,
             log_dir=log_dir,
             inside=common.inside,

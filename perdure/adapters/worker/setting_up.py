@@ -25,6 +25,7 @@ from perdure.adapters.repository.host import load_host_config
 from perdure.adapters.repository.setup import ignore_dependencies, run_setup
 from perdure.adapters.sandbox.environment import place
 from perdure.adapters.sandbox.reach import Reach
+from perdure.adapters.sandbox.room import Room
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.setup import sources
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds, fingerprint
@@ -65,6 +66,7 @@ class _Setting:
     grade: SandboxGrade
     env: Mapping[str, str]
     caps: Caps | None
+    room: Room | None = None
 
     @property
     def commands(self) -> tuple[str, ...]:
@@ -122,13 +124,14 @@ async def set_up(
     env: Mapping[str, str],
     environments: Environments,
     caps: Caps | None = None,
+    room: Room | None = None,
 ) -> None:
     """Run `[setup]` in a fresh worktree, or put there what it made before, and compute what its sandbox shows.
 
     The binds are computed once, here, and stored: an agent that could make them wider would only have to leave a
     link behind for the next command (feasibility.md §1.2). Raises SetupFailed, SandboxUnavailable.
     """
-    setting = _Setting(home, workspace, lease, contract, grade, env, caps)
+    setting = _Setting(home, workspace, lease, contract, grade, env, caps, room)
     directory = home.workspace(workspace.delivery)
     started = time.monotonic()
     # An attempt that died here may have left half of what it made, a power cut may have emptied what it checked out.
@@ -195,7 +198,8 @@ async def _made(setting: _Setting, commit: Commit | None = None) -> OpenedFiles:
         return OpenedFiles()
     sandbox = sandbox_for(setting.grade, setting.home, await in_thread(setting.binds), setting.caps)
     directories = {*commit.names, *(name.rpartition("/")[0] for name in setting.copied)} if commit else ()
-    async with watched(workspace.path, directories) as opened:
+    place = setting.room.place(lambda words: now_doing(doing=words)) if setting.room else contextlib.nullcontext()
+    async with place, watched(workspace.path, directories) as opened:
         await run_setup(
             sandbox,
             workspace.path,

@@ -47,6 +47,12 @@ class SpendLog:
         """The API refused the request before it began a reply: nothing was billed."""
         append_line(self._path, json.dumps({"void": request}).encode(), sync=True)
 
+    def take_in(self, other: SpendLog) -> None:
+        """Write down what another log has: what was paid for a task was paid for its delivery. Twice is fine: each
+        request counts by its name, whatever was written of it in between."""
+        for line in read_lines(other._path):
+            append_line(self._path, json.dumps(line).encode(), sync=True)
+
     def is_settled(self, request: str) -> bool:
         return any(line.get("settled") == request for line in read_lines(self._path))
 

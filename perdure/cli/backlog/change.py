@@ -1,4 +1,4 @@
-"""Changing a backlog while it runs: `add`, `edit`, `skip`, `retry`, `prioritise`, `hold`, `resume`, `cancel`."""
+"""Changing a backlog while it runs: its items, its pace, and what its branch stands on."""
 
 from __future__ import annotations
 
@@ -84,12 +84,16 @@ def edit(
 
 
 def skip(id: BacklogId, item: ItemId, note: Note = "", json: Json = False) -> None:
-    """Go on without an item: what depends on it may begin."""
+    """Go on without an item: what depends on it may begin, in a backlog that has ended as well."""
     _tell(id, json, item, "skipped", lambda backlog: backlog.skip(item, note, by=who()))
 
 
-def retry(id: BacklogId, item: ItemId, json: Json = False) -> None:
-    """Try an item again that ended without landing, from where its delivery stopped."""
+def retry(
+    id: BacklogId,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="Only this item.", show_default=False)] = "",
+    json: Json = False,
+) -> None:
+    """Try what ended without landing again, from where it stopped; a backlog that has ended runs again for it."""
     _tell(id, json, item, "tried again", lambda backlog: backlog.retry(item, by=who()))
 
 
@@ -101,6 +105,16 @@ def prioritise(
 ) -> None:
     """Let an item begin sooner, or later, among those that are ready."""
     _tell(id, json, item, f"has priority {priority}", lambda backlog: backlog.prioritise(item, priority, by=who()))
+
+
+def follow(
+    id: BacklogId,
+    leave: Annotated[bool, typer.Option("--leave", help="Leave the branch where it stands instead.")] = False,
+    note: Note = "",
+    json: Json = False,
+) -> None:
+    """Look at the base branch now and bring the landed items onto it; with --leave, propose them as they are."""
+    _tell(id, json, "", "looks at its base", lambda backlog: backlog.follow(leave=leave, note=note, by=who()))
 
 
 def hold(id: BacklogId, note: Note = "", json: Json = False) -> None:

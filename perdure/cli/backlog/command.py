@@ -9,6 +9,7 @@ import typer
 from perdure.cli.backlog import change, look
 from perdure.cli.commands import START, Commands
 from perdure.cli.request.options import Budget, ConfigFile, Detach, Gates, Labels, Model, NoQuestions
+from perdure.cli.request.schedule import AtOption, EveryOption
 
 if TYPE_CHECKING:
     from perdure.client import SubmittedBacklog
@@ -33,6 +34,11 @@ def start(
         str | None,
         typer.Option("--issues", metavar="WHICH", help='Open issues as items: label:bug, milestone:1.0 or search:"…".'),
     ] = None,
+    request: Annotated[
+        str | None,
+        typer.Option("--request", metavar="TEXT|-", help="One large request: made into items, which you approve."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Its items begin without your approval.")] = False,
     id: Annotated[
         str | None, typer.Option("--id", metavar="NAME", help="Name of the backlog; default: the file's.")
     ] = None,
@@ -50,6 +56,8 @@ def start(
         str | None,
         typer.Option("--window", metavar="HH:MM-HH:MM", help="Begin items in these hours only: 23:00-07:00."),
     ] = None,
+    at: AtOption = None,
+    every: EveryOption = None,
     gate: Gates = None,
     label: Labels = None,
     no_questions: NoQuestions = False,
@@ -67,16 +75,21 @@ def start(
     from dataclasses import fields
 
     from perdure import secrets
-    from perdure.cli.backlog.start import BacklogOptions, hand_in_backlog, take_in_backlog
+    from perdure.cli.backlog.start import BacklogOptions, hand_in_backlog, schedule_backlog, take_in_backlog
     from perdure.cli.backlog.watch import detached, follow
+    from perdure.cli.decide.answer import given
+    from perdure.cli.request.schedule import timed
     from perdure.cli.screen import Screen
 
     said = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
+    said["request"] = given(request) if request is not None else None
     asked = BacklogOptions(**{field.name: said[field.name] for field in fields(BacklogOptions)})
-    screen, submitted = Screen(json=json), list["SubmittedBacklog"]()
+    screen, submitted, later = Screen(json=json), list["SubmittedBacklog"](), timed(at, every)
 
     async def work() -> int:
-        taken = await asyncio.to_thread(take_in_backlog, asked, secrets.environment())
+        taken = await asyncio.to_thread(take_in_backlog, asked, secrets.environment(), later=later is not None)
+        if later is not None:
+            return await schedule_backlog(taken, later, screen)
         found = await hand_in_backlog(taken, screen, submitted, detach=detach)
         return 0 if detach else await follow(found.backlog, screen)
 
@@ -91,6 +104,6 @@ def start(
 for _command in (
     *(look.status, look.graph, look.report),
     *(change.add, change.edit, change.skip, change.retry, change.prioritise),
-    *(change.hold, change.resume, change.cancel),
+    *(change.follow, change.hold, change.resume, change.cancel),
 ):
     backlog.command()(_command)

@@ -26,6 +26,7 @@ _MARKS = {
     "waits": "!",
     "skipped": "–",
     "cancelled": "–",
+    "decomposed": "–",
 }
 _COLOURS = {
     "landed": ("#d8f0dd", "#1a6b34"),
@@ -38,6 +39,7 @@ _COLOURS = {
     "after": ("#f1f2f4", "#6b7078"),
     "skipped": ("#f1f2f4", "#8a8f97"),
     "cancelled": ("#f1f2f4", "#8a8f97"),
+    "decomposed": ("#f1f2f4", "#6b7078"),
 }
 """Fill and line of each state; its name stands there as well. Text is dark on all of them."""
 

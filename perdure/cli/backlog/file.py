@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.yaml_text import Loc, NotRead, Yaml, read
+from perdure.cli.yaml_text import NotRead, Yaml, loc_of, read
 from perdure.models.errors import BadInput, InvalidRequest
 
 BACKLOG_BYTES = 1024 * 1024
 """Of a file: a thousand items of a thousand bytes. Temporal takes 2 MB as one argument, and a backlog that goes on in a
 new run takes its items along, with all that is known of them."""
-
-_PATH = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*): ")
 
 
 @dataclass(frozen=True)
@@ -29,12 +27,10 @@ class BacklogFile:
 
     def placed(self, error: InvalidRequest) -> BadInput:
         """The same with file and line; the item by its name: `reqest: unknown field`, `night.yaml:12 item "page"`."""
-        path = _PATH.match(error.what)
-        loc: Loc = tuple(int(part) if part.isdecimal() else part for part in path[1].split(".")) if path else ()
-        what, item = error.what, ""
-        if path is not None and loc[0] == "items" and len(loc) > 1:
-            key = ".".join(str(part) for part in loc[2:])
-            what = f"{key}: {error.what[path.end() :]}" if key else error.what[path.end() :]
+        loc, what, item = loc_of(error.what), error.what, ""
+        if len(loc) > 1 and loc[0] == "items":
+            key, words = ".".join(str(part) for part in loc[2:]), error.what.partition(": ")[2]
+            what = f"{key}: {words}" if key else words
             item = f" item {self._named(loc[1])}"
         where = f"{self.name}:{self.found.line(loc)}{item}"
         return BadInput(what, where=where, fix=error.fix or "correct this line, and start it again")

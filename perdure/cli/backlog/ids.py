@@ -34,12 +34,15 @@ async def resolve_backlog(perdure: Perdure, text: str) -> str:
     from perdure.cli.ids import exactly
     from perdure.client.backlog import WORKFLOW
     from perdure.models.errors import BadInput
+    from perdure.models.ids import newest_run
 
     if (query := exactly(text)) and await perdure.list(1, query, workflow=WORKFLOW):
         return text
     found = [one.delivery_id for one in await perdure.list(_CANDIDATES, workflow=WORKFLOW)]
     if text == LAST and found:
         return found[0]
+    if run := newest_run(text, found):
+        return run
     begun = [id for id in found if id.startswith(text)] if text else []
     if len(begun) == 1:
         return begun[0]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure.models.backlog import ITEMS_MOST
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.models.issue import IssueQuery
 
+if TYPE_CHECKING:
+    from perdure.adapters.forges.base import HostedForge
 
-def open_issues(text: str, repository: str, env: Mapping[str, str]) -> tuple[int, ...]:
-    """Their numbers, the oldest first. BadInput when there are none, too many, or no forge to ask."""
+
+def asked_forge(text: str, repository: str, env: Mapping[str, str]) -> tuple[HostedForge, IssueQuery]:
+    """The forge to ask, and for which issues. BadInput when these words name none, or there is no forge."""
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.source import resolve
     from perdure.cli.request.issue import hosted
@@ -26,6 +30,11 @@ def open_issues(text: str, repository: str, env: Mapping[str, str]) -> tuple[int
     if forge is None:
         fix = "name items in a file; issues are read on GitHub (another server of it: PERDURE_GITHUB_URL)"
         raise BadInput("this repository has no issues that Perdure can read", where=target.url, fix=fix)
+    return forge, wanted
+
+
+def open_issues(forge: HostedForge, wanted: IssueQuery) -> tuple[int, ...]:
+    """Their numbers, the oldest first. BadInput when there are none, or too many."""
     try:
         found = forge.issues(wanted, ITEMS_MOST)
     except (ForgeRefused, ForgeUnavailable) as error:

@@ -12,6 +12,7 @@ from perdure.models.ids import branch_name, delivery_key
 from perdure.text import one_line
 
 if TYPE_CHECKING:
+    from perdure.adapters.forges.base import Forge
     from perdure.client import Backlog
     from perdure.client.backlog_past import BacklogPast
     from perdure.models.backlog_messages import BacklogProgress
@@ -78,7 +79,7 @@ def receipt(progress: BacklogProgress, past: BacklogPast, outside: Outside) -> B
             landings.setdefault(id, []).append(commit.sha)
     # Commits that deliveries said they landed count where the branch cannot be read: it may be merged and gone.
     known = landings if not outside.unread else {id: list(commits) for id, commits in past.landed.items()}
-    lost, ended = [], progress.status != "running"
+    lost, ended = [], progress.status == "ended"  # what somebody cancelled is nobody's loss: retry goes on with it
     for id in dict.fromkeys((*past.given, *shown)):
         view = shown.get(id)
         if view is None:
@@ -97,7 +98,7 @@ def receipt(progress: BacklogProgress, past: BacklogPast, outside: Outside) -> B
     unread = [outside.unread] if outside.unread else []
     unread += [] if past.complete else ["Temporal does not have the backlog's first runs any more"]
     return BacklogReceipt(
-        items=len({**past.given, **shown}),
+        items=len({**past.given, **shown}) - sum(view.phase == "decomposed" for view in shown.values()),
         landed=sum(1 for id in known if known[id]),
         lost=tuple(lost),
         twice=tuple(twice),
@@ -131,6 +132,20 @@ async def read_receipt(backlog: Backlog, progress: BacklogProgress) -> BacklogRe
     return receipt(progress, past, outside)
 
 
+def _stack(progress: BacklogProgress, heads: Mapping[str, str], forge: Forge | None) -> Outside:
+    """Each item's own branch, or its pull request, at the item's commit; owned where that was not closed."""
+    commits, owned = list[BranchCommit](), dict[str, bool]()
+    for view in (view for view in progress.items if view.branch):
+        key = delivery_key(view.delivery)
+        pulls = [pull for pull in forge.of_branch(view.branch, key) if pull.ours] if forge is not None else []
+        live = [pull.head_sha for pull in pulls if pull.state != "closed"]
+        if view.commit and view.commit in (heads.get(view.branch), *live):
+            commits.append(BranchCommit(view.commit, (), key))
+        if view.branch in heads:
+            owned[view.branch] = bool(live)
+    return Outside(commits, owned)
+
+
 def look_outside(progress: BacklogProgress, made: Sequence[str], most: int) -> Outside:
     """Ask the remote and its forge. `made`: branches that deliveries of this backlog may have pushed."""
     from pathlib import Path
@@ -140,9 +155,13 @@ def look_outside(progress: BacklogProgress, made: Sequence[str], most: int) -> O
     from perdure.adapters.git.commits import branch_commits
     from perdure.adapters.git.source import locate
     from perdure.models.errors import PerdureError
+    from perdure.models.rules.specialists import is_of
 
-    if not progress.branch:
+    if not progress.branch and progress.land != "stack":
         return Outside(owned={})
+    delivery = progress.backlog_id.rpartition("/")[0]
+    if is_of(progress.backlog_id, delivery):
+        return Outside(owned={}, unread=f"tasks land in the vault of their delivery: perdure verify {delivery}")
     forges = Forges.from_environment(secrets.environment())
     commits: list[BranchCommit] = []
     owned: dict[str, bool] = {}
@@ -153,6 +172,8 @@ def look_outside(progress: BacklogProgress, made: Sequence[str], most: int) -> O
         forge = forges.forge(target.url)
         for name in there:
             owned[name] = forge is not None and forge.find(name) is not None
+        if progress.land == "stack":
+            return _stack(progress, heads, forge)
         if progress.branch not in heads:
             return Outside(owned=owned, unread=f"the branch {progress.branch} is not on the remote any more")
         commits = branch_commits(target.url, progress.branch, most, forges)

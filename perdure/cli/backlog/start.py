@@ -15,11 +15,15 @@ from perdure.models.ids import repository_name, slug
 from perdure.models.rules.backlog import parse_backlog
 
 if TYPE_CHECKING:
+    from perdure.cli.request.schedule import Timed
     from perdure.cli.request.validation import Taken
     from perdure.cli.screen import Screen
     from perdure.client import SubmittedBacklog
 
 _ID_CHARS = 40
+LARGE = "items"
+"""The id of the item that a large request is, until its parts take its place: `perdure approve night/items`."""
+
 _STANDS_FOR = "a backlog"
 """In the place of a request, where what it needs is found out: no issue's number is in it."""
 
@@ -30,6 +34,8 @@ class BacklogOptions:
 
     file: str | None = None
     issues: str | None = None
+    request: str | None = None
+    yes: bool = False
     id: str | None = None
     repo: str | None = None
     base: str | None = None
@@ -68,20 +74,21 @@ class TakenBacklog:
     taken: Taken
 
 
-def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str]) -> TakenBacklog:
-    """Check everything that can be checked here, the cheapest first. Blocks on git and the network.
+def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: bool = False) -> TakenBacklog:
+    """Check everything that can be checked here, the cheapest first. Blocks on git and the network. `later`: `--issues`
+    are those that are open then.
 
     BadInput with file, line and item for what is wrong in the file, with the option's name for what is wrong in it.
     """
     check_id(asked.id)
     file = _given(asked, env)
-    over = asked.over()
+    over = asked.over() | ({"issues": ("--issues", asked.issues)} if later and asked.issues is not None else {})
     raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in over.items()}
     if asked.issues is not None:
-        raw["items"] = [
-            *_items(raw),
-            *({"issue": number} for number in _open_issues(asked, str(raw["repository"]), env)),
-        ]
+        found = _open_issues(asked, str(raw["repository"]), env, later=later)
+        raw["items"] = [*_items(raw), *({"issue": number} for number in found)]
+    if asked.request is not None:
+        raw["items"] = [{"id": LARGE, "request": asked.request, "decompose": "go" if asked.yes else "ask"}]
     first = _checked(raw, file, over)
     taken = take_in(
         DeliverOptions(
@@ -103,8 +110,17 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str]) -> TakenBackl
 def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
     from perdure.cli.backlog.file import parsed, read_file
 
+    if asked.request is not None:
+        if other := asked.file or ("--issues" if asked.issues is not None else ""):
+            fix = "give one of them; in the file, an item with `decompose: ask` is made into items, beside the others"
+            raise BadInput("a request and items were given", where=f"--request and {other}", fix=fix)
+        if not asked.request.strip():
+            raise BadInput("request: is empty: say what you want", where="--request", fix='--request "…"')
+        return parsed("{}", "--request")
+    if asked.yes:
+        raise BadInput("there is nothing to approve but the items of a request", where="--yes", fix='--request "…"')
     if asked.file is None and asked.issues is None:
-        fix = "perdure backlog start FILE, or --issues label:bug; docs/backlog.md has an example"
+        fix = 'perdure backlog start FILE, --issues label:bug, or --request "…"; docs/backlog.md has an example'
         raise BadInput("no items were given", where="FILE", fix=fix)
     return read_file(asked.file) if asked.file is not None else parsed("{}", "--issues")
 
@@ -114,15 +130,18 @@ def _items(raw: Mapping[str, Any]) -> list[Any]:
     return items if isinstance(items, list) else [items]
 
 
-def _open_issues(asked: BacklogOptions, repository: str, env: Mapping[str, str]) -> tuple[int, ...]:
-    from perdure.cli.backlog.issues import open_issues
+def _open_issues(asked: BacklogOptions, repository: str, env: Mapping[str, str], *, later: bool) -> tuple[int, ...]:
+    from perdure.cli.backlog.issues import asked_forge, open_issues
 
-    return open_issues(asked.issues or "", repository, env)
+    forge, wanted = asked_forge(asked.issues or "", repository, env)
+    return () if later else open_issues(forge, wanted)
 
 
 def _checked(raw: dict[str, Any], file: BacklogFile, over: Mapping[str, tuple[str, Any]]) -> BacklogRequest:
     try:
-        return parse_backlog(raw)
+        request = parse_backlog(raw)
+        _check_zone(request.window)
+        return request
     except InvalidRequest as error:
         field = error.what.partition(":")[0].partition(".")[0]
         if field in over:
@@ -130,11 +149,22 @@ def _checked(raw: dict[str, Any], file: BacklogFile, over: Mapping[str, tuple[st
         raise file.placed(error) from None
 
 
+def _check_zone(window: str | None) -> None:
+    """InvalidRequest for hours in a zone that nobody knows; where this host knows none at all, a worker's will say."""
+    import zoneinfo
+    from datetime import UTC, datetime
+
+    from perdure.adapters.system.zones import offsets
+
+    if zoneinfo.available_timezones():
+        offsets(window, datetime.now(UTC))
+
+
 def _id(asked: BacklogOptions, repository: str) -> str:
-    """From the file's name, which is how people call it; else from the repository and the issues."""
+    """From the file's name, which is how people call it; else from the repository and the issues or the request."""
     if asked.file not in (None, "-"):
         return slug(Path(str(asked.file)).stem, words=6, limit=_ID_CHARS)
-    return f"{repository_name(repository)}-{slug(asked.issues or 'backlog')}"
+    return f"{repository_name(repository)}-{slug(asked.issues or asked.request or 'backlog')}"
 
 
 async def hand_in_backlog(
@@ -174,9 +204,19 @@ async def hand_in_backlog(
     return found
 
 
+async def schedule_backlog(taken: TakenBacklog, at: Timed, screen: Screen) -> int:
+    """The same backlog, each time anew on the base branch as it is then."""
+    from perdure.cli.request.schedule import put_on
+
+    await put_on(taken.request, taken.id, at, taken.taken, screen, _limits(taken.request))
+    return 0
+
+
 def _limits(request: BacklogRequest) -> list[str]:
     from perdure.cli.words import count, money
 
     budget = [f"budget {money(request.budget_usd)}"] if request.budget_usd is not None else []
     window = [f"begins {request.window}"] if request.window else []
-    return [count(len(request.items), "item"), f"{request.parallel} at a time", *budget, *window]
+    named = [count(len(request.items), "item")] if request.items else []
+    looked = [f"issues {request.issues}"] if request.issues else []
+    return [*named, *looked, f"{request.parallel} at a time", *budget, *window]

@@ -18,12 +18,13 @@ from perdure.text import one_line
 SHOWN = 40
 """Items of one state in `status`: what a screen shows; `--json` has all of them."""
 
-ORDER = ("waits", "landing", "landed", "building", "blocked", "failed", "ready", "after", "skipped", "cancelled")
+_OVER = ("skipped", "cancelled", "decomposed")
+ORDER = ("waits", "landing", "landed", "building", "blocked", "failed", "ready", "after", *_OVER)
 """In the order in which they are shown; what waits for a person has a table of its own."""
 
-_COUNTED = ("landed", "building", "landing", "waits", "blocked", "failed", "ready", "after", "skipped", "cancelled")
+_COUNTED = ("landed", "building", "landing", "waits", "blocked", "failed", "ready", "after", *_OVER)
 _WORDS = {"waits": ("waits for you", "wait for you"), "after": ("after others", "after others")}
-_MARKS = {"landed": GOOD, "failed": BAD, "blocked": BAD, "waits": STOPS, "skipped": LEFT, "cancelled": LEFT}
+_MARKS = {"landed": GOOD, "failed": BAD, "blocked": BAD, "waits": STOPS, **dict.fromkeys(_OVER, LEFT)}
 _WIDE = 88
 
 
@@ -52,14 +53,16 @@ def status_lines(
     if progress.status != "running":
         said = f": {one_line(progress.message, 400)}" if progress.message else ""
         lines.append(f"{progress.status.replace('_', ' ')}{said}")
+    lines += [f"note          {one_line(note, 300)}" for note in progress.notes]
     if progress.pull_request:
         lines.append(f"pull request  {one_line(progress.pull_request, 400)}")
     if progress.branch:
         at = f" at {short(progress.head)}" if progress.head else ""
         lines.append(f"branch        {one_line(progress.branch, 200)}{at}")
     lines.append("")
-    if waiting := waiting_rows(progress, asked or {}, now):
-        lines += ["waits for you", *waiting]
+    waiting = waiting_rows(progress, asked or {}, now)
+    if waiting or progress.asks:
+        lines += ["waits for you", *waiting, *_asks(progress)]
     for phase in ORDER[1:]:
         found = [view for view in progress.items if view.phase == phase]
         if found:
@@ -84,6 +87,18 @@ def waiting_rows(progress: BacklogProgress, asked: Mapping[str, Asked], now: dat
     widths = [max((len(row[n]) for row in rows), default=0) for n in range(4)]
     return [
         "  " + "  ".join([*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), row[4]]) for row in rows
+    ]
+
+
+def _asks(progress: BacklogProgress) -> list[str]:
+    """The branch does not follow its base: why, and both ways on."""
+    if not progress.asks:
+        return []
+    again = f"perdure backlog follow {shlex.quote(progress.backlog_id)}"
+    base = one_line(progress.base, 60)
+    return [
+        f"  {base}  {one_line(progress.asks, 600)}",
+        f"  {' ' * len(base)}  once that is out of the way: {again}   as it is: {again} --leave",
     ]
 
 
@@ -123,6 +138,8 @@ def changes(before: BacklogProgress | None, after: BacklogProgress) -> list[str]
     for words in (after.held, _waits(after)):
         if words and (before is None or words not in (before.held, _waits(before))):
             lines.append(f"{STOPS} {one_line(words, 300)}")
+    if after.asks and (before is None or after.asks != before.asks):
+        lines += [f"{STOPS} waits for you:", *_asks(after)]
     return lines
 
 
@@ -143,6 +160,7 @@ def _changed(backlog: str, view: ItemView) -> str:
     match view.phase:
         case "landed":
             words = f"landed as {short(view.commit)}" if view.commit else "landed"
+            words += f": {one_line(view.pull_request, 200)}" if view.pull_request else ""
         case "waits":
             words = f"waits for you: {said}  {decides(backlog, view)}"
         case "building" | "landing" | "ready" | "after":
@@ -161,15 +179,16 @@ def _group(phase: str, views: Sequence[ItemView]) -> list[str]:
     if len(views) > SHOWN:
         shown.append(f"… {len(views) - SHOWN} more")
     rows = _wrapped(shown, _WIDE - 10)
-    return [f"{phase if n == 0 else '':<10}{row}" for n, row in enumerate(rows)]
+    return [f"{phase if n == 0 else '':<9} {row}" for n, row in enumerate(rows)]
 
 
 def _item(view: ItemView) -> str:
     match view.phase:
         case "landed":
-            return f"{view.id} {view.commit[:4]}" if view.commit else view.id
+            at = f"#{number}" if (number := view.pull_request.rpartition("/")[2]) else view.commit[:4]
+            return f"{view.id} {at}".rstrip()
         case "building" | "landing":
-            return " ".join(filter(None, (view.id, one_line(view.caption, 40))))
+            return " ".join(filter(None, (view.id, one_line(view.caption, 40)))) + _reason(view)
         case "blocked":
             return f"{view.id} {reason(view)}".rstrip()
         case _:

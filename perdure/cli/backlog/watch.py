@@ -32,10 +32,10 @@ BACKLOG_LOOK_S = 1.0
 
 
 def exit_code(progress: BacklogProgress) -> int:
-    """0: every item landed, or was skipped by somebody; 1: not so; 5: cancelled."""
+    """0: every item landed, was skipped by somebody, or its parts took its place; 1: not so; 5: cancelled."""
     if progress.status == "cancelled":
         return EXIT_CANCELLED
-    return 0 if all(view.phase in ("landed", "skipped") for view in progress.items) else EXIT_MISSING
+    return 0 if all(view.phase in ("landed", "skipped", "decomposed") for view in progress.items) else EXIT_MISSING
 
 
 def detached(screen: Screen, id: str) -> typer.Exit:
@@ -85,7 +85,10 @@ async def follow(backlog: Backlog, screen: Screen) -> int:
         screen.data(result.model_dump_json(indent=2))
     else:
         screen.lines(changes(before, result))
-        screen.lines(["", *status_lines(result), "", f"next  perdure backlog report {shlex.quote(backlog.id)}"])
+        typed = shlex.quote(backlog.id)
+        screen.lines(["", *status_lines(result), "", f"next  perdure backlog report {typed}"])
+        if exit_code(result):
+            screen.line(f"      perdure backlog retry {typed}   goes on with what did not land")
     return exit_code(result)
 
 

@@ -38,17 +38,18 @@ def approve(
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A word to go with it, for the record.")] = "",
     of: Of = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show it and ask first, as on a terminal.")] = False,
-    edit: Annotated[bool, typer.Option("--edit", help="Edit the plan first, in $VISUAL or $EDITOR.")] = False,
+    edit: Annotated[bool, typer.Option("--edit", help="Edit plan or items first, in $VISUAL or $EDITOR.")] = False,
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE|-", help="An edited plan, in the place of the one that waits."),
+        typer.Option("--file", metavar="FILE|-", help="An edited plan, or items, in the place of what waits."),
     ] = None,
-    show: Annotated[bool, typer.Option("--print", help="Only print the plan, as --file takes it.")] = False,
+    show: Annotated[bool, typer.Option("--print", help="Only print plan or items, as --file takes them.")] = False,
     json: Json = False,
 ) -> None:
-    """Say yes to what a delivery waits with: its plan, its pull request, or a price nobody knows.
+    """Say yes to what a delivery waits with: its plan, its items, its pull request, or a price nobody knows.
 
-    On a terminal it shows the plan or the change first and asks; elsewhere it asks nothing.
+    What could not land, or was cut off again and again, is tried once more. On a terminal it shows the plan, the items
+    or the change first and asks; elsewhere it asks nothing.
     """
     if edit or file is not None or show:
         _edited(id, note, of, yes, file, show, json)
@@ -80,7 +81,7 @@ def _edited(id: str, note: str, of: str, yes: bool, file: Path | None, show: boo
 
     screen = Screen(json=json)
     if show:
-        with_delivery(screen, id, lambda delivery: print_plan(delivery, of), decision="edit_plan")
+        with_delivery(screen, id, lambda delivery: print_plan(delivery, screen, of), decision="edit_plan")
         return
     ask = not yes and screen.terminal and sys.stdin.isatty()
     raise typer.Exit(
@@ -101,7 +102,10 @@ def reject(
     of: Of = "",
     json: Json = False,
 ) -> None:
-    """Send back what a delivery waits with: planning or fixing begins again with your words."""
+    """Send back what a delivery waits with: planning or fixing begins again with your words.
+
+    What could not land, was cut off again and again, or has no budget left ends; its work is kept, retry goes on.
+    """
     from perdure.models.errors import BadInput
 
     words = given(note or "")

@@ -21,10 +21,14 @@ _EDITORS = ("sensible-editor", "nano", "vi")
 """Tried in this order where neither VISUAL nor EDITOR names one."""
 
 
-async def print_plan(delivery: Delivery, of: str = "") -> None:
-    """The plan as it is edited. BadInput when none waits."""
-    text, *_ = await _plan(delivery, await _plan_waits(delivery, of))
-    print(text, end="", flush=True)
+async def print_plan(delivery: Delivery, screen: Screen, of: str = "") -> None:
+    """The plan as it is edited; as JSON with its name, which `--of` takes. BadInput when none waits."""
+    asked = await _plan_waits(delivery, of)
+    text, *_ = await _plan(delivery, asked)
+    if screen.json:
+        screen.data({"delivery_id": delivery.id, "of": asked.of, "plan": text})
+    else:
+        print(text, end="", flush=True)
 
 
 async def edit_plan(

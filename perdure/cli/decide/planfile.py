@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]  # has no types of its own
 from pydantic import ValidationError
 
-from perdure.cli.yaml_text import NotRead, read
+from perdure.cli.yaml_text import NotRead, loc_of, read
+from perdure.models.decomposition import Decomposition, Part
 from perdure.models.errors import BadInput
-from perdure.models.report import Plan, Task
+from perdure.models.plan import Plan, Task
 from perdure.models.request import explain
 
 _HEAD = """\
-# The plan of {id} as it waits for you. Change what you like, save and close: it is checked and put in the place of
+# The {what} of {id}, waiting for you. Change what you like, save and close: it is checked and put in the place of
 # the old one. Close it unchanged, or empty it, and nothing is sent.
 """
 _WIDTH = 110
@@ -35,13 +37,13 @@ _Dumper.add_representer(str, _text)
 
 def editable(written: str, id: str) -> tuple[str, str]:
     """A plan as text to edit, and the file's ending: YAML; Markdown where it is in somebody's own words."""
-    try:
-        plan = Plan.model_validate_json(written)
-    except ValueError:
-        return written, ".md"
-    fields = _trimmed(plan.model_dump(mode="json", exclude_defaults=True))
-    body = yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
-    return _HEAD.format(id=id) + body, ".yaml"
+    for shape, what in ((Plan, "plan"), (Decomposition, "items")):
+        with suppress(ValueError):
+            plan = shape.model_validate_json(written)
+            fields = _trimmed(plan.model_dump(mode="json", exclude_defaults=True))
+            body = yaml.dump(fields, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+            return _HEAD.format(id=id, what=what) + body, ".yaml"
+    return written, ".md"
 
 
 def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
@@ -56,12 +58,13 @@ def parsed(text: str, *, markdown: bool) -> tuple[str, str]:
         raise BadInput(f"line {error.line}: {error}" if error.line else str(error)) from None
     if not isinstance(found.data, dict):
         raise BadInput(f"line 1: a plan has fields: {', '.join(Plan.model_fields)}")
+    shape: type[Plan | Decomposition] = Decomposition if "items" in found.data else Plan
     try:
-        plan = Plan.model_validate(found.data)
+        plan = shape.model_validate(found.data)
     except ValidationError as error:
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        words = explain(error, (*Plan.model_fields, *Task.model_fields))
-        raise BadInput(f"line {found.line(first['loc'])}: {words}") from None
+        words = explain(error, (*shape.model_fields, *(Task if shape is Plan else Part).model_fields))
+        raise BadInput(f"line {found.line(first['loc'] or loc_of(words))}: {words}") from None
     if empty := plan.empty():
         raise BadInput(f"line {found.line((empty,))}: {empty}: is empty")
     return plan.model_dump_json(), plan.title

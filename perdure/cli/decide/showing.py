@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.words import count, money, span, tokens
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.client import Delivery
     from perdure.models.decisions import Asked
+    from perdure.models.decomposition import Decomposition
     from perdure.models.state import Progress
 
 
@@ -23,7 +25,7 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
 
     screen.line(f"{delivery.id}  {waiting_words(asked)}")
     try:
-        if asked.gate is Gate.PLAN:
+        if asked.gate in (Gate.PLAN, Gate.ITEMS):
             plan = (await delivery.artifact((await delivery.progress()).plan)).decode(errors="replace")
             screen.lines(plan_lines(plan))
         elif asked.gate is Gate.TESTS:
@@ -51,9 +53,12 @@ def verdict_lines(progress: Progress) -> list[str]:
 
 def plan_lines(written: str) -> list[str]:
     """Title and tasks of a plan; one in somebody's own words as it is."""
-    from perdure.models.report import Plan
+    from perdure.models.decomposition import Decomposition
+    from perdure.models.plan import Plan
     from perdure.text import visible
 
+    with suppress(ValueError):
+        return item_lines(Decomposition.model_validate_json(written))
     try:
         plan = Plan.model_validate_json(written)
     except ValueError:
@@ -64,6 +69,20 @@ def plan_lines(written: str) -> list[str]:
         for number, task in enumerate(plan.tasks, 1)
     ]
     return ["", f"  {one_line(plan.title)}", "", *tasks, ""]
+
+
+def item_lines(items: Decomposition) -> list[str]:
+    """The items a request was decomposed into: what is wanted of each, and what it needs."""
+    from perdure.text import visible
+
+    lines = [""]
+    for part in items.items:
+        also = [f"touches {', '.join(map(one_line, part.touches))}"] if part.touches else []
+        also += [f"check {one_line(check)}" for check in part.check]
+        also += [part.role] if part.role else []
+        lines += [f"  {part.id}{part.terms}" + (f"  ({'; '.join(also)})" if also else "")]
+        lines += [*(f"    {line}" for line in visible(part.request).splitlines()), ""]
+    return lines
 
 
 async def tested(delivery: Delivery) -> list[str]:

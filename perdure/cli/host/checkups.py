@@ -114,6 +114,20 @@ def check_sandbox() -> list[Checkup]:
     return [Checkup("sandbox", OK, f"grade full, {seen.program}{held}")]
 
 
+def check_room() -> list[Checkup]:
+    """The number of setups and test commands that run at once, and the reason for it."""
+    import os
+
+    from perdure.adapters.repository.host import load_host_config
+    from perdure.adapters.sandbox.room import Size
+    from perdure.adapters.sandbox.usage import gigabytes
+
+    size, told = Size.seen(_worker()), load_host_config(os.environ).commands.at_once
+    why = "[commands] at_once" if told else f"{size.processors:g} processors, {gigabytes(size.memory)}"
+    text = f"{told or size.room()} setups and test commands at once ({why})"
+    return [Checkup("room", OK, text)]
+
+
 def _worker() -> Path:
     """The process in /proc whose control group counts: the running worker, else this one, which would start it."""
     from pathlib import Path

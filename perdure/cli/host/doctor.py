@@ -51,6 +51,7 @@ def _all() -> tuple[Callable[[], list[Checkup]], ...]:
         checkups.check_git,
         checkups.check_home,
         checkups.check_sandbox,
+        checkups.check_room,
         checkups.check_key,
         checkups.check_temporal,
         checkups.check_worker,

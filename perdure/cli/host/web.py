@@ -28,11 +28,12 @@ async def ui_of(home: Home) -> tuple[str, str] | None:
     return (server.ui_url, server.namespace) if server else None
 
 
-async def web_page(home: Home, delivery_id: str = "") -> str:
-    """The page of one delivery, or the list of all; empty when there is none to be found."""
+async def web_page(home: Home, id: str = "", kind: str = "workflows") -> str:
+    """The page of one delivery, backlog or of one of the `schedules`, or the list of all; empty when there is none to
+    be found."""
     found = await ui_of(home)
     if found is None:
         return ""
     url, namespace = found
-    page = f"{url}/namespaces/{quote(namespace, safe='')}/workflows"
-    return f"{page}/{quote(delivery_id, safe='')}" if delivery_id else f"{page}?query={quote(_LISTED)}"
+    page = f"{url}/namespaces/{quote(namespace, safe='')}/{kind}"
+    return f"{page}/{quote(id, safe='')}" if id else f"{page}?query={quote(_LISTED)}"

@@ -207,14 +207,17 @@ def _cost(evidence: Evidence) -> Judged:
     if problems:
         return no(problems)
     settled = count(ledger.settled, "settled reply", "settled replies")
-    besides = paid - (ledger.kept.cost_usd or 0.0)
+    tasks = evidence.told.tasks_usd
+    besides = paid - tasks - (ledger.kept.cost_usd or 0.0)
     more = f", {_usd(besides)} of it for turns that were not kept" if besides > _NOTHING else ""
+    more += f", {_usd(tasks)} of it for its plan's tasks" if tasks else ""
     return yes(f"{_usd(paid)}: {settled} in the ledger, the result, and the sum of the steps{more}")
 
 
 def _steps(evidence: Evidence, ledger: LedgerFact, paid: float) -> list[str]:
     """Money of the steps against the turns in the vault, and of these against the ledger."""
     result, kept = evidence.result, ledger.kept.cost_usd or 0.0
+    paid -= evidence.told.tasks_usd  # each task has steps and turns of its own
     again = evidence.told.again or result.status not in SUCCESSES
     steps = sum(step.cost_usd or 0.0 for step in result.steps)
     problems = [f"no settled reply for {', '.join(ledger.unpaid)}"] if ledger.unpaid else []

@@ -26,20 +26,25 @@ def commits(evidence: Evidence) -> Judged:
     host, told, result = evidence.host, evidence.told, evidence.result
     if isinstance(host, Unknown):
         return unknown(host.why)
-    if not told.commits:
+    if not (told.commits or told.tasks):
         return yes("it made none, says history") if told.complete else unknown("the first runs' history is gone")
     if not host.tree:
         return no([f"commit {short(result.head_sha or '')} is not in the vault any more"])
     if not host.commits:
-        return no([f"{short(result.head_sha or '')} has none of the {len(told.commits)} that history tells of"])
+        made = len(told.commits) + len(told.tasks)
+        return no([f"{short(result.head_sha or '')} has none of the {made} that history tells of"])
     problems = [f"{short(fact.commit)} {wrong}" for fact in host.commits if (wrong := _wrong(evidence, fact))]
     if problems:
         return no(problems[:3])
-    said = f"{count(len(host.commits), 'commit')} with this delivery's trailers, each the files of its checkpoint"
+    mine = len(host.commits) - len(told.tasks)
+    said = f"{count(mine, 'commit')} with this delivery's trailers, each the files of its checkpoint"
+    said += f", {len(told.tasks)} by its plan's tasks with theirs" if told.tasks else ""
     return yes(said)
 
 
 def _wrong(evidence: Evidence, fact: CommitFact) -> str:
+    if evidence.told.tasks.get(fact.commit) == fact.delivery:
+        return ""  # by a task of its plan, which has a proof of its own
     if fact.delivery != evidence.delivery:
         return f"carries the trailer of {fact.delivery}" if fact.delivery else "does not carry the delivery's trailer"
     made_from, step = evidence.told.commits.get(fact.commit, ("", ""))

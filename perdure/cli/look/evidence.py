@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perdure.models import fold
+from perdure.models.ids import delivery_key
 from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, Receipt
 from perdure.models.state import DeliveryState
@@ -45,6 +46,7 @@ class HistoryFacts:
     turns      that have ended, and what was brought onto another base; newest: how many of them, from the end, belong
                to the newest run
     commits    commit → (checkpoint it was made from, `step/attempt`); head: the newest one
+    tasks      commit → the delivery of the task of its plan that made it; tasks_usd: what all tasks paid
     tested     tree of the newest verdict; shipped: number of the pull request
     receipt    as it was written at the end
     accepted   a person's word for red tests, as the pull request was opened with it
@@ -58,6 +60,8 @@ class HistoryFacts:
     turns: tuple[TurnSpan, ...] = ()
     newest: int = 0
     commits: dict[str, tuple[str, str]] = field(default_factory=dict)
+    tasks: dict[str, str] = field(default_factory=dict)
+    tasks_usd: float = 0.0
     head: str = ""
     tested: str = ""
     shipped: int | None = None
@@ -95,6 +99,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
     start = ""
     turns, late = [], 0
     commits: dict[str, tuple[str, str]] = {}
+    tasks: dict[str, str] = {}
     accepted, shipped, receipt = "", None, None
     for number, act in enumerate(done):
         fold.take(state, act.activity, act.given, act.result or {})
@@ -111,6 +116,12 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
                 late += number > newest
             if made := (act.result or {}).get("commit"):
                 commits[str(made)] = (state.checkpoint, "")
+        elif act.activity == "take_tasks":
+            turns.append(
+                TurnSpan(str(act.given.get("checkpoint", "")), state.checkpoint, "take_tasks", act.attempt or 1, 0)
+            )
+            late += number > newest
+            tasks |= {task.commit: delivery_key(task.delivery) for task in state.tasks if task.commit}
         elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
             made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"
             commits[state.head] = (str(act.given.get("checkpoint", "")), made_by)
@@ -125,6 +136,8 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
         turns=tuple(turns),
         newest=late,
         commits=commits,
+        tasks=tasks,
+        tasks_usd=state.tasks_usd,
         head=state.head,
         tested=state.tests.tree if state.tests else "",
         shipped=shipped,

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, STOPS
 from perdure.cli.words import count, paragraphs, short, shown, shown_line, span
 from perdure.models.bent import faults
+from perdure.models.plan import Plan
 from perdure.models.promised import changed, notes
-from perdure.models.report import CommandResult, Findings, Hit, Plan, Review, Severity, TestCase, TestReport
+from perdure.models.report import CommandResult, Findings, Hit, Review, Severity, TestCase, TestReport
 from perdure.models.wording import Point, cases_of, named, points, verdict_of
 from perdure.text import visible
 

@@ -110,12 +110,13 @@ def list_(
         perdure = await connected(screen)
         if waiting:
             return await perdure.waiting(), [], []
-        backlogs = [] if json else await perdure.list(limit=limit, workflow=BACKLOG)
+        backlogs = await perdure.list(limit=limit, workflow=BACKLOG)
         return await perdure.waiting(), await perdure.list(limit=limit), backlogs
 
     asking, found, backlogs = asyncio.run(work())
     if json:
-        screen.data([listed_json(one) for one in (asking[:limit] if waiting else found)])
+        deliveries = [listed_json(one) for one in (asking[:limit] if waiting else found)]
+        screen.data([*deliveries, *(listed_json(one, "backlog") for one in backlogs)])
         return
     if asking:
         screen.lines(waiting_rows(asking[:limit], screen.room))

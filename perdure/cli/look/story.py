@@ -123,7 +123,8 @@ class Teller:
     def _settled(self, progress: Progress) -> list[Chapter]:
         """Chapters to which nothing will be added: while a whole plan or change waits for a person, all of them."""
         told = chapters(progress.steps)
-        whole = progress.asked is not None and progress.asked.gate in (Gate.PLAN, Gate.TESTS, Gate.PULL_REQUEST)
+        shown = (Gate.PLAN, Gate.ITEMS, Gate.TESTS, Gate.PULL_REQUEST)
+        whole = progress.asked is not None and progress.asked.gate in shown
         return told if whole or told == self._told else told[:-1]
 
     def _tell(self, closed: list[Chapter], limits: tuple[int | None, int | None]) -> list[str]:

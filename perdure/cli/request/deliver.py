@@ -8,8 +8,10 @@ import typer
 
 from perdure import secrets
 from perdure.cli.request import options
+from perdure.cli.request.schedule import AtOption, EveryOption
 
 if TYPE_CHECKING:
+    from perdure.cli.request.schedule import Timed
     from perdure.cli.request.validation import DeliverOptions
     from perdure.cli.screen import Screen
     from perdure.client import Submitted
@@ -50,6 +52,8 @@ def deliver(
     model: options.Model = None,
     config: options.ConfigFile = None,
     allow_test_changes: options.AllowTestChanges = False,
+    at: AtOption = None,
+    every: EveryOption = None,
     gate: options.Gates = None,
     label: options.Labels = None,
     no_questions: options.NoQuestions = False,
@@ -66,14 +70,16 @@ def deliver(
     import asyncio
 
     from perdure.cli.look.watch import detached
+    from perdure.cli.request.schedule import timed
     from perdure.cli.request.validation import DeliverOptions
     from perdure.cli.screen import Screen
 
     asked = DeliverOptions.typed(context.params)
     screen = Screen(json=json)
     submitted: list[Submitted] = []
+    later = timed(at, every)
     try:
-        raise typer.Exit(asyncio.run(_deliver(asked, screen, submitted, detach=detach, wait=not no_wait)))
+        raise typer.Exit(asyncio.run(_deliver(asked, later, screen, submitted, detach=detach, wait=not no_wait)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -81,7 +87,7 @@ def deliver(
 
 
 async def _deliver(
-    asked: DeliverOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
+    asked: DeliverOptions, later: Timed | None, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
 ) -> int:
     """`submitted` gets what was started as soon as it is: from then on Ctrl-C only leaves."""
     import asyncio
@@ -92,7 +98,11 @@ async def _deliver(
 
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.cli.look.watch import follow
+    from perdure.cli.request.schedule import schedule_delivery
     from perdure.cli.request.submit import hand_in
 
+    if later is not None:
+        await schedule_delivery(taken, asked, later, screen)
+        return 0
     found = await hand_in(taken, asked, screen, submitted, detach=detach)
     return 0 if detach else await follow(found.delivery, screen, wait=wait)

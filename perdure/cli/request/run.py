@@ -170,7 +170,7 @@ def _json(phase: Phase, result: DeliveryResult, found: dict[str, str]) -> Any:
     import json
 
     from perdure.models.phases import Phase
-    from perdure.models.report import Plan
+    from perdure.models.plan import Plan
 
     if phase is Phase.PLAN and "plan" in found:
         return Plan.model_validate_json(found["plan"]).model_dump_json(indent=2)

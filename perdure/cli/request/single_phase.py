@@ -11,7 +11,7 @@ from perdure.cli.request.validation import DeliverOptions, nearest
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
-from perdure.models.report import Plan
+from perdure.models.plan import Plan
 
 _MENDS = (Phase.TEST, Phase.REVIEW)
 """Phases whose findings can be mended; the others find nothing."""

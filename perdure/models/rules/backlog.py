@@ -10,13 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.models.backlog import ITEMS_MOST, BacklogItem, BacklogRequest, BacklogState
+from perdure.models.backlog import ITEMS_BYTES, ITEMS_MOST, BacklogItem, BacklogRequest
+from perdure.models.backlog_state import BacklogState
 from perdure.models.base import kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.ids import digest
 from perdure.models.issue import IssueName, same_repository
 from perdure.models.request import explain, first_problem
 from perdure.models.rules.dependencies import cycle
+from perdure.models.rules.stack import no_place
 from perdure.text import one_line
 
 _FIELD_WITHIN = re.compile(r"(items\.\d+): (\w+: )")
@@ -30,7 +32,7 @@ def parse_backlog(raw: Any) -> BacklogRequest:
     sent = raw.get("items")
     if isinstance(sent, list | tuple) and len(sent) > ITEMS_MOST:
         raise InvalidRequest(f"items: {len(sent)} of them, at most {ITEMS_MOST} fit: make two backlogs of it")
-    if isinstance(sent, list | tuple) and not sent:
+    if isinstance(sent, list | tuple) and not sent and raw.get("issues") is None:
         raise InvalidRequest("items: there is none")
     try:
         request = BacklogRequest.model_validate(raw)
@@ -39,6 +41,10 @@ def parse_backlog(raw: Any) -> BacklogRequest:
         at = place[1] if len(place) > 1 and place[0] == "items" and isinstance(place[1], int) else None
         words = _explained(error, BacklogRequest if at is None else BacklogItem)
         raise InvalidRequest(words, where=_where(sent, at)) from None
+    if not request.items and request.issues is None:
+        raise InvalidRequest("items: required field is missing")
+    if words := oversized(request.items):
+        raise InvalidRequest(words)
     for at, words in _wrong(request):
         raise InvalidRequest(f"items.{at}.{words}", where=_where(request.items, at))
     return request
@@ -50,6 +56,14 @@ def parse_item(raw: Any) -> BacklogItem:
         return BacklogItem.model_validate(raw)
     except ValidationError as error:
         raise InvalidRequest(_explained(error, BacklogItem)) from None
+
+
+def oversized(items: Iterable[BacklogItem]) -> str:
+    """Say that these are too much for one backlog, as `field: why`; empty when they are not."""
+    size = sum(len(item.model_dump_json(exclude_defaults=True).encode()) for item in items)
+    if size <= ITEMS_BYTES:
+        return ""
+    return f"items: {size / 1e6:.2f} MB of them, at most {ITEMS_BYTES / 1e6:.0f} MB fits: shorten them, or make two"
 
 
 def unfit(item: BacklogItem, others: Mapping[str, BacklogItem], repository: str = "") -> str:
@@ -109,11 +123,19 @@ def refusal(there: BacklogRequest, state: BacklogState, raw: Any) -> str:
     return f"the id is taken by {other}" if other else ""
 
 
+def unlisted(raw: Mapping[str, Any]) -> BacklogRequest:
+    """The request of a run that goes on: it was checked when the first one began, and its items are in the state."""
+    listed = {name: tuple(raw.get(name, ())) for name in ("gates", "labels")}
+    return BacklogRequest.model_construct(**({"repository": ""} | dict(raw) | listed | {"items": ()}))
+
+
 def _elsewhere(there: BacklogRequest, sent: BacklogRequest) -> str:
     if not same_repository(there.repository, sent.repository):
         return f"a backlog of another repository, {there.repository[:200]}"
     if (there.base, there.branch) != (sent.base, sent.branch):
         return "a backlog of another base or branch"
+    if there.issues != sent.issues:
+        return f"a backlog of other issues, {there.issues or 'those that it was given'}"
     return ""
 
 
@@ -130,6 +152,8 @@ def _wrong(request: BacklogRequest) -> Iterable[tuple[int, str]]:
             yield at, words
     if words := circle(request.items):
         yield first[words.split(" ")[0]], f"depends_on: none of these can be the first: {words}"
+    elif request.land == "stack":
+        yield from ((first[id], words) for id, item in known.items() if (words := no_place(item, known)))
 
 
 def _explained(error: ValidationError, shape: type[BacklogItem | BacklogRequest]) -> str:

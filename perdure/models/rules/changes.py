@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from perdure.models.backlog import ITEMS_MOST, BacklogItem, BacklogState, ItemPhase, ItemState
-from perdure.models.rules.backlog import circle, near, unfit
+from collections.abc import Iterable
+from datetime import datetime
+
+from perdure.models.backlog import ITEMS_MOST, BacklogItem
+from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, ItemState
+from perdure.models.rules.backlog import circle, near, oversized, unfit
 from perdure.models.rules.dependencies import Dependencies
+from perdure.models.rules.inbox import NotCounted
 
 
 def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None = None, repository: str = "") -> str:
@@ -28,11 +33,87 @@ def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None 
             return f"{id} {_STANDS[at.phase]}" if at.phase in _STANDS else ""
 
 
+def leave_out(at: ItemState, phase: ItemPhase, note: str, now: datetime) -> None:
+    """End an item of which nothing runs. `phase`: skipped or cancelled."""
+    at.phase, at.words, at.ended = phase, note, now
+
+
+def go_on_with(at: ItemState) -> None:
+    """An item that ended without landing may begin again."""
+    at.phase, at.words = ItemPhase.WAITING, ""
+
+
+def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime) -> BacklogState:
+    """The state with which another run of an ended backlog begins: all that landed or was left out stays so.
+
+    change, id   skip or retry, of one item; retry without an id: all that failed or was cancelled
+    What was being built when somebody terminated the backlog is begun again: a delivery that is there is adopted.
+
+    Raises NotCounted, in words for whoever asked.
+    """
+    fresh = {"status": "running", "message": "", "held": "", "waiting": "", "turn": "", "granted": None, "queue": ()}
+    unasked = {"looked": None, "asks": "", "left": False}
+    again = ended.model_copy(update=fresh | unasked, deep=True)
+    cut_off = [at for at in again.items.values() if at.phase is ItemPhase.BUILDING]
+    known = change == "retry" and id in {at.item.id for at in cut_off}
+    if id and not known and (words := problem(ended, change, id)):
+        raise NotCounted(words)
+    failed = [at for at in again.items.values() if at.phase in (ItemPhase.FAILED, ItemPhase.CANCELLED)]
+    for at in [again.items[id]] if id else failed:
+        if change == "skip":
+            leave_out(at, ItemPhase.SKIPPED, note, now)
+        else:
+            go_on_with(at)
+    for at in cut_off:
+        go_on_with(at)
+    if not any(at.phase is ItemPhase.WAITING for at in again.items.values()):
+        raise NotCounted("every item has landed, failed or was left out: there is nothing to go on with")
+    return again
+
+
+def decompose(state: BacklogState, id: str, parts: Iterable[BacklogItem], now: datetime) -> None:
+    """Its parts take an item's place: what depends on it depends on all of them, and they have its labels, and its role
+    where they have none. A part whose id is taken gets another one; where they are too many, the item has failed."""
+    at, order = state.items[id], 1 + max(one.order for one in state.items.values())
+    named = _renamed(id, list(parts), state)
+    wrong = oversized([*(one.item for one in state.items.values()), *named])
+    if len(state.items) + len(named) > ITEMS_MOST:
+        wrong = f"{len(named)} items more: a backlog has at most {ITEMS_MOST}"
+    if wrong:
+        at.phase, at.words = ItemPhase.FAILED, wrong
+        return
+    for number, part in enumerate(named):
+        said = {"labels": at.item.labels, "role": part.role or at.item.role}
+        item = part.model_copy(update=said)
+        state.items[item.id] = ItemState(item=item, order=order + number, added=now)
+    for other in state.items.values():
+        if id in other.item.depends_on:
+            waits = dict.fromkeys([*other.item.depends_on, *(part.id for part in named)])
+            waits.pop(id)
+            other.item = other.item.model_copy(update={"depends_on": tuple(waits)})
+    at.phase, at.words = ItemPhase.DECOMPOSED, f"into {len(named)} item{'s' if len(named) != 1 else ''}"
+
+
+def _renamed(id: str, parts: list[BacklogItem], state: BacklogState) -> list[BacklogItem]:
+    """With ids that nobody has: another item of that name may have been added meanwhile."""
+    names = {part.id: part.id for part in parts}
+    taken = {*state.items, *names}
+    for one in [one for one in names if one in state.items]:
+        stem = one[:35].rstrip("-")
+        names[one] = next(name for number in range(2, len(taken) + 3) if (name := f"{stem}-{number}") not in taken)
+        taken.add(names[one])
+    return [
+        part.model_copy(update={"id": names[part.id], "depends_on": tuple(names[one] for one in part.depends_on)})
+        for part in parts
+    ]
+
+
 _STANDS = {
     ItemPhase.LANDED: "has landed",
     ItemPhase.FAILED: "has failed: retry goes on with it, skip leaves it out",
     ItemPhase.CANCELLED: "was cancelled: retry goes on with it, skip leaves it out",
     ItemPhase.SKIPPED: "was left out",
+    ItemPhase.DECOMPOSED: "was decomposed: its parts are items of their own",
 }
 
 
@@ -60,6 +141,8 @@ def _unfit(state: BacklogState, item: BacklogItem, repository: str) -> str:
     items = {id: at.item for id, at in state.items.items()} | {item.id: item}
     if words := unfit(item, items, repository):
         return words
+    if words := oversized(items.values()):
+        return words
     found = circle(items.values())
     return f"depends_on: none of these can be the first: {found}" if found else ""
 
@@ -67,7 +150,7 @@ def _unfit(state: BacklogState, item: BacklogItem, repository: str) -> str:
 def _skip(at: ItemState) -> str:
     if at.phase is ItemPhase.BUILDING:
         return f"{at.item.id} is being built: cancel it first"
-    return f"{at.item.id} {_STANDS[at.phase]}" if at.phase in (ItemPhase.LANDED, ItemPhase.SKIPPED) else ""
+    return f"{at.item.id} {_STANDS[at.phase]}" if at.phase in SATISFIED else ""
 
 
 def _retry(state: BacklogState, at: ItemState) -> str:

@@ -26,6 +26,7 @@ def decided_by_people(config: RepositoryConfig, phases: Sequence[str], request: 
     gates += [Gate.TESTS] if config.delivery.questions and {Phase.TEST, Phase.SHIP} <= {*phases} else []
     gates += [Gate.DEATHS] if config.delivery.questions else []
     gates += [Gate.LANDING] if config.delivery.questions and request.landing is not None else []
+    gates += [Gate.ITEMS] if request.landing is not None and request.landing.decompose == "ask" else []
     gates += [Gate.PULL_REQUEST] if publishes and Gate.PULL_REQUEST in wanted else []
     return {
         "asks": True,
@@ -38,8 +39,8 @@ def decided_by_people(config: RepositoryConfig, phases: Sequence[str], request: 
 def put(gate: Gate, state: DeliveryState) -> Put:
     """At `gate`, now. What is made anew after a decision is another thing to decide, though it be the same again."""
     match gate:
-        case Gate.PLAN:
-            words = f"approve the plan: {state.title}" if state.title else "approve the plan"
+        case Gate.PLAN | Gate.ITEMS:
+            words = f"approve the {gate}: {state.title}" if state.title else f"approve the {gate}"
             again = state.plans + state.edits if state.edits or state.plans > 1 else 0
             return _named(state.plan, again), words, ("approve", "reject", "edit_plan")
         case Gate.TESTS:
@@ -47,7 +48,7 @@ def put(gate: Gate, state: DeliveryState) -> Put:
             words = f"{CANNOT_TELL}: {summary}; approve if none is new, reject with what to mend"
             return _named(tree, state.asked_fixes), words, ("approve", "reject")
         case Gate.LANDING:
-            words = f"it could not land: {in_the_way(state)}; approve to mend it once more, reject to end it"
+            words = f"it could not land: {in_the_way(state)}; approve to mend it again, reject to end it"
             return _named(state.head or state.unlanded, state.landing_fixes), words, ("approve", "reject")
         case _:
             words = f"publish {state.head[:7]} as {_as(state)}{_promises(state)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from perdure.models import decisions
@@ -21,13 +23,15 @@ DECIDED_KEPT = 200
 """Decisions a delivery remembers, so that one that arrives again is answered and not counted."""
 
 
-SHAPES: dict[str, type[decisions.Deciding]] = {
-    "approve": decisions.Approve,
-    "reject": decisions.Reject,
-    "edit_plan": decisions.EditPlan,
-    "answer": decisions.Answer,
-    "add_budget": decisions.AddBudget,
-}
+SHAPES: Mapping[str, type[decisions.Deciding]] = MappingProxyType(
+    {
+        "approve": decisions.Approve,
+        "reject": decisions.Reject,
+        "edit_plan": decisions.EditPlan,
+        "answer": decisions.Answer,
+        "add_budget": decisions.AddBudget,
+    }
+)
 
 
 class NotCounted(BadInput):

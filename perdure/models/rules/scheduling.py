@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import floor
 
-from perdure.models.backlog import CHECKS_MOST, BacklogRequest, BacklogState, ItemPhase, ItemState
+from perdure.models.backlog import CHECKS_MOST, BacklogRequest
 from perdure.models.backlog_messages import ItemView
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.limits import USD_LEAST
 from perdure.models.rules.dependencies import Dependencies
+from perdure.models.rules.foreseeing import foreseen
+from perdure.models.rules.slots import ROOM, next_free, no_slot
 from perdure.models.touches import Meeting
 from perdure.models.window import Offset, Window
 from perdure.text import one_line
@@ -17,6 +20,10 @@ from perdure.text import one_line
 OVERTAKEN_MOST = 8
 """Items that may begin before the first one that waits for files, and keep it waiting because they change them too:
 after twice the usual number at once, its files are kept free for it."""
+
+EXPLAINED_MOST = 100
+"""Items that wait of which each is told for whose files it does, where no slot is free either; of those behind them
+only that. Nobody reads further, and for a thousand it took longer than a decision may."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,11 @@ def checks(request: BacklogRequest, state: BacklogState, item: str) -> dict[str,
     return found
 
 
+def wanted(state: BacklogState) -> int:
+    """The number of items that were to land: one whose parts took its place is none of them."""
+    return sum(at.phase is not ItemPhase.DECOMPOSED for at in state.items.values())
+
+
 def blocked_by(state: BacklogState, id: str) -> str:
     """The item because of which this one cannot begin as things are; empty: it can, or it has begun."""
     return Dependencies.of(state).blocked.get(id, "")
@@ -92,10 +104,15 @@ def ended(request: BacklogRequest, state: BacklogState, now: datetime) -> bool:
 
 
 def wakes(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
-    """The time at which the window opens for items that wait for it alone; None: nothing waits for a time."""
+    """The time at which items may begin that wait for it alone: the window opens, or one that waits for a person leaves
+    its slot. None: nothing waits for a time."""
+    times = {time for time in (_opens(request, state, now), next_free(request, state, now)) if time is not None}
+    return next((time for time in sorted(times) if startable(request, state, time)), None)
+
+
+def _opens(request: BacklogRequest, state: BacklogState, now: datetime) -> datetime | None:
+    """The time at which the window opens; None: it is open."""
     if not request.window or (window := Window.parse(request.window)).is_open(now, _offsets(state)):
-        return None
-    if not startable(request.model_copy(update={"window": None}), state, now):
         return None
     return window.next_open(now, _offsets(state))
 
@@ -103,6 +120,8 @@ def wakes(request: BacklogRequest, state: BacklogState, now: datetime) -> dateti
 def _view(state: BacklogState, at: ItemState, graph: Dependencies, why: str, critical: bool) -> ItemView:
     phase, because = _standing(state, at, graph, why)
     waits = phase == "waits"
+    if phase in ("building", "landing"):
+        because = " · ".join(filter(None, (because, foreseen(state, at.item.id))))
     return ItemView(
         id=at.item.id,
         phase=phase,
@@ -110,6 +129,8 @@ def _view(state: BacklogState, at: ItemState, graph: Dependencies, why: str, cri
         caption=at.item.caption,
         delivery=at.delivery,
         commit=at.commit,
+        branch=at.branch,
+        pull_request=at.pull_request,
         unblocks=graph.unblocks[at.item.id],
         depends_on=at.item.depends_on,
         blocked_by=graph.blocked.get(at.item.id, ""),
@@ -127,7 +148,7 @@ def _standing(state: BacklogState, at: ItemState, graph: Dependencies, why: str)
     id = at.item.id
     if at.phase is ItemPhase.BUILDING:
         if at.waits:
-            return "waits", at.waits
+            return "building" if at.gate == ROOM else "waits", at.waits
         if id == state.turn:
             return "landing", "has the turn"
         if id in state.queue:
@@ -188,29 +209,36 @@ class _Round:
     why: dict[str, str] = field(default_factory=dict)
 
     def decided(self) -> _Round:
-        state, graph = self.state, Dependencies.of(self.state)
-        ready = [state.items[id] for id, missing in graph.missing.items() if not missing]
-        ready.sort(key=lambda at: rank(graph, at))
+        state = self.state
         closed = _closed(self.request, state, self.now)
         building = sorted((at for at in state.items.values() if at.phase is ItemPhase.BUILDING), key=_age)
+        full = no_slot(self.request, state, building, self.now)
+        if (closed or full) and not self.explains:
+            return self  # as after most of what a backlog hears
+        graph = Dependencies.of(state)
+        ready = [state.items[id] for id, missing in graph.missing.items() if not missing]
+        ready.sort(key=lambda at: rank(graph, at))
         left = left_usd(self.request, state)
         share_of = sum(1 for id in graph.missing if id not in graph.blocked)
         meeting, kept = Meeting(), list[ItemState]()
-        first_kept = False
+        first_kept, surprised = False, ""
         for at in ready:
-            full = len(building) >= self.request.parallel
-            if (closed or full) and not self.explains:
+            if full and not self.explains:
                 break
+            told = full and len(self.why) >= EXPLAINED_MOST
             words = closed
             if not words and left is not None and left < USD_LEAST:
                 words = f"budget: ${_cents(max(left, 0.0)):.2f} left"
-            if not words and (other := self._other(meeting, at, [*building, *kept])):
+            if not words and not told and (other := self._other(meeting, at, [*building, *kept])):
                 words = f"after {other}: same files"
                 if not first_kept:
                     first_kept = True
-                    kept += [at] if self._overtaken(meeting, at) else []
-            if not words and full:
-                words = f"{len(building)} at once, no more"
+                    overtook = self._overtook(meeting, at)
+                    kept += [at] if len(overtook) >= OVERTAKEN_MOST else []
+                    surprised = at.item.id if kept and any(not one.item.touches for one in overtook) else ""
+            if not words and surprised and not at.touches and self.request.overlap == "wait":
+                words = f"after {surprised}: its plan may name the same files"
+            words = words or full
             if words:
                 self.why[at.item.id] = words
                 continue
@@ -222,30 +250,30 @@ class _Round:
             share_of -= 1
             self.starts.append(Start(at.item.id, usd))
             building.append(at)
+            full = no_slot(self.request, state, building, self.now)
         return self
 
     def _other(self, meeting: Meeting, at: ItemState, others: list[ItemState]) -> str:
         """The first of these that changes what this one changes; empty: none does, or that does not count."""
-        if self.request.overlap == "build" or not at.item.touches:
+        if self.request.overlap == "build" or not at.touches:
             return ""
-        met = (one.item.id for one in others if meeting.may(at.item.touches, one.item.touches))
+        met = (one.item.id for one in others if meeting.may(at.touches, one.touches))
         return next(met, "")
 
-    def _overtaken(self, meeting: Meeting, at: ItemState) -> bool:
-        """Since it was ready, so many of those that keep it waiting have begun that no more may."""
+    def _overtook(self, meeting: Meeting, at: ItemState) -> list[ItemState]:
+        """Those of the ones that keep it waiting that have begun since it was ready, as many as are too many."""
         items = self.state.items
         since = [items[id].ended for id in at.item.depends_on if id in items]
         ready = max((time for time in [*since, at.ended, at.added, self.state.began] if time is not None), default=None)
         if ready is None:
-            return False
+            return []
         begun = [one for one in items.values() if one.began is not None and one.began >= ready]
-        before = sorted((one for one in begun if one.item.touches and one is not at), key=_age)
-        found = 0
-        for one in before:
-            found += meeting.may(at.item.touches, one.item.touches)
-            if found >= OVERTAKEN_MOST:
-                return True
-        return False
+        found = list[ItemState]()
+        for one in sorted((one for one in begun if one.touches and one is not at), key=_age):
+            found += [one] if meeting.may(at.touches, one.touches) else []
+            if len(found) >= OVERTAKEN_MOST:
+                break
+        return found
 
 
 def _seconds(at: datetime | None) -> float:

@@ -7,18 +7,25 @@ import shlex
 from collections.abc import Iterable
 from datetime import datetime
 
-from perdure.models.backlog import BacklogRequest, BacklogState, ItemPhase
+from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import ItemView
+from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.decisions import Gate
 from perdure.models.rules.scheduling import left_usd, views
 from perdure.models.webui.details import DETAILS_BYTES, dollars
 from perdure.models.webui.markdown import cell, code, copied
 
-SHOWN = ("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed", "skipped", "cancelled")
+SHOWN = (
+    *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),
+    *("decomposed", "skipped", "cancelled"),
+)
 """Phases in the order in which a person wants to see them."""
 
 _WAITING = 10
 """Items that wait for a person, each with its question: whoever has more opens the next when one is answered."""
+
+_ABOUT_BYTES = 5_000
+"""Of what is to be decided, together: a quarter of the details. The delivery's own have more of it."""
 
 _TABLE_BYTES = 40_000
 """Of the table in a pull request: forges take 64 KiB for a body."""
@@ -36,18 +43,24 @@ def details(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
     """First what waits for a person, then all items, those that move before those that ended; at most DETAILS_BYTES."""
     items = _ordered(views(request, state, now))
     waiting = [item for item in items if item.phase == "waits"]
-    lines = [f"### {_headline(state, items)}", *_words(state), *_waiting(waiting), *_facts(request, state)]
+    lines = [
+        f"### {_headline(state, items)}",
+        *_words(state),
+        *_asks(state),
+        *_waiting(waiting, state),
+        *_facts(request, state),
+    ]
     room = DETAILS_BYTES - len("\n".join(lines).encode()) - 200
     head = (f"| item{_GAP} | {_GAP} | why{_GAP} | unblocks{_GAP} | paid |", "|:--|:--|:--|--:|--:|")
-    return "\n".join([*lines, "", *head, *_rows([_row(item, _GAP) for item in items], room, 5)])
+    return "\n".join([*lines, "", *head, *_rows((_row(item, _GAP) for item in items), len(items), room)])
 
 
 def table(request: BacklogRequest, state: BacklogState) -> str:
     """The items as the pull request of their branch lists them, what landed before the rest."""
     at = {id: (one.phase is not ItemPhase.LANDED, one.order, id) for id, one in state.items.items()}
-    rows = [_landed(state, id) for id in sorted(state.items, key=lambda id: at[id])]
+    rows = (_landed(state, id) for id in sorted(state.items, key=lambda id: at[id]))
     head = ("| item | what | came of it | commit | paid |", "|:--|:--|:--|:--|--:|")
-    return "\n".join([*head, *_rows(rows, _TABLE_BYTES, 5)])
+    return "\n".join([*head, *_rows(rows, len(at), _TABLE_BYTES)])
 
 
 def counted(items: Iterable[ItemView]) -> str:
@@ -65,7 +78,8 @@ def _ordered(items: Iterable[ItemView]) -> list[ItemView]:
 
 
 def _headline(state: BacklogState, items: list[ItemView]) -> str:
-    standing = "Waiting for you" if any(item.phase == "waits" for item in items) else state.status.capitalize()
+    waits = bool(state.asks) or any(item.phase == "waits" for item in items)
+    standing = "Waiting for you" if waits else state.status.capitalize()
     return f"{standing}: {len(items)} item{'s' if len(items) != 1 else ''} · {counted(items)}"
 
 
@@ -74,16 +88,35 @@ def _words(state: BacklogState) -> list[str]:
     return [f"**{name}:** {cell(words, 300)}  " for name, words in found if words]
 
 
-def _waiting(items: list[ItemView]) -> list[str]:
+def _asks(state: BacklogState) -> list[str]:
+    if not state.asks:
+        return []
+    lines = [
+        "",
+        f"### Waiting for you: {cell(state.opened.base if state.opened else '', 60)}",
+        cell(state.asks, 600),
+        "",
+    ]
+    lines += ["Once that is out of the way, More Actions, Send an Update `follow`:", *copied("{}")]
+    return [*lines, "or to leave the branch where it stands:", *copied(json.dumps({"leave": True})), ""]
+
+
+def _waiting(items: list[ItemView], state: BacklogState) -> list[str]:
     if not items:
         return []
-    lines = ["", "### Waiting for you", "In a terminal; or open that delivery, More Actions, Send an Update, paste:"]
+    lines = ["", "### Waiting for you", "In a terminal; or here: More Actions, Send an Update, choose the name, paste:"]
+    room = _ABOUT_BYTES
     for item in items[:_WAITING]:
         update, said, typed = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
         since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
         lines.append(f"- **{cell(item.id, 40)}**: {cell(item.because, 200)} ({_unblocks(item)}{since})")
-        lines += ["", code(typed.format(shlex.quote(item.delivery))), f"or in {code(item.delivery)} `{update}`"]
-        lines += copied(json.dumps({"of": item.of, **said}, ensure_ascii=False))
+        about = [f"  - {cell(line, 300)}" for line in state.items[item.id].about.splitlines()]
+        while about and len("\n".join(about).encode()) > room:
+            about = [*about[:-2], "  - …"] if len(about) > 1 else []
+        room -= len("\n".join(about).encode())
+        lines += ["", *about]
+        lines += ["", code(typed.format(shlex.quote(item.delivery))), f"or `{update}`"]
+        lines += copied(json.dumps({"item": item.id, "of": item.of, **said}, ensure_ascii=False))
     return [*lines, *([f"- {len(items) - _WAITING} more"] if len(items) > _WAITING else []), ""]
 
 
@@ -126,13 +159,13 @@ def _landed(state: BacklogState, id: str) -> str:
     )
 
 
-def _rows(rows: list[str], room: int, columns: int) -> list[str]:
-    """As many as fit into `room` bytes, and how many there are beside them."""
+def _rows(rows: Iterable[str], there: int, room: int) -> list[str]:
+    """As many as fit into `room` bytes, and how many more there are: of a thousand most are not even made."""
     found = list[str]()
     for row in rows:
         room -= len(row.encode()) + 1
         if room < 0:
-            return [*found, f"| … {len(rows) - len(found)} more |{' |' * (columns - 1)}"]
+            return [*found, f"| … {there - len(found)} more | | | | |"]
         found.append(row)
     return found
 

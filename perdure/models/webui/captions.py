@@ -19,6 +19,8 @@ def of_step(step: str, attempt: int, state: DeliveryState, subject: str = "") ->
             words = f"on a clean checkout of {state.head[:7]}" if state.head else "on a clean checkout"
         case Step.OPEN_PULL_REQUEST:
             words = f"{prepared.branch} → {prepared.base}" if prepared else ""
+        case "take_tasks":
+            words = "what the plan's tasks have built"
         case "capture_pages":
             words = "the application's pages, for the reviewer"
         case _:

@@ -186,6 +186,7 @@ def dollars(amount: float | None) -> str:
 _UPDATE = "Copy the JSON, then More Actions, Send an Update, choose the name, paste:"
 _HOW = {
     Gate.PLAN: "To read the plan",
+    Gate.ITEMS: "To read the items",
     Gate.TESTS: "To read what the tests said",
     Gate.PULL_REQUEST: "To read the change",
 }
@@ -232,7 +233,7 @@ def _material(asked: Asked, state: DeliveryState, delivery: str) -> list[str]:
     if asked.gate is Gate.TESTS:
         report = state.tests.report if state.tests else ""
         what = {"delivery": delivery, "what": "artifact", "checkpoint": report}
-    elif asked.gate is Gate.PLAN:
+    elif asked.gate in (Gate.PLAN, Gate.ITEMS):
         what = {"delivery": delivery, "what": "artifact", "checkpoint": state.plan}
     return ["", how, *copied(compact(what))]
 

@@ -19,7 +19,8 @@ from perdure.adapters.agents.conversation import (
     toolbox_memory,
 )
 from perdure.models.phases import Step
-from perdure.models.report import Plan, Review
+from perdure.models.plan import Plan
+from perdure.models.report import Review
 from perdure.models.steps import AGENTIC
 from perdure.models.turn import Ending
 
@@ -52,7 +53,8 @@ def test_a_plan_is_kept_whole_and_its_facts_are_small() -> None:
     done = finished(Step.PLAN, reply({"type": "thinking", "thinking": "{", "signature": "s"}, text(json.dumps(PLAN))))
     assert done.outcome.summary == "1 task, 2 files"
     words = "p\ns\n1. t (a.py)\ncheck: run it"
-    assert done.outcome.data == {"title": "Accept compound durations", "tasks": 1, "files": 2, "words": words}
+    facts = {"title": "Accept compound durations", "tasks": 1, "files": 2, "words": words}
+    assert done.outcome.data == facts | {"touches": ["a.py", "b.py"]}
     assert done.document is not None
     assert Plan.model_validate_json(done.document).tasks[0].title == "t"
 
@@ -114,6 +116,10 @@ def test_an_answer_that_does_not_validate_is_asked_for_once_more_and_then_is_inv
     second = after_reply(step, reply(text(said)), transcript)
     assert isinstance(second, StepFinished)
     assert second.outcome.ending is Ending.INVALID
+    assert second.outcome.summary.startswith(f"{step}: "), (
+        "a person reads which answer it was, and what is wrong with it"
+    )
+    assert len(second.outcome.summary) > len(step) + 5
     assert second.document is None
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -76,3 +77,17 @@ def test_a_date_in_retry_after_is_a_pause_from_now() -> None:
     seconds = retry_after({"retry-after": later})
     assert seconds is not None
     assert 50 < seconds <= 60
+
+
+def test_without_retry_after_the_latest_reset_of_what_is_used_up_counts() -> None:
+    soon, later = (datetime.fromtimestamp(time.time() + seconds, UTC).isoformat() for seconds in (20, 60))
+    headers = {
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": soon,
+        "anthropic-ratelimit-tokens-remaining": "400",
+        "anthropic-ratelimit-tokens-reset": later,
+    }
+    assert 10 < (retry_after(headers) or 0) <= 20
+    assert 50 < (retry_after({**headers, "anthropic-ratelimit-tokens-remaining": "0"}) or 0) <= 60
+    assert retry_after({**headers, "anthropic-ratelimit-requests-reset": "soon"}) is None
+    assert retry_after({"anthropic-ratelimit-requests-remaining": "0"}) is None

@@ -5,13 +5,15 @@ import re
 
 import pytest
 
+from perdure.adapters.agents.answers import schema_for
 from perdure.adapters.agents.conversation import opening, question_for, system_prompt
-from perdure.adapters.agents.opening import MATERIAL_CHARS, ShownPage
+from perdure.adapters.agents.opening import MATERIAL_CHARS, ShownPage, roles_of
 from perdure.adapters.agents.text import first_line, framed, middle_out, redact
 from perdure.models.backlog import LandingPlace
-from perdure.models.config import RepositoryConfig, TestCommand
+from perdure.models.config import DeliverySettings, RepositoryConfig, TestCommand
 from perdure.models.contract import Contract, Note
 from perdure.models.phases import Kind, Step
+from perdure.models.specialists import Within
 from perdure.models.steps import AGENTIC
 
 CONTRACT = Contract(
@@ -66,6 +68,24 @@ def test_an_items_role_is_told_to_those_who_work_on_it_with_the_repositorys_own_
     assert "Work on it in the role" not in words(Step.IMPLEMENT)
 
 
+def test_a_task_of_a_plan_is_told_to_its_agent_and_nobody_else_hears_of_specialists() -> None:
+    within = Within(delivery="d", terms="t", plan="p", task=2, queue="q")
+    place = LandingPlace(backlog="d/tasks-1", item="2-docs", branch="d/tasks-1", role="docs", within=within)
+    task = CONTRACT.model_copy(update={"landing": place, "prompts": {"role-docs": "Be short."}})
+    told = words(Step.IMPLEMENT, task, plan="{}", task="Task 2: Describe it")
+    assert "You do task 2 of the plan." in told
+    assert told.endswith("Work on it in the role: docs.\nBe short.")
+    assert "item of a backlog" not in told
+    settings = CONTRACT.config.model_copy(update={"delivery": DeliverySettings(specialists=True)})
+    several = CONTRACT.model_copy(update={"config": settings, "prompts": {"role-database": "Mind the locks."}})
+    assert words(Step.PLAN, several).endswith("Roles: backend, frontend, test, docs, database.")
+    asked = schema_for(Step.PLAN, roles=roles_of(several))
+    assert asked is not None
+    assert asked["$defs"]["Role"]["enum"] == ["backend", "frontend", "test", "docs", "database"]
+    assert schema_for(Step.PLAN, roles=roles_of(CONTRACT)) == schema_for(Step.PLAN)
+    assert "Roles:" not in words(Step.PLAN) + words(Step.IMPLEMENT, several)
+
+
 @pytest.mark.parametrize("kind", Kind)
 def test_each_kind_of_request_is_planned_with_words_of_its_own(kind: Kind) -> None:
     told = {one: words(Step.PLAN, kind=one) for one in Kind}
@@ -87,7 +107,7 @@ def test_a_text_cannot_close_its_own_frame() -> None:
 
 def test_only_steps_that_need_the_notes_get_them() -> None:
     given = {step for step in AGENTIC if "four spaces" in words(step)}
-    assert given == {Step.PLAN, Step.IMPLEMENT, Step.REVIEW}
+    assert given == {Step.PLAN, Step.DECOMPOSE, Step.IMPLEMENT, Step.REVIEW}
 
 
 def test_a_huge_diff_loses_its_middle_and_says_so() -> None:

@@ -7,8 +7,9 @@ from markdown_it import MarkdownIt
 
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
+from perdure.models.plan import Plan, Task
 from perdure.models.publishing import ShipInput
-from perdure.models.report import Issue, Plan, Review, Severity, Task
+from perdure.models.report import Issue, Review, Severity
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestVerdict
 

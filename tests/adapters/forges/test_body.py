@@ -15,7 +15,8 @@ from perdure.adapters.forges.body import body, marker, subject, title
 from perdure.models.contract import Contract
 from perdure.models.issue import Issue as Asked
 from perdure.models.ledger import Spend
-from perdure.models.report import Issue, Plan, Review, Severity, Task
+from perdure.models.plan import Plan, Task
+from perdure.models.report import Issue, Review, Severity
 from perdure.models.result import Receipt, ReviewResult, ReviewStatus, TestsStatus
 from perdure.models.work import TestVerdict
 

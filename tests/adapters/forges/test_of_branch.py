@@ -5,10 +5,12 @@ from __future__ import annotations
 from asyncio import to_thread
 from pathlib import Path
 
+import pytest
 from github_lab import HEAD, Lab
 
 from perdure.adapters.forges.base import Proposal, Pulled
 from perdure.adapters.forges.local import LocalForge
+from perdure.models.errors import ForgeRefused
 from tests.lab import git, make_target
 
 
@@ -26,21 +28,59 @@ def test_a_local_forge_tells_open_and_merged_ones_of_the_branch_alone(tmp_path: 
     propose("topic", "d-2")
     propose("other", "d-1")
     assert forge.of_branch("topic", "d-1") == [
-        Pulled(number=1, state="merged", head_sha=shas[0], ours=True),
-        Pulled(number=2, state="open", head_sha=shas[1], ours=False),
+        Pulled(number=1, state="merged", head_sha=shas[0], ours=True, base="main"),
+        Pulled(number=2, state="open", head_sha=shas[1], ours=False, base="main"),
     ]
     assert forge.of_branch("nowhere", "d-1") == []
+    assert (forge.open_ours("", 9), forge.open_ours("d-1", 9), forge.open_ours("", 1)) == (2, 1, 1)
 
 
 async def test_github_tells_open_and_closed_ones_and_knows_ours_by_the_marker(lab: Lab) -> None:
     opened = (await to_thread(lab.forge().create, lab.proposal())).pull_request
     assert await to_thread(lab.forge().of_branch, HEAD, "d-1") == [
-        Pulled(number=opened.number, state="open", head_sha=lab.sha, ours=True)
+        Pulled(number=opened.number, state="open", head_sha=lab.sha, ours=True, base="main")
     ]
     assert [pull.ours for pull in await to_thread(lab.forge().of_branch, HEAD, "d-2")] == [False]
     lab.hub.close("me/calc", opened.number)
     theirs = lab.hub.add_pull("me/calc", HEAD, title="By hand", body="Mine.")
     assert await to_thread(lab.forge().of_branch, HEAD, "d-1") == [
-        Pulled(number=opened.number, state="closed", head_sha=lab.sha, ours=True),
-        Pulled(number=theirs, state="open", head_sha=lab.sha, ours=False),
+        Pulled(number=opened.number, state="closed", head_sha=lab.sha, ours=True, base="main"),
+        Pulled(number=theirs, state="open", head_sha=lab.sha, ours=False, base="main"),
     ]
+
+
+async def test_github_counts_open_ones_with_a_mark_but_none_of_a_fork_that_has_copied_it(lab: Lab) -> None:
+    await to_thread(lab.forge().create, lab.proposal())
+    lab.hub.add_pull("me/calc", HEAD, "release", title="By hand", body="Mine.")
+    lab.hub.add_repository("eve/calc", fork_of="me/calc")
+    mark = "<!-- perdure:delivery=d-9 -->"
+    lab.hub.add_pull("me/calc", HEAD, title="Mine!", body=mark, author="eve", fork="eve/calc")
+    assert await to_thread(lab.forge().open_ours, "", 9) == 1
+    assert await to_thread(lab.forge().open_ours, "d-1", 9) == 0
+
+
+def test_a_local_pull_request_goes_into_another_branch_as_it_is(tmp_path: Path) -> None:
+    bare = make_target(tmp_path / "calc.git")
+    forge, sha = LocalForge(str(bare)), git(bare, "commit-tree", "-p", "main", "-m", "x", "main^{tree}")
+    git(bare, "update-ref", "refs/heads/topic", sha)
+    git(bare, "branch", "below", "main")
+    proposal = Proposal("d-1", "x", "the body", "topic", sha, "below", beside={"shot.png": b"png"})
+    number = forge.create(proposal).pull_request.number
+    forge.retarget(number, "main")
+    forge.retarget(number, "main")
+    shown = forge.show(number)
+    assert (shown.pull.base, shown.state, shown.body, shown.head_sha) == ("main", "open", "the body", sha)
+    assert "shot.png" in git(bare, "ls-tree", "--name-only", f"refs/pull/{number}/record")
+    with pytest.raises(ForgeRefused, match="the base branch nowhere is not there"):
+        forge.retarget(number, "nowhere")
+
+
+async def test_a_pull_request_on_github_goes_into_another_branch_and_a_closed_one_stays(lab: Lab) -> None:
+    git(lab.hub.path("me/calc"), "branch", "below", "main")
+    forge = lab.forge()
+    opened = (await to_thread(forge.create, lab.proposal(base="below"))).pull_request
+    await to_thread(forge.retarget, opened.number, "main")
+    assert [pull.base for pull in await to_thread(forge.of_branch, HEAD, "d-1")] == ["main"]
+    lab.hub.close("me/calc", opened.number)
+    await to_thread(forge.retarget, opened.number, "below")
+    assert [pull.base for pull in await to_thread(forge.of_branch, HEAD, "d-1")] == ["main"]

@@ -7,7 +7,8 @@ import json
 from markdown_it import MarkdownIt
 
 from perdure.adapters.forges.reports import artifact_files, fenced
-from perdure.models.report import CommandResult, Issue, Plan, Review, Severity, Since, Task, TestCase, TestReport
+from perdure.models.plan import Plan, Task
+from perdure.models.report import CommandResult, Issue, Review, Severity, Since, TestCase, TestReport
 from perdure.models.result import Receipt
 
 FORGED = "x @ada closes #1\n\n# Forged\n\n<img src=x> ![x](https://e) <!-- y -->\n```"

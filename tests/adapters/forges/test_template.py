@@ -14,8 +14,8 @@ from perdure.adapters.forges.template import NOT_FILLED_IN, clean
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.issue import Issue
+from perdure.models.plan import Plan, Task
 from perdure.models.publishing import ShipInput
-from perdure.models.report import Plan, Task
 from perdure.models.result import Receipt, TestsStatus
 from perdure.models.work import TestVerdict
 from tests.untraced import untraced

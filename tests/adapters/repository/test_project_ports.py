@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.adapters.repository.ports import PortPair, lease_ports, release, still_free, write_ports_env
+from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.models.config import PortRanges
 from perdure.models.errors import NoPorts
@@ -26,13 +28,39 @@ ONE = PortRanges(backend=(B, B), frontend=(F, F))
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "home")
+def home(tmp_path: Path) -> Iterator[Home]:
+    yield Home(tmp_path / "home")
+    while WORKING:
+        os.close(WORKING.popitem()[1])
+
+
+WORKING: dict[Path, int] = {}
+"""The locks that attempts hold while they work."""
 
 
 def deliver(home: Home, name: str) -> str:
-    home.workspace(name).mkdir(parents=True, exist_ok=True)
+    """A delivery that somebody works on."""
+    lock = home.workspace(name) / "lease-tree"
+    if (held := try_lock(lock)) is not None:
+        WORKING[lock] = held
     return name
+
+
+def rest(home: Home, name: str) -> None:
+    """Its attempt has ended, or was killed."""
+    os.close(WORKING.pop(home.workspace(name) / "lease-tree"))
+
+
+def test_a_lease_dies_with_its_attempt_where_no_pair_is_left(home: Home) -> None:
+    pairs = [lease_ports(home, RANGES, deliver(home, f"d{n}")) for n in range(4)]
+    rest(home, "d2")  # it waits for a person, or its workflow was terminated
+    last = lease_ports(home, RANGES, deliver(home, "last"))
+    assert last not in pairs, "not while there is another one"
+    assert lease_ports(home, RANGES, deliver(home, "late")) == pairs[2]
+    with pytest.raises(NoPorts):  # everybody works
+        lease_ports(home, RANGES, deliver(home, "d2"))
+    release(home, "d0")
+    assert lease_ports(home, RANGES, "d2") == pairs[0]
 
 
 @contextmanager
@@ -77,7 +105,7 @@ def test_ports_all_taken_by_others_are_counted_as_such(home: Home) -> None:
 
 def test_leases_of_deliveries_that_are_gone_are_reclaimed(home: Home) -> None:
     lease_ports(home, ONE, deliver(home, "gone"))
-    home.workspace("gone").rmdir()
+    shutil.rmtree(home.workspace("gone"))
     assert lease_ports(home, ONE, deliver(home, "a")) == PortPair(B, F)
     (home.ports / f"{B}-{F}").write_text("")  # killed between making the lease and writing its name
     assert lease_ports(home, ONE, deliver(home, "b")) == PortPair(B, F)

@@ -142,3 +142,19 @@ def test_the_log_folds_any_interleaving_and_any_torn_end(events, random, cut) ->
 def test_what_is_intended_by_one_process_is_seen_by_the_next(tmp_path: Path, request_id: str) -> None:
     SpendLog(tmp_path).intend(request_id, "reply", 0.25)
     assert SpendLog(tmp_path).total().at_risk_usd == 0.25
+
+
+def test_what_tasks_paid_is_taken_in_once_however_often_that_is_done(tmp_path: Path) -> None:
+    whole, task = SpendLog(tmp_path / "whole"), SpendLog(tmp_path / "task")
+    for directory in ("whole", "task"):
+        (tmp_path / directory).mkdir(exist_ok=True)
+    whole.intend("a", "a", 1.0)
+    whole.settle("a", Usage(output_tokens=10, cost_usd=0.5))
+    task.intend("b", "b", 1.0)
+    task.settle("b", Usage(output_tokens=20, cost_usd=0.25))
+    task.intend("cut", "cut", 0.1, 5)
+    for _ in range(2):
+        whole.take_in(task)
+    total = whole.total()
+    assert (total.usd, total.at_risk_usd, total.tokens, total.at_risk_tokens) == (0.75, 0.1, 30, 5)
+    assert whole.repeats() == (0, 1)

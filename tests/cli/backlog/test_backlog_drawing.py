@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from perdure.cli.backlog.drawing import FORMATS, draw
-from perdure.models.backlog import ItemPhase
 from perdure.models.backlog_messages import BacklogProgress, ItemView
+from perdure.models.backlog_state import ItemPhase
 from perdure.models.rules.scheduling import views
 from tests.models.backlog_night import NOON, backlog, backlogs
 from tests.models.test_details import NASTY

@@ -9,7 +9,7 @@ from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.ids import branch_name, delivery_key
 
 
-def shown(status: str = "completed", **phases: str) -> BacklogProgress:
+def shown(status: str = "ended", **phases: str) -> BacklogProgress:
     items = tuple(ItemView(id=id, phase=phase, commit="c" * 40) for id, phase in phases.items())
     return BacklogProgress(
         backlog_id="night", run_id="r", repository="/r", status=status, branch="perdure/night", items=items
@@ -52,6 +52,7 @@ def test_a_landing_that_is_not_on_the_branch_is_lost_and_one_that_nobody_tells_o
 def test_what_is_left_in_the_middle_when_all_has_ended_is_lost_and_not_before() -> None:
     assert len(counted(shown(api="building", page="ready"), past("api", "page")).lost) == 2
     assert counted(shown("running", api="building", page="ready"), past("api", "page")).lost == ()
+    assert counted(shown("cancelled", api="building", page="ready"), past("api", "page")).lost == (), "somebody said so"
 
 
 def test_two_commits_of_one_item_are_a_landing_twice() -> None:

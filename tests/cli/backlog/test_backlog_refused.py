@@ -19,6 +19,7 @@ API = "  - id: api\n    request: Add it\n"
             " → ",
         ),
         (HEAD + API + "  - id: b\n    request: x\n    depends_on: [apu]\n", ':7 item "b"', "did you mean api?"),
+        ("window: 23:00-07:00 Mars/Base\n" + HEAD + API, ":1", "no time zone Mars/Base"),
         (HEAD + API + API, ':5 item "api"', "api is the id of item 1, too"),
         (HEAD + API + "    reqest: x\n", ':5 item "api"', "reqest: unknown field (did you mean request?)"),
         (HEAD + API + "    touches: [../x]\n", ':5 item "api"', "touches"),
@@ -28,6 +29,8 @@ API = "  - id: api\n    request: Add it\n"
         (HEAD + API + "    id: b\n", ":5", "id: is given twice"),
         ("parallel: 0\n" + HEAD + API, ":1", "parallel"),
         (HEAD + "  - id: A B\n    request: x\n", ":3", "is no id"),
+        (HEAD + API + "    decompose: later\n", ":5", "decompose: Input should be 'ask' or 'go'"),
+        (HEAD + API + "    decompose: ask\n    check: [make]\n", ":6", "check: an item that is decomposed"),
         ("version: 1\n", ":1", "items"),
     ],
 )
@@ -48,10 +51,16 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(cli: Cli, text: str, wh
         ((), "no items were given", "FILE"),
         (("gone.yaml",), "cannot be read", "gone.yaml"),
         (("night.yaml", "--window", "at night"), "are no hours", "--window"),
+        (("night.yaml", "--window", "23:00-07:00 Europe/Berln"), "did you mean Europe/Berlin?", "--window"),
         (("night.yaml", "--parallel", "0"), "parallel", "--parallel"),
         (("night.yaml", "--id", "A B"), "cannot be a delivery id", "--id"),
         (("night.yaml", "--gate", "lunch"), "there is no gate", "--gate"),
         (("night.yaml", "--issues", "bug"), "names no issues", "--issues"),
+        (("--request", " "), "request: is empty", "--request"),
+        (("night.yaml", "--request", "Do it"), "a request and items were given", "--request and night.yaml"),
+        (("--issues", "label:bug", "--request", "Do it"), "a request and items were given", "--request and --issues"),
+        (("night.yaml", "--yes"), "nothing to approve", "--yes"),
+        (("--request", "x" * 70_000), "request: is 70000 bytes", "--request"),
     ],
 )
 def test_what_is_wrong_in_an_option_is_told_with_its_name(

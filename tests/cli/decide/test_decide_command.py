@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.cli.decide.answer import who
 from perdure.models.decisions import Question, QuestionKind
-from perdure.models.report import Plan
+from perdure.models.plan import Plan
 from perdure.models.rules.inbox import NotCounted
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Asking
@@ -45,6 +45,8 @@ async def test_a_plan_is_rejected_edited_and_approved_and_each_decision_names_wh
         second = await desk.asked("plan-one", first.of)
         printed = (await desk("approve", "plan-one", "--print")).out
         assert "problem: |-\n  There is no sub.\n  People want it.\n  with types\n" in printed
+        told = json.loads((await desk("approve", "plan-one", "--print", "--json")).out)
+        assert told == {"delivery_id": "plan-one", "of": second.of, "plan": printed}
         assert (await desk("approve", "plan-one", "--file", "-", stdin=printed, code=1)).out.startswith("unchanged")
         assert (await desk("approve", "plan-one", "--file", "-", stdin="# \n", code=1)).out.startswith("empty")
         bad = printed.replace("    details:", "    detail:")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.cli.decide.planfile import blank, editable, parsed
 from perdure.models.errors import BadInput
-from perdure.models.report import Plan, Task
+from perdure.models.plan import Plan, Task
 
 words = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60)
 lines = st.lists(words, max_size=4).map("\n".join)

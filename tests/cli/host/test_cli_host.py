@@ -18,7 +18,7 @@ from tests.lab import git
 
 COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "report", "verify", "pulls", "ui"),
-    "backlog",
+    *("backlog", "schedules"),
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "retry", "cancel"),
     *("up", "down", "doctor", "gc", "config"),
 )

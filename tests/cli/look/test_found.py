@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.cli.look.found import plan_text, report_lines, review_lines
+from perdure.models.plan import Plan, Task
 from perdure.models.report import (
     ChangedTest,
     CommandResult,
@@ -10,13 +11,11 @@ from perdure.models.report import (
     Findings,
     Hit,
     Issue,
-    Plan,
     Review,
     Rule,
     Severity,
     Since,
     Tampering,
-    Task,
     TestCase,
     TestReport,
 )

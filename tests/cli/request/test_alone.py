@@ -14,7 +14,7 @@ from perdure.cli.request.validation import asks_a_model
 from perdure.models.errors import BadInput
 from perdure.models.limits import REQUEST_BYTES
 from perdure.models.phases import Phase
-from perdure.models.report import Plan
+from perdure.models.plan import Plan
 
 PLAN = Plan(title="Add sub", problem="p", solution="s", relevant_files=[], tasks=[], validation=[])
 

@@ -16,7 +16,7 @@ from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.found import find_issues
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import GitHubRepository
-from perdure.adapters.forges.github.pulls import of_head, open_one, published, pulled
+from perdure.adapters.forges.github.pulls import of_head, open_one, open_ours, published, pulled
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.issue import Issue, IssueQuery
@@ -53,6 +53,16 @@ class GitHub:
     def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
         with self._place.opened(write=False) as repository:
             return [pulled(pull, delivery) for pull in of_head(repository, head, "all")]
+
+    def open_ours(self, but: str, most: int) -> int:
+        with self._place.opened(write=False) as repository:
+            return open_ours(repository, but, most)
+
+    def retarget(self, number: int, base: str) -> None:
+        with self._place.opened() as repository:
+            pull = repository.get_pull(number)
+            if pull.state == "open" and pull.base.ref != base:
+                pull.edit(base=base)
 
     def create(self, proposal: Proposal) -> Opened:
         with self._place.opened() as repository:

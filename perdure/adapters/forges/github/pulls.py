@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.body import marker
+from perdure.adapters.forges.body import OURS, marker
 from perdure.adapters.forges.github.errors import of_status, problems, words
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
@@ -31,13 +32,21 @@ def pulled(pull: Pull, delivery: str) -> Pulled:
     """`delivery` is whose marker makes it ours."""
     state = "merged" if pull.merged_at else pull.state
     ours = marker(delivery) in (pull.body or "")
-    return Pulled(number=pull.number, state=state, head_sha=pull.head.sha, ours=ours)
+    return Pulled(number=pull.number, state=state, head_sha=pull.head.sha, ours=ours, base=pull.base.ref)
 
 
 def of_head(repository: Repository, head: str, state: str) -> list[Pull]:
     """The pull requests of a branch of this very repository, oldest first: a fork may have one of the same name."""
     listed = repository.get_pulls(state=state, head=f"{repository.owner.login}:{head}", sort="created", direction="asc")
     return sorted((pull for pull in listed if _is_here(pull, repository, head)), key=lambda pull: pull.number)
+
+
+def open_ours(repository: Repository, but: str, most: int) -> int:
+    """Open ones with the mark of a delivery, that of `but` apart; counted up to `most`. A fork's are nobody's of us,
+    whatever their text says."""
+    here = (pull for pull in repository.get_pulls(state="open") if _is_here(pull, repository, pull.head.ref))
+    bodies = (pull.body or "" for pull in here)
+    return sum(1 for _ in islice((body for body in bodies if OURS in body and marker(but) not in body), most))
 
 
 def open_one(repository: Repository, proposal: Proposal) -> Opened:

@@ -23,7 +23,7 @@ def record(work: TurnInput, result: TurnResult) -> dict[str, Any]:
 
     A first turn also says what its step was told: later turns, which do not carry it, look it up.
     """
-    told = result.model_dump(mode="json", exclude={"checkpoint"})
+    told = result.model_dump(mode="json", exclude={"checkpoint", "waited_s"})
     given = {"materials": work.materials} if work.turn == 1 else {}
     return {"format": FORMAT, "delivery": work.delivery, **identity(work), **given, "result": told}
 

@@ -9,10 +9,11 @@ from perdure.adapters.agents.model import Model, ModelRequest, Reply, most_token
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.pace import PACE_WAIT_S, Pace
 from perdure.adapters.worker.replies import Replies
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import PerdureError, RepliesCut
+from perdure.models.errors import ModelUnavailable, PerdureError, RepliesCut
 from perdure.models.ids import digest, short_run
 from perdure.models.turn import TurnInput
 
@@ -23,13 +24,18 @@ REPLIES_CUT_PER_TURN = 5
 _SHOWN_CHARS = 80
 
 
-@dataclass(frozen=True)
+@dataclass
 class ModelAccess:
-    """The parts of a delivery that asking needs: its reply journal, its spend log and the model."""
+    """The parts of a delivery that asking needs: its reply journal, its spend log, the model and its key's pace.
+
+    waited   seconds for which the pace held this turn back
+    """
 
     replies: Replies
     spend: SpendLog
     model: Model
+    pace: Pace
+    waited: float = 0.0
 
     async def reply(self, question: ModelRequest, work: TurnInput, run_id: str) -> Reply:
         """The reply to this question in this turn: from the journal when it was received before, else from the API."""
@@ -44,6 +50,17 @@ class ModelAccess:
         return reply
 
     async def _ask(self, question: ModelRequest, wanted: _Wanted) -> Reply:
+        """An answer 429 or 529 in a reply's place is no failure: all requests with the key wait, and this one, too."""
+        while True:
+            self.waited += await self.pace.turn(lambda words: now_doing(doing=words))
+            if self.waited > PACE_WAIT_S:
+                raise ModelUnavailable("the model's API lets too little through")
+            reply = await self._asked(question, wanted)
+            if reply is not None:
+                return reply
+
+    async def _asked(self, question: ModelRequest, wanted: _Wanted) -> Reply | None:
+        """None: refused before a reply had begun, and for everybody with this key."""
         await in_thread(self._may_ask, wanted)
         request = uuid.uuid4().hex
         await in_thread(
@@ -61,15 +78,21 @@ class ModelAccess:
         def on_first_event() -> None:
             nonlocal begun
             begun = True
+            self.pace.answered()
             crash_point(CrashPoint.WAITING_FOR_MODEL)
 
         now_doing(doing="waiting for the model")
         try:
             reply = await self.model.ask(question, on_first_event=on_first_event, on_text=NewestWords().add)
-        except PerdureError:
+        except PerdureError as error:
             if not begun:  # refused before a reply began: nothing was billed; a reply cut off later stays at risk
                 await in_thread(self.spend.void, request)
-            raise
+            if not isinstance(error, ModelUnavailable) or not error.limited:
+                raise
+            await in_thread(self.pace.refused, error)
+            if begun:
+                raise
+            return None
         written = reply.to_json()
         await in_thread(self.replies.put, wanted.reply, {"request": request, "reply": written.decode()})
         await in_thread(self.spend.settle, request, reply.usage)

@@ -51,7 +51,8 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         told = await _told(session, work)
         promised = await in_thread(promised_of, session.vault, work, session.contract, told)
         question = conversation.question_for(work.step, session.contract, told, promised)
-        reply = await ModelAccess(session.replies, session.spend, host.model_or_refuse()).reply(question, work, run_id)
+        access = ModelAccess(session.replies, session.spend, host.model_or_refuse(), await in_thread(host.pace))
+        reply = await access.reply(question, work, run_id)
         session.check()
         acted = await _act(host, session, work, told, reply, promised)
         transcript = [*told, reply.message, *acted.said]
@@ -65,7 +66,8 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
             question=acted.question,
             assumption=acted.assumption,
         )
-        return await _seal(session, work, ref, transcript, result)
+        sealed = await _seal(session, work, ref, transcript, result)
+        return sealed.model_copy(update={"waited_s": round(access.waited, 1)})
 
 
 @dataclass(frozen=True)

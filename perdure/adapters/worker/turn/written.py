@@ -6,10 +6,13 @@ from pydantic import ValidationError
 
 from perdure.adapters.git.vault import Vault
 from perdure.models.decisions import CheckedPlan
+from perdure.models.decomposition import Decomposition, Part
 from perdure.models.errors import WorkspaceLost
 from perdure.models.limits import PLAN_SHOWN_BYTES
-from perdure.models.report import Findings, Plan, Review, Screenshot, Screenshots, Task, TestReport
+from perdure.models.plan import Plan, Task
+from perdure.models.report import Findings, Review, Screenshot, Screenshots, TestReport
 from perdure.models.request import explain
+from perdure.models.touches import learnt
 
 
 def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
@@ -22,12 +25,15 @@ def read_plan(vault: Vault, delivery: str, artifact: str) -> Plan | None:
         return None
 
 
-def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
-    """See whether agents could work by it: a Plan as the plan step answers it, or words of somebody's own."""
+def check_plan(vault: Vault, delivery: str, artifact: str, *, items: bool = False) -> CheckedPlan:
+    """See whether agents could work by it: a Plan as the plan step answers it, or words of somebody's own; a
+    Decomposition, where items are wanted."""
     try:
         text = vault.get_artifact(delivery, artifact).decode(errors="replace")
     except WorkspaceLost:
         return CheckedPlan(problem="no artifact of this delivery has that hash; perdure approve --edit stores one")
+    if items:
+        return _checked_items(text)
     if not text.lstrip().startswith("{"):
         return CheckedPlan(words=text[: PLAN_SHOWN_BYTES // 4]) if text.strip() else CheckedPlan(problem="it is empty")
     try:
@@ -35,7 +41,16 @@ def check_plan(vault: Vault, delivery: str, artifact: str) -> CheckedPlan:
     except ValidationError as error:
         return CheckedPlan(problem=explain(error, (*Plan.model_fields, *Task.model_fields)))
     problem = f"{empty}: is empty" if (empty := plan.empty()) else ""
-    return CheckedPlan(title=plan.title[:200], words=plan.words(PLAN_SHOWN_BYTES), problem=problem)
+    shown, touches = plan.words(PLAN_SHOWN_BYTES), learnt(plan.relevant_files, *(task.files for task in plan.tasks))
+    return CheckedPlan(title=plan.title[:200], words=shown, problem=problem, touches=touches)
+
+
+def _checked_items(text: str) -> CheckedPlan:
+    try:
+        found = Decomposition.model_validate_json(text)
+    except ValidationError as error:
+        return CheckedPlan(problem=explain(error, (*Decomposition.model_fields, *Part.model_fields))[:300])
+    return CheckedPlan(title=found.title[:200], words=found.words(PLAN_SHOWN_BYTES), items=found.parsed())
 
 
 def read_review(vault: Vault, delivery: str, artifact: str) -> Review | None:

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
+from perdure.models.plan import Plan
+from perdure.models.report import Findings, Review, Screenshots, TestReport
 from perdure.models.result import DecisionMade, PullRequest, Receipt, ReviewResult, StepRecord, TestsResult, UsageResult
 
 

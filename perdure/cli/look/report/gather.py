@@ -10,7 +10,8 @@ from perdure.cli.look.report import from_history
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.from_host import HostReader
 from perdure.models.errors import PerdureError
-from perdure.models.report import Findings, Plan, Review, Screenshots, TestReport
+from perdure.models.plan import Plan
+from perdure.models.report import Findings, Review, Screenshots, TestReport
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, StepRecord
 from perdure.models.state import DeliveryState, Progress

@@ -94,7 +94,7 @@ class Item:
             subject="x",
         )
         committed: Committed = await in_activity(Commits(self.host).commit, work, run=RUN)
-        self.head = committed.commit
+        self.head, self.conflicts = committed.commit, committed.conflicts
         return self
 
     def rebasing(self, landed: str = "") -> RebaseInput:

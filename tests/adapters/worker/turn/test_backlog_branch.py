@@ -14,11 +14,12 @@ from activities.backlog import Backlogs
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.models.backlog import Opened
+from perdure.models.backlog_state import Opened
 from perdure.models.errors import ForgeRefused, InvalidRequest
 from perdure.models.landing import CloseBacklogInput, ClosedBacklog, OpenBacklogInput
-from perdure.models.proof import proof
+from perdure.models.proof import proof, schedule_proof
 from tests.lab import CALC, git, make_target
+from tests.twins.github import GitHubTwin
 
 OWN = "perdure/night"
 
@@ -118,7 +119,22 @@ async def test_a_path_of_this_host_counts_with_the_backlogs_proof_only(opening: 
             await closed.open(said=other)
     with pytest.raises(InvalidRequest, match="repository"):
         await closed.open(said=said, repository=str(tmp_path / "calc.git-work"))
+    run = "night-2026-11-23T23:00:00Z"
+    with pytest.raises(InvalidRequest, match="repository"):
+        await closed.open(said=said, backlog=run)
+    said["proof"] = schedule_proof(host.home.key(), "night", {**said, "proof": ""})
+    with pytest.raises(InvalidRequest, match="repository"):
+        await closed.open(said=said)
+    scheduled = await closed.open(said=said, backlog=run)
+    assert git(closed.origin, "check-ref-format", "--branch", scheduled.branch).strip() == scheduled.branch
+    assert scheduled.branch.startswith("perdure/night-20261123t2300-")
     await host.close()
+
+
+async def test_issues_of_a_repository_without_any_are_refused_before_anything_is_made(opening: Opening) -> None:
+    with pytest.raises(InvalidRequest, match="has none that Perdure can read"):
+        await opening.make(said={"issues": "label:bug"})
+    assert OWN not in git(opening.origin, "branch", "--format=%(refname:short)").split()
 
 
 async def test_an_empty_repository_gets_its_first_commit_with_the_branch(opening: Opening, tmp_path: Path) -> None:
@@ -146,6 +162,54 @@ async def test_one_pull_request_is_opened_at_the_end_and_found_again(opening: Op
     assert body.rstrip().endswith("<!-- perdure:delivery=night -->")
 
 
+async def test_on_github_too_there_is_one_and_a_second_close_finds_it(tmp_path: Path) -> None:
+    token = "ghp_" + "t0psecret" * 4
+    async with GitHubTwin(tmp_path / "github", token=token) as github:
+        github.add_repository("me/calc", source=make_target(tmp_path / "calc.git", CALC))
+        env = {"PATH": os.environ["PATH"], "PERDURE_GITHUB_URL": github.url, "PERDURE_GITHUB_TOKEN": token}
+        host, where = Host.open(Home(tmp_path / "home"), env), f"{github.url}/me/calc"
+        opening = Opening(host, github.path("me/calc"))
+        numbers = [github.add_issue("me/calc", title, labels=("bug",)) for title in ("Add mul", "Add div")]
+        said = {"issues": "label:bug"}
+        assert (await opening.open(repository=where, said=said)).issues == (), (
+            "only whoever has the token asks for them"
+        )
+        assert list((await opening.make(repository=where, said=said)).issues) == numbers
+        head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+        closed = await opening.close(head, repository=where)
+        assert await opening.close(head, repository=where) == closed, "killed before it could say so"
+        await host.close()
+        (pull,) = github.pulls("me/calc")
+        assert closed.pull_request is not None
+        assert (pull["number"], pull["head"]["ref"], pull["base"]["ref"]) == (closed.pull_request.number, OWN, "main")
+        assert pull["title"] == "Night: 2 of 3 items landed"
+        assert pull["draft"] is False
+        assert "| api | landed" in pull["body"]
+        assert "@ada" not in pull["body"]
+        assert "closes #1" not in pull["body"], "an item's words close nobody's issue"
+        assert github.violations == []
+        assert "Closes" not in pull["body"]
+
+
+@pytest.mark.parametrize(
+    ("ship", "said"),
+    [
+        ("", "Closes #14, closes #15."),
+        ("[ship]\nclose_issue = false\n", "Merging this leaves #14, #15 open."),
+        ("[ship]\nwrong = 1\n", "Merging this leaves #14, #15 open."),
+    ],
+)
+async def test_merging_it_closes_the_issues_that_landed_where_that_is_wanted(
+    opening: Opening, ship: str, said: str
+) -> None:
+    await opening.make()
+    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    closed = await opening.close(head, issues=(14, 15), said={"config": f"version = 1\n{ship}"})
+    assert closed.pull_request is not None
+    body = LocalForge(str(opening.origin)).show(closed.pull_request.number).body
+    assert f"\n{said}\n" in body
+
+
 async def test_what_was_taken_off_the_branch_is_not_proposed_silently(opening: Opening) -> None:
     await opening.make()
     head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
@@ -153,3 +217,29 @@ async def test_what_was_taken_off_the_branch_is_not_proposed_silently(opening: O
     git(opening.origin, "update-ref", f"refs/heads/{OWN}", "main")
     with pytest.raises(ForgeRefused, match=f"was put back: it is at .* without {head[:12]}"):
         await opening.close(head)
+
+
+async def test_a_pull_request_says_how_far_its_base_is_ahead_and_one_without_a_base_is_refused(
+    opening: Opening,
+) -> None:
+    await opening.make()
+    head = opening.commit(OWN, "feat: x\n\nPerdure-Backlog: night\n", OWN)
+    git(opening.origin, "update-ref", f"refs/heads/{OWN}", changed := changes(opening, head))
+    opening.commit("main", "hers", "main")
+    closed = await opening.close(head)
+    assert closed.pull_request is not None
+    body = LocalForge(str(opening.origin)).show(closed.pull_request.number).body
+    assert body.startswith("> `main` has 1 commit that this branch does not stand on")
+    git(opening.origin, "branch", "-m", "main", "trunk")
+    with pytest.raises(ForgeRefused, match="branch main is not on the remote any more") as refused:
+        await opening.close(head)
+    assert OWN in refused.value.fix
+    git(opening.origin, "branch", "-m", "trunk", "main")
+    squashed = git(opening.origin, "commit-tree", "-p", "main", "-m", "squashed", f"{changed}^{{tree}}").strip()
+    git(opening.origin, "update-ref", "refs/heads/main", squashed)
+    assert "nothing to propose" in (await opening.close(head)).message, "squashed by a person"
+
+
+def changes(opening: Opening, parent: str) -> str:
+    """A commit of other files."""
+    return git(opening.origin, "commit-tree", "-p", parent, "-m", "less", f"{parent}:tests").strip()

@@ -195,3 +195,12 @@ async def test_what_landed_items_named_holds_and_what_does_not_hold_without_the_
     web.number += 1
     own = await web.test(made, web="test -e never-was")
     assert own.status is TestsStatus.RED, "its own has to hold, whatever holds without it"
+
+
+async def test_a_commit_tells_which_open_items_it_would_conflict_with(night: Night) -> None:
+    api = await night.item("api", {"a.txt": "one\nTWO\nthree\n"})
+    assert api.conflicts == {}
+    web = await night.item("web", {"a.txt": "one\n2\nthree\n"})
+    assert web.conflicts == {api.id: "a.txt"}
+    docs = await night.item("docs", {"c.txt": "c\n"})
+    assert docs.conflicts == {}

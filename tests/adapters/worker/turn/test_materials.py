@@ -15,13 +15,13 @@ from perdure.adapters.worker.turn.written import check_plan
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
+from perdure.models.plan import Plan
 from perdure.models.report import (
     ChangedTest,
     CommandResult,
     Finding,
     Findings,
     Hit,
-    Plan,
     Rule,
     Severity,
     Tampering,

@@ -5,20 +5,19 @@ from __future__ import annotations
 from report_samples import sample
 
 from perdure.cli.look.report.facts import Report
+from perdure.models.plan import Plan, Task
 from perdure.models.report import (
     CommandResult,
     Finding,
     Findings,
     Hit,
     Issue,
-    Plan,
     Review,
     Rule,
     Screenshot,
     Screenshots,
     Severity,
     Tampering,
-    Task,
     TestCase,
     TestReport,
 )

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from perdure.cli.look.report.facts import Death, Report, Turn, Waited
+from perdure.models.plan import Plan, Task
 from perdure.models.report import (
     ChangedTest,
     CommandResult,
@@ -17,7 +18,6 @@ from perdure.models.report import (
     Findings,
     Hit,
     Issue,
-    Plan,
     Review,
     Rule,
     Screenshot,
@@ -25,7 +25,6 @@ from perdure.models.report import (
     Severity,
     Since,
     Tampering,
-    Task,
     TestCase,
     TestReport,
 )

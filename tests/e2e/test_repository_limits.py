@@ -1,0 +1,78 @@
+"""Limits over all deliveries and backlogs of a repository, with a real worker: waited for visibly, then gone on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.models.limits import TASK_QUEUE
+from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, ended
+from tests.lab import Lab, finished, git, make_target
+
+LIMITS = CONFIG.replace("[limits]", "[limits]\nopen_pull_requests = 1\ndeliveries = 1")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_one_pull_request_and_one_delivery_at_a_time_for_all_that_a_repository_is_asked_for(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        first = await finished(await lab.submit(origin, "Say hello", id="first", config=LIMITS), lab)
+        assert first.pull_request is not None
+        request = {"repository": str(origin), "items": [ITEMS[0], ITEMS[1]], "config": LIMITS}
+        night = await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+        shown = await seen(night, lambda progress: progress.get("waiting", "").startswith("1 pull"), lab)
+        assert shown["waiting"] == "1 pull request is open (limit 1)"
+        assert {item["phase"] for item in shown["items"]} == {"ready"}
+        git(origin, "update-ref", "refs/heads/main", git(origin, "rev-parse", "refs/pull/1/head"))  # merged
+        words = "1 delivery of this repository runs or is before this one (limit 1)"
+        shown = await seen(night, lambda progress: words in [item.get("because") for item in progress["items"]], lab)
+        assert {item["phase"] for item in shown["items"]} <= {"building", "landing"}
+        progress = await ended(night, lab)
+        assert [item["phase"] for item in progress["items"]] == ["landed", "landed"]
+
+
+async def seen(handle: Any, what: Any, lab: Lab) -> dict[str, Any]:
+    progress: dict[str, Any] = {}
+    try:
+        async with asyncio.timeout(60):
+            while not what(progress := await handle.query("progress")):
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"{progress}\n{lab.worker_log()[-3000:]}") from None
+    return progress
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_items_of_a_stack_open_their_pull_requests_as_there_is_room_for_them(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        config = LIMITS.replace("\ndeliveries = 1", "")
+        request = {
+            "repository": str(origin),
+            "items": [ITEMS[0], {"id": "hello", "request": "Say hello"}],
+            "config": config,
+        }
+        night = await lab.client.start_workflow(
+            "Backlog", {**request, "land": "stack"}, id="night", task_queue=TASK_QUEUE
+        )
+        words = ("1 pull request is open (limit 1)", "pull requests: 1 is in the making (limit 1)")
+        shown = await seen(night, lambda progress: waits(progress, words), lab)
+        assert len(git(origin, "for-each-ref", "refs/pull/*/head").splitlines()) <= 1
+        shown = await seen(night, lambda _: git(origin, "for-each-ref", "refs/pull/1/head"), lab)
+        assert waits(shown, words)
+        git(origin, "update-ref", "refs/heads/main", git(origin, "rev-parse", "refs/pull/1/head"))  # merged
+        progress = await ended(night, lab)
+        assert [item["phase"] for item in progress["items"]] == ["landed", "landed"]
+
+
+def waits(progress: dict[str, Any], words: tuple[str, ...]) -> list[str]:
+    return [item["id"] for item in progress.get("items", ()) if item.get("because") in words]

@@ -1,0 +1,97 @@
+"""The branch that each item of a stack begins from, and where its pull request goes once what is below was merged."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from perdure.models.backlog import BacklogItem
+from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
+from perdure.models.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
+from perdure.models.rules.stack import begins_from, moves, no_place, proposed
+
+OPENED = Opened(base="main", base_sha="b", branch="", queue="q")
+
+
+def stack(**depends_on: str) -> BacklogState:
+    """All of them have landed, one a minute, each into what it begins from."""
+    state = BacklogState(opened=OPENED)
+    for at, (id, after) in enumerate(depends_on.items()):
+        item = BacklogItem(id=id, request="x", depends_on=tuple(after.split()))
+        ended = datetime(2026, 1, 1, 0, at, tzinfo=UTC)
+        made = ItemState(item=item, phase=ItemPhase.LANDED, branch=f"p/{id}", commit=f"c-{id}", ended=ended)
+        state.items[id] = made
+        made.into = begins_from(state, id)
+    return state
+
+
+def test_each_begins_from_what_it_depends_on_and_the_lowest_from_the_base() -> None:
+    state = stack(a="", b="a", c="b a", d="")
+    assert {id: at.into for id, at in state.items.items()} == {"a": "main", "b": "p/a", "c": "p/b", "d": "main"}
+
+
+def test_below_one_that_was_left_out_is_what_that_one_depends_on() -> None:
+    state = stack(a="", b="a", c="b")
+    state.items["b"].phase = ItemPhase.SKIPPED
+    assert begins_from(state, "c") == "p/a"
+    state.items["a"].phase = ItemPhase.SKIPPED
+    assert begins_from(state, "c") == "main"
+
+
+def test_of_two_beside_each_other_it_is_the_one_that_landed_last() -> None:
+    assert stack(a="", b="", c="a b").items["c"].into == "p/b"
+
+
+def test_what_is_into_a_merged_branch_goes_where_that_one_went() -> None:
+    state = stack(a="", b="a", c="b", d="c")
+    assert moves(state) == {}
+    state.items["a"].merged = True
+    assert moves(state) == {"b": "main"}
+    assert begins_from(state, "b") == "main"
+    state.items["b"].merged = True  # into p/a, which was merged before
+    assert moves(state) == {"c": "main"}
+    state.items["c"].into = "main"
+    assert moves(state) == {}
+    assert state.items["d"].into == "p/c"
+
+
+def test_branches_in_a_circle_end_at_the_base() -> None:
+    state = stack(a="", b="a")
+    state.items["a"].into, state.items["a"].merged, state.items["b"].merged = "p/b", True, True
+    assert begins_from(state, "b") == "main"
+
+
+def test_a_chain_has_places_and_two_beside_each_other_have_none_above() -> None:
+    items = {at.item.id: at.item for at in stack(a="", b="a", c="a b", d="").items.values()}
+    assert [no_place(item, items) for item in items.values()] == [""] * 4
+    both = BacklogItem(id="e", request="x", depends_on=("b", "d"))
+    assert no_place(both, items | {"e": both}).startswith("depends_on: b and d: a pull request has one base")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "tests", "stands"),
+    [
+        (Status.DELIVERED, None, TestsStatus.GREEN, True),
+        (Status.COMPLETED, None, TestsStatus.NONE, True),
+        (Status.DRAFT, None, TestsStatus.GREEN, True),
+        (Status.DRAFT, None, TestsStatus.RED, False),
+        (Status.DRAFT, Reason.TESTS_RED, TestsStatus.GREEN, False),
+        (Status.NOT_DELIVERED, Reason.LIMITS, TestsStatus.GREEN, False),
+        (Status.CANCELLED, None, TestsStatus.GREEN, False),
+    ],
+)
+def test_others_build_on_a_pull_request_without_doubts_alone(
+    status: Status, reason: Reason | None, tests: TestsStatus, stands: bool
+) -> None:
+    result = DeliveryResult(
+        delivery_id="d",
+        run_id="r",
+        repository="/r",
+        status=status,
+        reason=reason,
+        head_sha="c",
+        pull_request=PullRequest(number=1, url="u", title="t"),
+        tests=TestsResult(status=tests),
+    )
+    assert proposed(result) == ("c" if stands else "")

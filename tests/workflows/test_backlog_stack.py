@@ -1,0 +1,84 @@
+"""A backlog that ends in a stack: deliveries begin from the branch below, and pull requests follow what is merged."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from backlog_fixtures import Branch, backlog, night, until
+from temporalio.client import Client, WorkflowUpdateFailedError
+from workflow_fixtures import playing
+
+from perdure.models.stacked import Seen
+
+
+async def ended(handle: Any) -> dict[str, Any]:
+    async with asyncio.timeout(50):
+        return dict(await handle.result())
+
+
+CHAIN = ({"id": "one"}, {"id": "two", "depends_on": ["one"]}, {"id": "three", "depends_on": ["two", "one"]})
+
+
+async def test_each_ships_into_what_it_depends_on_and_what_was_merged_takes_others_along(
+    client: Client, fresh: str
+) -> None:
+    branch = Branch(one="a", two="b", three="c")
+    branch.pulls = {
+        "one": Seen(state="merged", into="main"),
+        "two": Seen(state="open", into="p/one"),
+        "three": Seen(state="open", into="p/two"),
+    }
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night(*CHAIN, land="stack")))
+    assert [(work.branch, work.base) for work in branch.shipped] == [
+        ("p/one", "main"),
+        ("p/two", "p/one"),
+        ("p/three", "p/two"),
+    ]
+    assert [item["phase"] for item in progress["items"]] == ["landed"] * 3
+    assert [item["branch"] for item in progress["items"]] == ["p/one", "p/two", "p/three"]
+    assert progress["items"][0]["pull_request"] == "http://forge/me/calc/pull/7"
+    assert progress["message"] == "3 of 3 items have a pull request"
+    assert (progress.get("pull_request", ""), branch.bodies, branch.landed) == ("", [], [])
+    assert {pull.item: pull.to for pull in branch.stacked[-1].pulls} == {"two": "main"}
+    assert branch.pulls["two"].into == "main"
+
+
+async def test_a_failure_blocks_what_stands_on_it_alone(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b", four="d")
+    branch.fails = {"one"}
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night(*CHAIN[:2], {"id": "four"}, land="stack")))
+    assert {item["id"]: item["phase"] for item in progress["items"]} == {
+        "one": "failed",
+        "two": "blocked",
+        "four": "landed",
+    }
+
+
+async def test_one_that_was_closed_with_its_branch_is_told_with_the_way_back(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.pulls = {"two": Seen(state="closed", into="p/one", base_gone=True)}
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night(*CHAIN[:2], land="stack")))
+    [told] = [note for note in progress["notes"] if note.startswith("two: ")]
+    assert "was closed when somebody deleted p/one" in told
+    assert "bring that branch back (git push origin h1:refs/heads/p/one)" in told
+
+
+async def test_an_item_that_would_stand_on_two_is_refused_while_it_runs(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}, land="stack"))
+        await until(handle, lambda at: at["one"] == "building")
+        for item in ({"depends_on": ["one", "two"]}, {"check": ["make"]}):
+            with pytest.raises(WorkflowUpdateFailedError):
+                await handle.execute_update("add", {"item": {"id": "top", "request": "x", **item}})
+        with pytest.raises(WorkflowUpdateFailedError) as refusal:
+            await handle.execute_update("follow", {})
+        assert "a stack follows its base by hand" in str(refusal.value.cause)
+        branch.holding["one"].set()
+        await ended(handle)

@@ -1,0 +1,73 @@
+"""Who shares the workers with somebody who has a hundred times as much has their turn all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+from backlog_fixtures import Branch, backlog, night, until
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.common import Priority, WorkflowIDReusePolicy
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from workflow_fixtures import playing
+
+from perdure.client.submit import start
+from perdure.models.fairness import KEY_BYTES, shared_with, urgency
+
+ORDER: list[str] = []
+
+
+@workflow.defn
+class Turn:
+    @workflow.run
+    async def run(self, whose: str) -> None:
+        ORDER.append(whose)
+
+
+@pytest.mark.parametrize(("given", "key"), [(100, 1), (51, 1), (1, 2), (0, None), (-1, 4), (-50, 4), (-100, 5)])
+def test_an_items_priority_is_one_of_temporals_five(given: int, key: int | None) -> None:
+    assert urgency(given) == key
+
+
+def test_a_fairness_key_is_the_backlogs_or_the_repositorys_and_never_too_long() -> None:
+    assert shared_with("night/api", {"repository": "/r", "landing": {"backlog": "night"}}) == "night"
+    assert shared_with("night", {"repository": "/r"}, backlog=True) == "night"
+    assert shared_with("d-1/tasks/1", {"landing": {"backlog": "d-1/tasks", "within": {"delivery": "d-1"}}}) is None
+    assert shared_with("d-1", {"repository": "https://github.com/me/durations"}) == "https://github.com/me/durations"
+    assert len(shared_with("d-1", {"repository": "/ü" * 60}).encode()) <= KEY_BYTES
+
+
+async def test_the_embedded_server_gives_each_key_its_turn_and_the_urgent_one_first(client: Client) -> None:
+    ORDER.clear()
+    queue = f"q-{uuid.uuid4().hex}"
+    many = [("many", Priority(fairness_key="many"))] * 60
+    one = [("one", Priority(fairness_key="one"))] * 3 + [("urgent", Priority(urgency(100), "many"))]
+    handles = [
+        await client.start_workflow(Turn.run, whose, id=uuid.uuid4().hex, task_queue=queue, priority=priority)
+        for whose, priority in [*many, *one]
+    ]
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(
+        client, task_queue=queue, workflows=[Turn], workflow_runner=runner, max_concurrent_workflow_tasks=2
+    ):
+        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 40)
+    assert ORDER.index("urgent") < 30, ORDER
+    assert ORDER.index("one") < 30, ORDER
+
+
+async def test_deliveries_and_backlogs_are_begun_with_their_keys(client: Client, fresh: str) -> None:
+    branch = Branch(one="a")
+    branch.holding = {"one": asyncio.Event()}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one", "priority": 60}))
+        await until(handle, lambda at: at["one"] == "building")
+        child = (await client.get_workflow_handle(f"{fresh}/one").describe()).raw_description.workflow_execution_info
+        assert (child.priority.priority_key, child.priority.fairness_key) == (1, fresh)
+        branch.holding["one"].set()
+        await handle.result()
+    other = f"{fresh}-2"
+    await start(client, other, {"repository": "/r", "request": "x"}, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+    alone = (await client.get_workflow_handle(other).describe()).raw_description.workflow_execution_info
+    assert alone.priority.fairness_key == "/r"

@@ -1,0 +1,123 @@
+"""A delivery and a backlog that wait until there is room among others of the repository, and say so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from backlog_fixtures import Branch, backlog, night, until
+from people_fixtures import BUILT, Company, at
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from workflow_fixtures import playing
+
+from perdure.models.backlog_state import Opened
+from perdure.models.landing import OpenBacklogInput
+from perdure.models.limits import TASK_QUEUE
+from perdure.models.phases import Phase
+from perdure.models.room import Room, RoomInput
+
+NONE = "3 pull requests are open (limit 3)"
+
+
+class Full:
+    """No room so many times that somebody asks to be let in."""
+
+    def __init__(self, times: int) -> None:
+        self.times, self.asked = times, list[Any]()
+
+    def answer(self, work: Any) -> Room:
+        self.asked.append(work)
+        words = NONE if self.times > 0 else ""
+        if work.waits:
+            self.times -= 1
+            if words:
+                raise ApplicationError(words, type="NoRoom")
+        return Room(words=words)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        @activity.defn
+        async def find_room(work: RoomInput) -> Room:
+            return self.answer(work)
+
+        @activity.defn
+        async def backlog_room(work: OpenBacklogInput) -> Room:
+            return self.answer(work)
+
+        return [find_room, backlog_room]
+
+
+class Limited(Company):
+    def __init__(self, full: Full) -> None:
+        super().__init__()
+        self.full = full
+        self.asks(Phase.BUILD, limited=True)
+
+    def activities(self) -> list[Callable[..., Any]]:
+        return [*super().activities(), *self.full.activities()]
+
+
+class LimitedBranch(Branch):
+    def __init__(self, full: Full, **changes: str) -> None:
+        super().__init__(**changes)
+        self.full = full
+
+    def activities(self) -> list[Callable[..., Any]]:
+        @activity.defn
+        async def open_backlog(work: OpenBacklogInput) -> Opened:
+            return Opened(base="main", base_sha="b", branch="perdure/night", queue=TASK_QUEUE, frees=True, limited=True)
+
+        kept = [one for one in super().activities() if getattr(one, "__name__", "") != "open_backlog"]
+        return [*kept, open_backlog, *self.full.activities()]
+
+
+async def test_a_delivery_waits_for_room_before_it_pays_for_anything_and_says_why(client: Client, fresh: str) -> None:
+    company = Limited(Full(1))
+    async with playing(client, company):
+        handle = await client.start_workflow("Delivery", BUILT, id=fresh, task_queue=TASK_QUEUE)
+        shown = await at(handle, lambda progress: progress.get("waiting") == NONE)
+        assert not company.seen
+        assert shown["phase"] is None
+        result: dict[str, Any] = await asyncio.wait_for(handle.result(), 40)
+        events = (await handle.describe()).history_length
+    assert result["status"] == "completed"
+    assert [work.waits for work in company.full.asked] == [False, True, True]
+    assert company.full.asked[0].repository == BUILT["repository"]
+    assert events < 60
+
+
+async def test_where_no_limit_is_set_nobody_asks(client: Client, fresh: str) -> None:
+    company = Limited(Full(1))
+    company.asks(Phase.BUILD)
+    async with playing(client, company):
+        handle = await client.start_workflow("Delivery", BUILT, id=fresh, task_queue=TASK_QUEUE)
+        await asyncio.wait_for(handle.result(), 40)
+    assert company.full.asked == []
+
+
+async def test_a_backlog_begins_nothing_until_there_is_room_for_its_pull_request(client: Client, fresh: str) -> None:
+    branch = LimitedBranch(Full(2), one="a")
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}))
+        await at(handle, lambda progress: progress.get("waiting") == NONE)
+        assert (await until(handle, lambda _: True))["one"]["phase"] == "ready"
+        await until(handle, lambda at: at["one"] == "landed")
+    assert [work.waits for work in branch.full.asked] == [False, True, True, True]
+
+
+async def test_an_item_says_why_it_stands_where_others_of_the_repository_run(client: Client, fresh: str) -> None:
+    branch = Branch(one="a")
+    branch.settings["limited"] = True
+    room = Full(2)
+    made = branch.activities
+    branch.activities = lambda: [*made(), *room.activities()]  # type: ignore[method-assign]
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night({"id": "one"}))
+        async with asyncio.timeout(40):
+            while (shown := (await until(handle, lambda _: True))["one"]).get("because") != NONE:
+                await asyncio.sleep(0.05)
+        assert shown["phase"] == "building"
+        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), 40)
+    assert progress["items"][0]["phase"] == "landed"

@@ -1,0 +1,221 @@
+"""The base of a backlog's branch: looked at now and then, and followed where it has moved; or a person is asked.
+
+Nobody lands meanwhile. The branch moves by compare-and-swap: whoever comes in between loses nothing, it is done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure.models.backlog import BacklogRequest
+from perdure.models.backlog_state import BacklogState, ItemPhase, Opened
+from perdure.models.decisions import understood
+from perdure.models.errors import InvalidRequest
+from perdure.models.following import Follow, Followed, FollowInput, Moved, MoveInput
+from perdure.models.ids import delivery_key
+from perdure.models.landing import Vouched, VouchInput
+from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
+from perdure.models.phases import Phase
+from perdure.models.request import DeliveryRequest
+from perdure.models.rules.scheduling import checks
+from perdure.models.work import Closed, CloseInput
+from workflows.endings import interpret
+from workflows.items import AGAIN, TURN_MOST, Items
+from workflows.publishing import FORGE_PATIENCE
+
+FOLLOW_LOOK = timedelta(minutes=30)
+"""Between looks at the base while items are built: each that finds it moved costs a test run in which nobody lands."""
+
+
+class Base:
+    """Keeps the branch on its base. Does nothing for one that was named: it may be others', and is never rewritten."""
+
+    def __init__(self, request: BacklogRequest, state: BacklogState, items: Items) -> None:
+        self._request, self._state, self._items = request, state, items
+        self._task: asyncio.Task[None] | None = None
+        self._done = False
+
+    @property
+    def busy(self) -> bool:
+        """True from a look's beginning until all of it is done; then `items.changed` is set."""
+        return self._task is not None and not self._task.done()
+
+    def look(self, *, last: bool) -> bool:
+        """Begin a look at the base where it is time for one; True where there is nothing left to do before the end.
+
+        `last`: nothing more will land, unless somebody changes that.
+        """
+        state, opened = self._state, self._state.opened
+        self._done = self._done and last
+        if opened is None or not opened.follows or state.left:
+            return True
+        if last and (self._done or not self._landed()):
+            return True
+        since = state.looked or state.began
+        due = last or since is None or workflow.now() >= since + FOLLOW_LOOK
+        if due and not (self.busy or state.asks or state.turn):
+            self._task = asyncio.create_task(self._look(opened, last=last))
+        return False
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def decided(self, said: Follow) -> str:
+        """Take a person's word: the branch stays where it is, or the base is looked at again."""
+        state = self._state
+        assert state.opened is not None
+        state.asks, state.left, state.looked, self._done = "", said.leave, None, False
+        if state.began is not None and not said.leave:
+            state.looked = state.began - FOLLOW_LOOK
+        self._items.changed = True
+        if said.leave:
+            note = f": {said.note}" if said.note else ""
+            state.notes = (*state.notes, f"{state.opened.branch} stays where it is{note}"[:300])
+            return f"{state.opened.branch} stays where it is; its pull request says so"
+        return f"{state.opened.base} is looked at again"
+
+    def problem(self) -> str:
+        """Say why nothing can be decided about the base; empty: it can."""
+        opened = self._state.opened
+        if opened is None:
+            return "its branch is not there yet"
+        if self._request.land == "stack":
+            return "a stack follows its base by hand: rebase what is at the bottom"
+        return "" if opened.follows else f"{opened.branch} was named, so others may use it, too: it is never rewritten"
+
+    async def _look(self, opened: Opened, *, last: bool) -> None:
+        state = self._state
+        host = ""
+        try:
+            followed = await self._followed(opened, FORGE_PATIENCE if last else TURN_MOST)
+            host, state.looked = followed.host, workflow.now()
+            if followed.problem:
+                state.asks = followed.problem
+            elif await self._moved(opened, followed):
+                self._done = last
+            else:  # somebody pushed in between: once more, on what they pushed
+                state.looked = workflow.now() - FOLLOW_LOOK
+        except ActivityError as error:
+            state.looked, meaning = workflow.now(), interpret(error)
+            if isinstance(meaning, asyncio.CancelledError):
+                raise meaning from error
+            if last or isinstance(error.cause, ApplicationError):
+                state.asks = str(meaning).removeprefix("InvalidRequest: ")[:600]
+        finally:
+            if host:
+                await self._tidied(host)
+            state.waiting, self._items.changed = "", True
+
+    async def _followed(self, opened: Opened, patience: timedelta) -> Followed:
+        state, info = self._state, workflow.info()
+        id = f"{info.workflow_id}/~base"  # no item's
+        work = FollowInput(
+            delivery=delivery_key(id),
+            backlog=info.workflow_id,
+            request=DeliveryRequest.model_validate(await self._vouched(id, opened)),
+            base_sha=opened.base_sha,
+            landed=state.head,
+            check=checks(self._request, state, ""),
+        )
+        state.waiting = f"for a look at {opened.base}, and for {opened.branch} to follow it"
+        done: Followed = await workflow.execute_activity(
+            "follow",
+            work,
+            result_type=Followed,
+            task_queue=TASK_QUEUE,
+            schedule_to_close_timeout=patience,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=AGAIN,
+            summary=f"{opened.branch} onto {opened.base}"[:100],
+        )
+        return done
+
+    async def _moved(self, opened: Opened, followed: Followed) -> bool:
+        """Move the branch where that is to be done. False where somebody else did meanwhile."""
+        state = self._state
+        if (followed.head, followed.base_sha) == (followed.onto, opened.base_sha):
+            return True
+        work = MoveInput(
+            backlog=workflow.info().workflow_id,
+            repository=self._request.repository,
+            branch=opened.branch,
+            base_sha=followed.base_sha,
+            onto=followed.onto,
+            head=followed.head,
+            said=self._items.said,
+        )
+        done = await self._items.activity("move_branch", work, Moved, opened.branch, queue=followed.queue)
+        if not done.head:
+            return False
+        for id, commit in done.commits.items():
+            at = state.items.get(id)
+            if at is not None and at.phase is ItemPhase.LANDED:
+                state.head = commit if at.commit == state.head else state.head
+                at.commit = commit
+        state.opened = opened.model_copy(update={"base_sha": followed.base_sha})
+        if followed.summary:
+            state.notes = (*state.notes, f"{opened.branch} {followed.summary}"[:300])
+        return True
+
+    async def _vouched(self, id: str, opened: Opened) -> dict[str, Any]:
+        """The branch as a delivery that only tests it would name it."""
+        backlog, info = self._request, workflow.info()
+        raw = DeliveryRequest.model_construct(
+            repository=backlog.repository,
+            base=opened.base,
+            branch=opened.branch,
+            phases=(Phase.TEST,),
+            config=backlog.config,
+            source=backlog.source,
+        ).model_dump(mode="json", exclude_defaults=True)
+        if not backlog.proof:
+            return raw
+        vouching = VouchInput(backlog=info.workflow_id, said=self._items.said, workflow_id=id, request=raw)
+        vouched = await self._items.activity("vouch", vouching, Vouched, f"{opened.branch} is of this backlog")
+        return raw | ({"proof": vouched.proof} if vouched.proof else {})
+
+    async def _tidied(self, host: str) -> None:
+        with suppress(ActivityError):  # a failure to tidy up is in the worker's log, and `perdure gc` comes by
+            await workflow.execute_activity(
+                "close",
+                CloseInput(delivery=delivery_key(f"{workflow.info().workflow_id}/~base")),
+                result_type=Closed,
+                task_queue=host,
+                schedule_to_close_timeout=CLOSE_TIMEOUT,
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=AGAIN,
+                summary="tidy up",
+            )
+
+    def _landed(self) -> bool:
+        return any(at.phase is ItemPhase.LANDED for at in self._state.items.values())
+
+
+class FollowsBase:
+    """Update `follow`."""
+
+    base: Base
+
+    @workflow.update(description='Look at the base again: {}, or leave the branch where it stands: {"leave": true}')
+    def follow(self, said: Any = None) -> str:
+        return self.base.decided(self._follow_checked(said))
+
+    @follow.validator
+    def _follow(self, said: Any = None) -> None:
+        self._follow_checked(said)
+
+    def _follow_checked(self, said: Any) -> Follow:
+        try:
+            follow = understood(Follow, said if said is not None else {})
+        except InvalidRequest as error:
+            raise ApplicationError(error.what, type="NotCounted", non_retryable=True) from None
+        if words := self.base.problem():
+            raise ApplicationError(words, type="NotCounted", non_retryable=True)
+        return follow
