@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio import activity
 
-from perdure.adapters.agents.opening import of_kind, of_role
+from perdure.adapters.agents.builtin.opening import of_kind, of_role
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.landing import head_here

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from perdure import secrets
-from perdure.adapters.agents import model
+from perdure.adapters.agents.builtin import model
 from perdure.adapters.forges.github import access
 from perdure.adapters.notify import addresses
 from tests.secret_watch import SecretWatch, hits, recording

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents import issue
+from perdure.adapters.agents.builtin import issue
 from perdure.adapters.agents.text import first_line
 from perdure.adapters.checks.findings import leaked
 from perdure.adapters.checks.tamper import inventory

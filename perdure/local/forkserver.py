@@ -95,7 +95,7 @@ class _Server:
         """The model's library, too: the first worker has no time to wait for it, the next ones need not load it."""
         self._more = False
         with contextlib.suppress(Exception):  # a worker says what is wrong with it
-            from perdure.adapters.agents.model import load
+            from perdure.adapters.agents.builtin.model import load
 
             load()
         self._loaded = _sources() | self._loaded  # what was there at first, where it was changed meanwhile

@@ -11,7 +11,7 @@ from tests.attack.exhausting_case import case
 
 @case
 def a_model_answer_nested_a_million_deep() -> None:
-    from perdure.adapters.agents.answers import read_answer
+    from perdure.adapters.agents.builtin.answers import read_answer
     from perdure.models.phases import Step
 
     read_answer(Step.PLAN, '{"title": ' + "[" * 1_000_000)
@@ -19,7 +19,7 @@ def a_model_answer_nested_a_million_deep() -> None:
 
 @case
 def a_model_answer_with_a_number_of_60_000_digits() -> None:
-    from perdure.adapters.agents.answers import read_answer
+    from perdure.adapters.agents.builtin.answers import read_answer
     from perdure.models.phases import Step
 
     read_answer(Step.REVIEW, '{"issues": [{"line": ' + "9" * 60_000 + "}]}")

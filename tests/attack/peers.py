@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.agents.bounds import MODEL_EVENT_LINES
-from perdure.adapters.agents.model import Model, ModelRequest
+from perdure.adapters.agents.builtin.bounds import MODEL_EVENT_LINES
+from perdure.adapters.agents.builtin.model import Model, ModelRequest
 from perdure.adapters.forges.github import wire
 from perdure.models.errors import PerdureError
 from tests.attack.peer import Peer, peer, self_signed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.agents.model_request import PIXELS_PER_TOKEN
+from perdure.adapters.agents.builtin.model_request import PIXELS_PER_TOKEN
 from perdure.adapters.browser.capture import (
     APP_PAGE_S,
     APP_PAGES_MOST,

@@ -26,7 +26,7 @@ TWICE = {
 }
 """Case, which is the request's text → the step that never answers properly, and what it says.
 
-One a step; what else is no answer: tests/adapters/agents/test_conversation.py."""
+One a step; what else is no answer: tests/adapters/agents/builtin/test_conversation.py."""
 
 
 def _line(step: str, said: str, case: str, *, once: bool) -> str:

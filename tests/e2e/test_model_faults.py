@@ -11,7 +11,7 @@ from tests.lab import Lab, finished, make_target
 
 PASSING = ["429", "hang", "cut", "max_tokens"]
 FINAL = {"refusal": ("refused", "refused"), "401": ("refused", "ANTHROPIC_API_KEY")}
-"""One of each way through a delivery; which fault is of which kind: tests/adapters/agents/test_model.py."""
+"""One of each way through a delivery; which fault is of which kind: tests/adapters/agents/builtin/test_model.py."""
 
 SCREENPLAY = (
     "title = 'faults'\n"

@@ -113,7 +113,7 @@ async def test_a_fork_server_that_does_not_answer_is_gone_and_ended(
 
 
 def test_what_a_fork_server_loads_starts_no_thread() -> None:
-    load = "import os, worker; from perdure.adapters.agents.model import load; load()"
+    load = "import os, worker; from perdure.adapters.agents.builtin.model import load; load()"
     load += "; print(os.listdir('/proc/self/task'))"
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}  # slow, and threads
     said = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True, env=env).stdout

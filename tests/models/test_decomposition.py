@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.answers import read_answer, schema_for
+from perdure.adapters.agents.builtin.answers import read_answer, schema_for
 from perdure.models.backlog import ITEMS_MOST, BacklogItem
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.errors import InvalidRequest

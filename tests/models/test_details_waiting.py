@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_details import NASTY, PREPARED, REQUEST
 
-from perdure.adapters.agents.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
+from perdure.adapters.agents.builtin.tools.ask import QUESTION_CHARS, QUESTION_CHOICES, QUESTION_WHY_CHARS
 from perdure.models.decisions import Asked, Gate, Question, QuestionKind
 from perdure.models.phases import Phase
 from perdure.models.result import Status, StepRecord

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.adapters.agents.schema import closed
+from perdure.adapters.agents.builtin.schema import closed
 from perdure.models.plan import Plan
 from perdure.models.rules.specialists import backlog_of, built, is_of, left, split, summary
 from perdure.models.specialists import PlannedTask, TaskBuilt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.adapters.agents.conversation import schema_for
+from perdure.adapters.agents.builtin.conversation import schema_for
 from perdure.models.phases import Step
 from perdure.rehearsal.schema import answer_problem, with_empties
 

@@ -1,1 +1,1 @@
-"""The agent that carries out agentic steps, built in, on the Anthropic Messages API."""
+"""The agents that carry out agentic steps, and what all of them share: prices, errors, texts."""

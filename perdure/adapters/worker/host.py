@@ -15,8 +15,8 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from perdure.adapters.agents import conversation
-from perdure.adapters.agents.model import Model
+from perdure.adapters.agents.builtin import conversation
+from perdure.adapters.agents.builtin.model import Model
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.view import view

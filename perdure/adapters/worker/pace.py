@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from perdure.adapters.agents.errors import RETRY_AFTER_CAP_S
-from perdure.adapters.agents.model import Model
+from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S
+from perdure.adapters.agents.builtin.model import Model
 from perdure.adapters.system.files import locked, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.agents.tools import Toolbox
+from perdure.adapters.agents.builtin.tools import Toolbox
 from perdure.adapters.checks.seeds import Seed
 from perdure.adapters.checks.tests import CommandPlace
 from perdure.adapters.git import checkpoint as checkpoints

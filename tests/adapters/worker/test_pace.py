@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from perdure.adapters.agents.model import Model, ModelRequest, Reply
+from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply
 from perdure.adapters.worker import attempt
 from perdure.adapters.worker.pace import PACE_GAP_S, Pace
 from perdure.adapters.worker.replies import Replies

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from perdure.adapters.agents.model import Model, ModelRequest, Reply, most_tokens, upper_bound
+from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, most_tokens, upper_bound
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perdure.adapters.agents.issue import shown as as_shown
-from perdure.adapters.agents.opening import ShownPage
-from perdure.adapters.agents.places import Change
-from perdure.adapters.agents.promised import Promised, PromisedText
-from perdure.adapters.agents.said import Message, spoken
+from perdure.adapters.agents.builtin.issue import shown as as_shown
+from perdure.adapters.agents.builtin.opening import ShownPage
+from perdure.adapters.agents.builtin.places import Change
+from perdure.adapters.agents.builtin.promised import Promised, PromisedText
+from perdure.adapters.agents.builtin.said import Message, spoken
 from perdure.adapters.checks.findings.leaked import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn

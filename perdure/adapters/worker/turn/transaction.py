@@ -8,12 +8,12 @@ from typing import Any
 
 from temporalio import activity
 
-from perdure.adapters.agents import conversation
-from perdure.adapters.agents.conversation import Continue, RunTools, StepFinished
-from perdure.adapters.agents.model import Reply
-from perdure.adapters.agents.promised import Promised
-from perdure.adapters.agents.said import heard, reminded
-from perdure.adapters.agents.tools import describe, run_calls
+from perdure.adapters.agents.builtin import conversation
+from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
+from perdure.adapters.agents.builtin.model import Reply
+from perdure.adapters.agents.builtin.promised import Promised
+from perdure.adapters.agents.builtin.said import heard, reminded
+from perdure.adapters.agents.builtin.tools import describe, run_calls
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository
 from perdure.adapters.system.crash import crash_point

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.agents.opening import opening
+from perdure.adapters.agents.builtin.opening import opening
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.turn.materials import REPORT_CASES, REPORT_CASES_CHARS, texts

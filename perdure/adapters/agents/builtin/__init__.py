@@ -1,0 +1,1 @@
+"""The agent that is built in, on the Anthropic Messages API."""

@@ -1,0 +1,92 @@
+"""The tools of each step, and the calls of one reply, carried out one after another, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.adapters.agents.text import first_line
+from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
+from perdure.adapters.agents.builtin.tools.base import Tool, Toolbox, ToolCall
+from perdure.adapters.agents.builtin.tools.bash import BASH
+from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
+from perdure.adapters.agents.builtin.tools.paths import ToolError
+from perdure.adapters.agents.builtin.tools.read import READ
+from perdure.adapters.agents.builtin.tools.searching import GLOB, GREP
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
+from perdure.text import one_line, shortened
+
+ALL: tuple[Tool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)
+READING: tuple[Tool[Any], ...] = (BASH, GLOB, GREP, READ)
+
+DESCRIPTION_CHARS = 80
+
+
+def tools_of(step: Step, *, questions: bool = True) -> tuple[Tool[Any], ...]:
+    """None for classify; no writing ones for plan and review; sorted by name, so that requests share a prefix.
+
+    questions   whether a person may be asked; where not, assumptions are written down
+    """
+    if step is Step.CLASSIFY:
+        return ()
+    asking = (ASK if questions else ASSUME,) if STEPS[step].asks else ()
+    return (*asking, *(ALL if STEPS[step].writes else READING))
+
+
+def tools_for(step: Step, *, questions: bool = True) -> tuple[dict[str, Any], ...]:
+    """The step's tool definitions as the Messages API takes them."""
+    return tuple(tool.definition() for tool in tools_of(step, questions=questions))
+
+
+def calls_in(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool_use blocks of an assistant message, in order."""
+    return [block for block in message["content"] if block.get("type") == "tool_use"]
+
+
+async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> list[dict[str, Any]]:
+    """Carry out a reply's tool calls; one tool_result block each, in order.
+
+    A mistake of the model's is a result with `is_error`. Raised are only: Superseded (by `toolbox.check`),
+    SandboxUnavailable, and cancellation; every command is dead by then.
+    """
+    return [await _result(block, toolbox, step) for block in calls_in(message)]
+
+
+async def _result(block: dict[str, Any], toolbox: Toolbox, step: Step) -> dict[str, Any]:
+    toolbox.check()
+    try:
+        return result(block, await _run(block, ToolCall(block["id"], step, toolbox)))
+    except ToolError as mistake:
+        return result(block, str(mistake), error=True)
+
+
+async def _run(block: dict[str, Any], call: ToolCall) -> str:
+    tools = {tool.name: tool for tool in tools_of(call.step, questions=call.box.questions)}
+    tool = tools.get(block["name"])
+    if tool is None:
+        raise ToolError(f"there is no tool {one_line(block['name'], 50)!r} in this step; there are: {', '.join(tools)}")
+    return await tool.call(block["input"], call)
+
+
+def result(block: dict[str, Any], text: str, *, error: bool = False) -> dict[str, Any]:
+    """A tool_result block for a tool_use block, in text that can be encoded whatever a file is called."""
+    clean = text.encode("utf-8", "replace").decode()
+    found = {"type": "tool_result", "tool_use_id": block["id"], "content": clean}
+    return {**found, "is_error": True} if error else found
+
+
+def describe(message: dict[str, Any]) -> str:
+    """Describe a reply for people: "edit src/x.py, pytest -q"; at most 80 characters on one line."""
+    calls = [_call_words(block) for block in calls_in(message)]
+    if calls:
+        return shortened(", ".join(calls), DESCRIPTION_CHARS)
+    texts = [block["text"] for block in message["content"] if block.get("type") == "text"]
+    return first_line("\n".join(texts), DESCRIPTION_CHARS) or "no answer"
+
+
+def _call_words(block: dict[str, Any]) -> str:
+    given = block["input"] if isinstance(block["input"], dict) else {}
+    if block["name"] == BASH.name:
+        return one_line(str(given.get("command", "")), DESCRIPTION_CHARS) or BASH.name
+    words = next((given[name] for name in ("path", "pattern", "text", "question") if given.get(name)), "")
+    return one_line(f"{block['name']} {words}", DESCRIPTION_CHARS)
