@@ -16,9 +16,9 @@ from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply
 from perdure.adapters.agents.builtin.opening import opening, roles_of, system_prompt, user_message
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
-from perdure.adapters.agents.text import redact
 from perdure.adapters.agents.builtin.tools.read import known_version
 from perdure.adapters.agents.builtin.tools.run import calls_in, result, tools_for
+from perdure.adapters.agents.text import redact
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS

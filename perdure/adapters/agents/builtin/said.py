@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.adapters.agents.builtin.issue import readable
-from perdure.adapters.agents.text import framed, framed_words, words_in
 from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.run import calls_in
+from perdure.adapters.agents.text import framed, framed_words, words_in
 from perdure.models.decisions import Said
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS

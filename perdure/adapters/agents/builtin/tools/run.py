@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.adapters.agents.text import first_line
 from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.builtin.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.builtin.tools.bash import BASH
@@ -12,6 +11,7 @@ from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
 from perdure.adapters.agents.builtin.tools.paths import ToolError
 from perdure.adapters.agents.builtin.tools.read import READ
 from perdure.adapters.agents.builtin.tools.searching import GLOB, GREP
+from perdure.adapters.agents.text import first_line
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
 from perdure.text import one_line, shortened
