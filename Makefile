@@ -32,7 +32,7 @@ $(READY): requirements.lock pyproject.toml deploy/venv.sh
 demo: $(READY) ## one request becomes one pull request while you kill the worker (ARGS: options of perdure demo)
 	@$(BIN)/perdure demo $(ARGS)
 
-# On a build server (CI=true) up to five failed tests run once more, alone, and those that pass are named as flaky.
+# On a build server (CI=true) up to ten failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them.
 test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS: options of pytest; JOBS=4)

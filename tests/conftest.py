@@ -13,6 +13,7 @@ import pytest
 
 from tests import needs
 from tests.processes import as_from_a_terminal
+from tests.waiting import PATIENCE, patient
 
 KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
 for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
@@ -40,8 +41,12 @@ ABOUT_SECRETS_OR_MONEY = re.compile(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests begin first, so that none of them is waited for alone at the end."""
+    """Long tests begin first, so that none of them is waited for alone at the end; time-outs fit the machine."""
     for item in items:
+        if PATIENCE > 1:
+            mark = item.get_closest_marker("timeout")
+            seconds = mark.args[0] if mark and mark.args else float(item.config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(patient(seconds), **(mark.kwargs if mark else {})), append=False)
         if ABOUT_SECRETS_OR_MONEY.search(item.nodeid.partition("[")[0]):
             item.add_marker("never_again")
     items.sort(key=lambda item: item.get_closest_marker("long") is None)

@@ -32,7 +32,7 @@ from tests.fork_server import Forked, Kept, fork
 from tests.processes import family, send
 from tests.targets import CALC, git, heads, make_target, pulls
 from tests.temporal_server import joined
-from tests.waiting import until
+from tests.waiting import patient, until
 
 __all__ = [
     "BUILT",
@@ -248,7 +248,7 @@ class Lab:
 async def finished(submitted: Submitted, lab: Lab, timeout: float = 100) -> DeliveryResult:
     """The delivery's end; when it does not come, what the worker said about it."""
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(patient(timeout)):
             return await submitted.delivery.result()
     except TimeoutError:
         described = await submitted.delivery.describe()

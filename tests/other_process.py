@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import patient
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -27,7 +29,7 @@ def python(code: str, *args: object, env: dict[str, str] | None = None) -> Itera
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=patient(20))
 
 
 def line(process: subprocess.Popen[str]) -> str:

@@ -43,6 +43,8 @@ WORKFLOW = "Backlog"
 QUERY_TIMEOUT = timedelta(seconds=5)
 """A query needs a worker; after this long there is none, and describe has to do."""
 
+STATE_TIMEOUT = timedelta(seconds=30)
+"""Likewise of one that has ended, whose whole history a busy worker reads again; nothing else has to do here."""
 
 _CUT_OFF = {WorkflowExecutionStatus.CANCELED: "cancelled", WorkflowExecutionStatus.TERMINATED: "terminated"}
 
@@ -201,8 +203,10 @@ class Backlog:
     async def _reopen(self, change: str, item: str, note: str) -> str:
         """Begin an ended backlog again, changed: another run of the same id, with all that the last one knew."""
         try:
-            state: BacklogState = await self._handle.query("state", result_type=BacklogState, rpc_timeout=QUERY_TIMEOUT)
+            state: BacklogState = await self._handle.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)
         except RPCError:
+            if (await self.describe()).running:
+                raise WorkflowAlreadyStartedError(self.id, WORKFLOW) from None
             fix = "perdure up --detach starts one; nothing was changed"
             raise PerdureError("no worker answers, and the backlog has ended", where=self.id, fix=fix) from None
         if not state.items:

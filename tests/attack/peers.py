@@ -17,6 +17,7 @@ from perdure.adapters.agents.builtin.model import Model, ModelRequest
 from perdure.adapters.forges.github import wire
 from perdure.models.errors import PerdureError
 from tests.attack.peer import Peer, peer, self_signed
+from tests.waiting import patient
 
 KEY = "sk-ant-attack-0123456789"
 WORDS = "the words of the conversation"
@@ -161,7 +162,7 @@ def model_case(name: str) -> str:
     with peer(answer) as found:
         flood = "gigabyte" in name or "endless line" in name or "endless event" in name
         limits = {"silence_s": 30.0, "within_s": 120.0} if flood else {}  # else a slow host would be what is seen
-        seen = asyncio.run(asyncio.wait_for(asked(found.url, **limits), 150))
+        seen = asyncio.run(asyncio.wait_for(asked(found.url, **limits), patient(150)))
     grown = (_memory() - before) // 1024
     return f"{seen}" if grown < 400 else f"MISSED: {grown} MB more memory, {seen}"
 

@@ -23,6 +23,7 @@ from tests.github_lab import TOKEN
 from tests.lab import Lab, git, make_target
 from tests.processes import family, send
 from tests.twins.github import GitHubTwin
+from tests.waiting import patient
 
 PATIENCE_S = 240.0
 """For anything that the harness waits for: twenty times what it takes on a busy machine."""
@@ -147,7 +148,7 @@ async def answered(ask: Callable[[], Awaitable[_T]]) -> _T:
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(patient(20)):
                 return await ask()
         except (RPCError, TimeoutError):
             if time.monotonic() > end:

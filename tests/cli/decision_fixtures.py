@@ -27,6 +27,7 @@ from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from tests.cli.conftest import Cli, Ran
 from tests.temporal_server import apart
+from tests.waiting import patient
 from tests.workflows.workflow_fixtures import Cast
 from workflows import WORKFLOWS
 
@@ -99,7 +100,7 @@ class Desk:
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
-        async with asyncio.timeout(80):
+        async with asyncio.timeout(patient(80)):
             async with Worker(
                 self.client,
                 task_queue=TASK_QUEUE,
@@ -133,7 +134,7 @@ class Desk:
         return asked if asked is not None and asked.of != not_of else None
 
     async def until(self, what: Callable[[], Awaitable[Any]]) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while not (found := await what()):
                 await asyncio.sleep(0.05)
         return found
@@ -145,7 +146,7 @@ class Desk:
         return [(one.signal_name, json.loads(one.input.payloads[0].data)) for one in found if one.signal_name]
 
     async def result(self, id: str) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             return await self.perdure.delivery(id).result()
 
 

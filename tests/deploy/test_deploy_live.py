@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.waiting import patient
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BIN = Path(sys.executable).parent
 TEMPORAL = BIN / "temporal"
@@ -45,7 +47,7 @@ def address() -> Iterator[str]:
         yield where
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=patient(30))
 
 
 def temporal(address: str, *arguments: str) -> Any:
@@ -141,7 +143,7 @@ def test_the_entry_point_starts_one_that_polls_and_stops_on_sigterm(role: str, a
             assert worker.poll() is None, (tmp_path / "worker.log").read_text()
             time.sleep(0.2)
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(timeout=60) == 0, (tmp_path / "worker.log").read_text()
+        assert worker.wait(timeout=patient(60)) == 0, (tmp_path / "worker.log").read_text()
     finally:
         worker.kill()
         worker.wait()

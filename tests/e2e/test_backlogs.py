@@ -12,6 +12,7 @@ import pytest
 from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.lab import Lab, git, heads, make_target
+from tests.waiting import patient
 
 CONFIG = """
 version = 1
@@ -115,7 +116,7 @@ async def night(lab: Lab, origin: Path, **more: Any) -> Any:
 
 async def ended(handle: Any, lab: Lab) -> dict[str, Any]:
     try:
-        async with asyncio.timeout(200):
+        async with asyncio.timeout(patient(200)):
             return dict(await handle.result())
     except TimeoutError:
         raise AssertionError(f"{await handle.query('progress')}\n{lab.worker_log()[-4000:]}") from None

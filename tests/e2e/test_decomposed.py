@@ -11,6 +11,7 @@ from test_backlogs import CONFIG, adds
 
 from tests.cli.conftest import Cli
 from tests.lab import Lab, git, make_target
+from tests.waiting import patient
 
 STORY = (
     """
@@ -53,7 +54,7 @@ async def test_a_large_request_is_decomposed_sent_back_edited_approved_and_lands
             return ran.out + ran.err
 
         async def waits(behind: str = "") -> dict[str, str]:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(patient(60)):
                 while True:
                     found = json.loads(await perdure("backlog", "status", "night", "--json"))["items"][0]
                     if found.get("of", "") not in ("", behind):
@@ -140,7 +141,7 @@ async def test_what_cannot_land_is_decided_by_a_person_once_more_or_not_at_all(t
             return ran.out + ran.err
 
         async def tidy(behind: str = "") -> dict[str, str]:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(patient(90)):
                 while True:
                     found = json.loads(await perdure("backlog", "status", "night", "--json"))["items"][1]
                     if found.get("of", "") not in ("", behind) or found["phase"] == "failed":

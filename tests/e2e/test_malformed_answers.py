@@ -10,6 +10,7 @@ import pytest
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
 from tests.lab import HAPPY, Lab, check_shipped, finished, heads, make_target, pulls
+from tests.waiting import patient
 
 SLOPPY = "Sloppy the first time"
 TWICE = {
@@ -89,6 +90,6 @@ async def test_an_answer_that_is_none_is_asked_for_once_more_and_never_counts_as
         assert [await asyncio.to_thread(_exit_code, lab, result) for result in (sloppy, failed[-1])] == [0, 1]
 
         # The model has come to its senses: who retries it is not given the replies once more that had ended it.
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(patient(100)):
             again = await (await lab.perdure.delivery(ids["cut off"]).retry()).result()
         assert (again.status, again.receipt and again.receipt.replies_paid_twice) == ("delivered", 0), again

@@ -12,6 +12,7 @@ from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, ended
 from tests.lab import Lab, git, heads, make_target
+from tests.waiting import patient
 
 DEATHS = ("during-follow", "after-follow")
 
@@ -25,7 +26,7 @@ async def test_a_base_that_moves_is_followed_once_whatever_dies(tmp_path: Path, 
         lab.kept(PERDURE_CRASH_AT=",".join(DEATHS))
         request = {"repository": str(origin), "items": [ITEMS[0], ITEMS[4]], "config": CONFIG}
         handle = await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(patient(100)):
             while "perdure/night" not in heads(origin):
                 await asyncio.sleep(0.2)
         (tmp_path / "hers" / "hers.txt").write_text("hers\n")

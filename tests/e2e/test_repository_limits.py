@@ -11,6 +11,7 @@ import pytest
 from perdure.models.limits import TASK_QUEUE
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, ended
 from tests.lab import Lab, finished, git, make_target
+from tests.waiting import patient
 
 LIMITS = CONFIG.replace("[limits]", "[limits]\nopen_pull_requests = 1\ndeliveries = 1")
 
@@ -41,7 +42,7 @@ async def test_one_pull_request_and_one_delivery_at_a_time_for_all_that_a_reposi
 async def seen(handle: Any, what: Any, lab: Lab) -> dict[str, Any]:
     progress: dict[str, Any] = {}
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient(60)):
             while not what(progress := await handle.query("progress")):
                 await asyncio.sleep(0.1)
     except TimeoutError:

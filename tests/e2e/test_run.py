@@ -11,6 +11,7 @@ import pytest
 from perdure.models.errors import InvalidRequest
 from tests.github_lab import BUILD, CONFIG, github_lab
 from tests.lab import FIXES, Lab, finished, git, heads, make_target, pulls
+from tests.waiting import patient
 
 RED = "def add(a, b):\n    return a - b\n"
 
@@ -57,7 +58,7 @@ async def test_fixes_reach_somebodys_branch_once_though_the_worker_dies_behind_t
             "tests_red",
             "tests are red: 1 of 1 fails: test_adds",
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(patient(60)):
             again = await (await lab.perdure.delivery("red").retry()).result()
         assert (again.status, again.reason) == ("not_delivered", "tests_red")
         assert (lab.model_calls(), heads(origin)["topic"]) == (0, began), "it only reports"

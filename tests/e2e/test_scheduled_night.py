@@ -12,6 +12,7 @@ from perdure.client.schedules import Schedules
 from tests.cli.conftest import Cli, Ran
 from tests.e2e.test_backlogs import CONFIG, STORY, ended
 from tests.lab import Lab, git, make_target
+from tests.waiting import patient
 
 
 @pytest.mark.timeout(200)
@@ -51,7 +52,7 @@ async def test_what_a_schedule_starts_comes_from_this_home_lands_and_has_a_clean
 async def begun(lab: Lab, schedule: str) -> str:
     """Make it start something, and return the id of that."""
     await lab.client.get_schedule_handle(schedule).trigger()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while not (at := await Schedules(lab.client, None).get(schedule)).last:
             await asyncio.sleep(0.1)
     return at.last

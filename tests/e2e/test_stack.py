@@ -14,6 +14,7 @@ from perdure.models.limits import TASK_QUEUE
 from tests.cli.conftest import Cli
 from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, ended
 from tests.lab import Lab, git, heads, make_target
+from tests.waiting import patient
 
 ONLY = [{**{name: value for name, value in item.items() if name != "check"}} for item in ITEMS if item["id"] != "mul"]
 
@@ -35,7 +36,7 @@ async def test_each_item_has_a_pull_request_on_what_it_depends_on_and_goes_where
         items.append({"id": "bye", "request": "Add multiply", "depends_on": ["hello"]})
         request = {"repository": str(origin), "items": items, "config": CONFIG, "land": "stack"}
         handle = await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(patient(100)):
             while (
                 not (seen := {i["id"]: i for i in (await handle.query("progress"))["items"]})
                 .get("sub", {})

@@ -22,6 +22,7 @@ from perdure.local.processes import held
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.local.supervisor import SupervisorRecord, read_supervisor
 from tests.lab import until
+from tests.waiting import patient
 
 WORKER = """
 import os, pathlib, signal, sys, time
@@ -77,7 +78,7 @@ async def test_a_killed_worker_is_started_again_at_once(home: Home, supervise: S
     second = await ready(home, first.worker_pid)
     assert (second.restarts, second.pid) == (1, process.pid)
     process.terminate()
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=patient(20))
     assert f"worker {first.worker_pid} died (signal 9): again at once" in said
 
 
@@ -85,7 +86,7 @@ async def test_sigterm_drains_the_worker_and_ends_both(home: Home, supervise: Su
     process = supervise()
     record = await ready(home)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
     assert process.returncode == 0
     assert (home.root / f"drained-{record.worker_pid}").exists()
     assert gone(record.worker_pid)
@@ -106,7 +107,7 @@ async def test_a_second_signal_ends_a_worker_that_does_not_drain(
         assert process.poll() is None
     assert not gone(record.worker_pid)
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
     assert gone(record.worker_pid)
 
 
@@ -114,7 +115,7 @@ async def test_a_worker_does_not_outlive_a_killed_supervisor(home: Home, supervi
     process = supervise()
     record = await ready(home)
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
     await until(lambda: gone(record.worker_pid), 20)
     assert (home.root / f"drained-{record.worker_pid}").exists(), "SIGTERM, so that it can finish its turn"
 
@@ -135,18 +136,18 @@ async def test_a_new_supervisor_waits_for_the_worker_of_a_killed_one(
     second = await ready(home, first.worker_pid)
     assert second.pid == second_process.pid
     second_process.terminate()
-    second_process.communicate(timeout=20)
+    second_process.communicate(timeout=patient(20))
 
 
 async def test_a_home_has_one_supervisor(home: Home, supervise: Supervise) -> None:
     first = supervise()
     await ready(home)
     second = supervise()
-    said, _ = second.communicate(timeout=20)
+    said, _ = second.communicate(timeout=patient(20))
     assert second.returncode == 2
     assert "supervised already" in said
     first.terminate()
-    first.communicate(timeout=20)
+    first.communicate(timeout=patient(20))
 
 
 async def test_ctrl_c_reaches_the_worker_through_its_supervisor_only(home: Home, supervise: Supervise) -> None:
@@ -154,7 +155,7 @@ async def test_ctrl_c_reaches_the_worker_through_its_supervisor_only(home: Home,
     record = await ready(home)
     assert os.getpgid(record.worker_pid) != os.getpgid(process.pid)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
     assert process.returncode == 0
     assert (home.root / f"drained-{record.worker_pid}").exists()
 
@@ -167,14 +168,14 @@ async def test_the_worker_finds_the_packages_beside_its_script_whatever_pythonsa
     record = await ready(home)
     assert (home.root / f"ready-{record.worker_pid}").read_text() == "absent"
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
 
 
 async def test_without_a_running_delivery_it_ends_by_itself(home: Home, supervise: Supervise) -> None:
     await ensure_server(home, say=lambda _: None, port=any_free().grpc)
     process = supervise("--idle-exit", "1")
     record = await ready(home)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=patient(30))
     assert process.returncode == 0
     assert "no delivery for 1 s" in said
     assert gone(record.worker_pid)
@@ -199,7 +200,7 @@ async def test_a_killed_server_or_web_ui_is_started_again_and_a_stopped_one_is_n
     await until(lambda: held(places.ui_lock), 20)
     await stop_server(home)
     process.terminate()
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=patient(20))
     assert said.count("starting Temporal") == 1
     assert not held(places.server_lock)
 
@@ -225,7 +226,7 @@ async def test_a_server_that_is_killed_again_as_it_begins_is_started_once_more(
     again = await until(lambda: find_server(home), 30)
     assert again.address == info.address
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=patient(20))
 
 
 @pytest.mark.skipif(not forkserver.POSSIBLE, reason="workers are forked on Linux alone")
@@ -242,5 +243,5 @@ async def test_what_forks_workers_is_never_told_for_a_worker(home: Home) -> None
 
     await until(look, 60)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=patient(60))
     assert all(f"worker {pid} runs" in said for pid in told - {None}), said

@@ -19,6 +19,7 @@ from perdure.local.supervisor import read_supervisor
 from perdure.local.up import down, ensure_running, up
 from perdure.models.errors import BadInput, PerdureError
 from tests.lab import until
+from tests.waiting import patient
 
 WORKER = [sys.executable, "-c", "import signal; signal.signal(15, lambda *_: exit(0)); signal.pause(); signal.pause()"]
 
@@ -120,7 +121,7 @@ async def test_ctrl_c_in_the_foreground_ends_worker_and_server(home: Home, tmp_p
     process = await asyncio.create_subprocess_exec(sys.executable, str(script), stdout=asyncio.subprocess.PIPE)
     await until(lambda: (now := read_supervisor(home)) is not None and now.worker_pid, 30)
     process.send_signal(signal.SIGINT)
-    said, _ = await asyncio.wait_for(process.communicate(), 30)
+    said, _ = await asyncio.wait_for(process.communicate(), patient(30))
     assert process.returncode == 0
     assert said.decode().splitlines()[-1] == "Temporal ended"
     assert not held(Places(home).worker_lock)
@@ -144,7 +145,7 @@ async def test_a_terminal_that_is_closed_ends_worker_and_server_as_ctrl_c_does(h
     os.close(inside)
     await until(lambda: (now := read_supervisor(home)) is not None and now.worker_pid, 30)
     os.close(terminal)  # nobody reads any more, and everything in its foreground gets SIGHUP
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), patient(30)) == 0
     assert not held(Places(home).worker_lock)
     assert await find_server(home) is None
 

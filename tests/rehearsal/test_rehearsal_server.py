@@ -17,6 +17,7 @@ from anthropic import AsyncAnthropic
 
 import perdure
 from perdure.models.errors import BadInput
+from tests.waiting import patient
 
 ROOT = Path(perdure.__file__).parents[1]
 PLAY = """
@@ -191,7 +192,7 @@ async def test_the_module_prints_what_to_export_and_ends_at_a_signal(tmp_path, n
                 )
             assert reply.content[0].text == "Done."
             os.kill(process.pid, number)
-            rest, errors = process.communicate(timeout=20)
+            rest, errors = process.communicate(timeout=patient(20))
         finally:
             process.kill()
     assert (process.returncode, rest, errors) == (0, "", "")

@@ -18,6 +18,7 @@ from aiohttp import ClientSession, web
 
 from tests.twins.github import smart_http
 from tests.twins.github.smart_http import Cut, Moment, Moved, Refusal, SmartHTTP, Visit, protect
+from tests.waiting import patient
 
 PERSON = {
     "PATH": os.environ["PATH"],
@@ -104,7 +105,7 @@ async def git(where: Path, *args: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *("git", "-C", str(where), *args), env=PERSON, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         said, _ = await process.communicate()
     return process.returncode or 0, said.decode()
 
@@ -232,7 +233,7 @@ async def test_a_client_that_goes_away_leaves_no_process_and_no_ref(door: Door, 
         b"Content-Type: application/x-git-receive-pack-request\r\nAuthorization: Basic YWRhOnMzY3JldA==\r\n\r\n" + begin
     )
     await writer.drain()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while not any("receive-pack" in line for line in backends()):
             await asyncio.sleep(0.02)
         writer.transport.abort()
@@ -250,7 +251,7 @@ async def test_what_works_for_a_client_that_was_killed_is_ended(door: Door, tmp_
     hook.chmod(0o755)
     push = ("git", "-C", str(work), "push", "-q", "origin", "HEAD:refs/heads/x")
     client = await asyncio.create_subprocess_exec(*push, env=PERSON, start_new_session=True)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while not (slow := [child for child, line in descendants().items() if line == "sleep 600"]):
             await asyncio.sleep(0.02)
         os.killpg(client.pid, signal.SIGKILL)

@@ -36,6 +36,7 @@ from perdure.models.result import PullRequest, TestsStatus
 from perdure.models.stacked import Seen, StackInput, StackSeen
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Prepared, TestVerdict
+from tests.waiting import patient
 
 
 class Branch(Company):
@@ -250,7 +251,7 @@ async def backlog(client: Client, id: str, request: dict[str, Any]) -> WorkflowH
 
 async def until(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, str]], Any]) -> dict[str, dict[str, Any]]:
     """Its items by id, as soon as `what` is true of their phases."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while True:
             progress = await handle.query("progress")
             items = {item["id"]: item for item in progress["items"]}
@@ -260,7 +261,7 @@ async def until(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, str]
 
 
 async def ended(handle: Any) -> dict[str, Any]:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(patient(50)):
         return dict(await handle.result())
 
 

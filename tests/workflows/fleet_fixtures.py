@@ -26,6 +26,7 @@ from perdure.models.phases import Phase
 from perdure.models.treasury import TREASURY, BudgetRule, SpentInput
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Closed, CloseInput
+from tests.waiting import patient
 from workflows import WORKFLOWS
 
 RULE = "label:team-a"
@@ -105,7 +106,7 @@ def clock_server(log: Path) -> Iterator[str]:
 
 
 async def _answers(address: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         while True:
             try:
                 await (await Client.connect(address)).count_workflows()
@@ -117,7 +118,7 @@ async def _answers(address: str) -> None:
 @asynccontextmanager
 async def shared(client: Client, fleet: Fleet, usd: float) -> AsyncIterator[WorkflowHandle[Any, Any]]:
     """A Treasury of its own for the test; ended afterwards, because its id is the only one."""
-    async with asyncio.timeout(150):
+    async with asyncio.timeout(patient(150)):
         fleet.settings["treasury"] = {RULE: usd}
         await client.start_workflow(treasury.WORKFLOW, id=TREASURY, task_queue=TASK_QUEUE)  # not from the last test's
         await treasury.put_rules(client, [BudgetRule(label="team-a", usd_per_day=usd)])

@@ -22,6 +22,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from tests.receiver import SECRET
+from tests.waiting import patient
 from workflows import WORKFLOWS
 
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"]}
@@ -42,7 +43,7 @@ async def telling(client: Client, cast: Cast, home: Path, *urls: str, cache: int
     host = Host.open(Home(home), env)
     notices = Notices(host)
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(patient(60)),
         Worker(
             client,
             task_queue=TASK_QUEUE,

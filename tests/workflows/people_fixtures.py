@@ -18,6 +18,7 @@ from perdure.models.publishing import Pushed, PushInput
 from perdure.models.result import TestsStatus
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Inspected, InspectInput, TestInput, TestVerdict
+from tests.waiting import patient
 
 PLANNED = {"repository": "/r", "request": "Add sub", "phases": ["plan"]}
 BUILT = {"repository": "/r", "request": "Add sub", "phases": ["build"]}
@@ -112,7 +113,7 @@ class Company(Cast):
 
 async def waiting(handle: WorkflowHandle[Any, Any], *, behind: str = "") -> Asked:
     """What it waits for; where `behind` names one decision, the next."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while True:
             progress = await handle.query("progress")
             if progress["asked"] and progress["asked"]["of"] != behind:
@@ -122,7 +123,7 @@ async def waiting(handle: WorkflowHandle[Any, Any], *, behind: str = "") -> Aske
 
 async def at(handle: WorkflowHandle[Any, Any], what: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
     """The delivery's progress as soon as `what` is true of it."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while not what(progress := await handle.query("progress")):
             await asyncio.sleep(0.05)
         return dict(progress)

@@ -15,6 +15,7 @@ from workflow_fixtures import playing
 
 from perdure.local.places import temporal_binary
 from perdure.plugin import perdure_plugin
+from tests.waiting import patient
 
 
 async def test_all_items_land_once_what_depends_on_others_after_them(client: Client, fresh: str) -> None:
@@ -152,7 +153,7 @@ async def test_a_terminated_delivery_is_found_out_at_once(client: Client, fresh:
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]}))
         await until(handle, lambda at: at["one"] == "building")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while not branch.seen:  # it has begun
                 await asyncio.sleep(0.05)
         await client.get_workflow_handle(f"{fresh}/one").terminate("by hand")
@@ -182,7 +183,7 @@ async def test_a_backlog_that_is_held_begins_nothing_until_it_goes_on(client: Cl
         await handle.signal("hold", {"note": "lunch"})
         branch.holding["one"].set()
         child = client.get_workflow_handle(f"{fresh}/one")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while not (await child.query("progress"))["held"]:
                 await asyncio.sleep(0.05)
         await handle.signal("resume", {})

@@ -12,6 +12,7 @@ from workflow_fixtures import playing
 from perdure.client.backlog import Backlog, submit_backlog
 from perdure.models.errors import BadInput
 from perdure.models.rules.inbox import NotCounted
+from tests.waiting import patient
 
 
 async def test_an_ended_backlog_runs_again_for_what_failed_and_lands_nothing_twice(client: Client, fresh: str) -> None:
@@ -67,7 +68,7 @@ async def test_a_terminated_backlog_is_taken_up_again_with_what_runs_and_what_fa
         assert (await Backlog(client, fresh).result()).status == "terminated"
         branch.holding["two"].set()
         delivery = client.get_workflow_handle(f"{fresh}/two")
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             while "which has ended: perdure backlog retry" not in (await delivery.query("progress"))["waiting"]:
                 await asyncio.sleep(0.1)
         branch.fails = set()

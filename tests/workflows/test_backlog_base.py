@@ -10,14 +10,16 @@ from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from workflow_fixtures import playing
 
+from tests.waiting import patient
+
 
 async def ended(handle: Any) -> dict[str, Any]:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(patient(50)):
         return dict(await handle.result())
 
 
 async def asked(handle: Any) -> str:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while not (words := (await handle.query("progress")).get("asks")):
             await asyncio.sleep(0.05)
         return str(words)
@@ -108,7 +110,7 @@ async def test_nobody_lands_while_the_branch_follows_in_the_middle_of_the_night(
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}))
         await until(handle, lambda at: at == {"one": "landed", "two": "building"})
         await handle.execute_update("follow", {})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(patient(20)):
             while not branch.follows:
                 await asyncio.sleep(0.05)
         branch.holding["two"].set()

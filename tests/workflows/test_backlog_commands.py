@@ -17,6 +17,7 @@ from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
 from tests.cli.conftest import Cli, Ran
+from tests.waiting import patient
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def typed(server: str, tmp_path: Path) -> Cli:
 
 async def shown(perdure: Perdure, id: str, **wanted: str) -> BacklogProgress:
     """Its standing, as soon as these items are in these phases."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while True:
             progress = await perdure.backlog(id).progress()
             phases = {view.id: view.phase for view in progress.items}
@@ -139,7 +140,7 @@ async def test_cancelling_a_backlog_ends_it_and_leaves_its_standing_to_be_read(c
         await shown(perdure, fresh, api="building")
         await backlog.cancel()
         branch.holding["api"].set()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             result = await backlog.result()
         assert result.status == "cancelled"
         assert "landed" not in [view.phase for view in result.items]

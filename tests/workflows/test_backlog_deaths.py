@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 from workflow_fixtures import playing
 
 from perdure.models.limits import TASK_QUEUE
+from tests.waiting import patient
 from workflows import backlog as backlogs
 
 POINTS = ("after-landing_asked", "after-landing_granted", "before-landing_over", "before-item_ended")
@@ -42,7 +43,7 @@ async def test_a_worker_that_dies_as_they_speak_loses_no_word_and_lands_nothing_
                     process.kill()
                     await process.wait()
 
-    async with asyncio.timeout(100), Worker(client, task_queue=TASK_QUEUE, activities=branch.activities()):
+    async with asyncio.timeout(patient(100)), Worker(client, task_queue=TASK_QUEUE, activities=branch.activities()):
         keeping = asyncio.create_task(kept())
         try:
             handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two"}))

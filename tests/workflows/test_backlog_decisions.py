@@ -14,6 +14,7 @@ from perdure.client.backlog import Backlog
 from perdure.models.decisions import Question
 from perdure.models.phases import Phase
 from perdure.models.rules.inbox import NotCounted
+from tests.waiting import patient
 
 GATED = (Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP)
 
@@ -29,7 +30,7 @@ def waits(id: str, behind: str = "") -> Any:
 
 
 async def until_items(handle: Any, what: Any) -> dict[str, dict[str, Any]]:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while True:
             items = {item["id"]: item for item in (await handle.query("progress"))["items"]}
             if what(items):

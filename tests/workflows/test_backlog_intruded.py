@@ -9,6 +9,8 @@ from backlog_fixtures import Branch, backlog, night, until
 from temporalio.client import Client
 from workflow_fixtures import playing
 
+from tests.waiting import patient
+
 GONE = "branch perdure/night is not on the remote any more"
 
 
@@ -25,7 +27,7 @@ async def test_a_branch_nobody_can_land_on_holds_the_backlog_before_more_is_buil
         branch.refuses = ""  # somebody has brought it back
         await handle.execute_update("retry", {"item": "one"})
         await handle.signal("resume", {})
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             progress: dict[str, Any] = await handle.result()
     assert {item["phase"] for item in progress["items"]} == {"landed"}
     assert sorted(branch.landed) == ["one", "three", "two"]
@@ -36,7 +38,7 @@ async def test_what_a_person_has_pushed_already_blocks_nothing(client: Client, f
     branch.there = {"one"}
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}, {"id": "two", "depends_on": ["one"]}))
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             progress: dict[str, Any] = await handle.result()
     one, two = progress["items"]
     assert (one["phase"], one["because"]) == ("skipped", "all of it is on perdure/night already")

@@ -11,10 +11,11 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from workflow_fixtures import playing
 
 from perdure.models.stacked import Seen
+from tests.waiting import patient
 
 
 async def ended(handle: Any) -> dict[str, Any]:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(patient(50)):
         return dict(await handle.result())
 
 

@@ -15,6 +15,7 @@ from perdure.models.ids import delivery_key
 from perdure.models.phases import Phase, Step
 from perdure.models.rules import slots
 from perdure.models.turn import Outcome, TurnInput, TurnResult
+from tests.waiting import patient
 
 SHIPPED = (Phase.PLAN, Phase.BUILD, Phase.TEST, Phase.REVIEW, Phase.SHIP)
 
@@ -59,7 +60,7 @@ async def test_an_item_does_not_begin_beside_one_whose_plan_names_the_same_files
         shown = await until(handle, lambda at: at["docs"] == "landed")
         assert (shown["page"]["phase"], shown["page"]["because"]) == ("ready", "after app: same files")
         branch.begins["app"].set()
-        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), 40)
+        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), patient(40))
     assert {item["phase"] for item in progress["items"]} == {"landed"}
     assert branch.landed.index("app") < branch.landed.index("page")
 
@@ -75,7 +76,7 @@ async def test_a_conflict_foreseen_at_a_commit_is_shown_on_both_until_one_has_la
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "app"}, {"id": "page"}))
         shown = await until(handle, lambda _: True)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             while not (shown["app"].get("because") and shown["page"].get("because")):
                 await asyncio.sleep(0.05)
                 shown = await until(handle, lambda _: True)
@@ -85,7 +86,7 @@ async def test_a_conflict_foreseen_at_a_commit_is_shown_on_both_until_one_has_la
         shown = await until(handle, lambda at: at["page"] == "landed")
         assert not shown["app"].get("because")
         branch.begins["app"].set()
-        await asyncio.wait_for(handle.result(), 40)
+        await asyncio.wait_for(handle.result(), patient(40))
 
 
 async def test_who_waits_for_a_person_leaves_its_slot_and_goes_on_beyond_it(
@@ -106,7 +107,7 @@ async def test_who_waits_for_a_person_leaves_its_slot_and_goes_on_beyond_it(
             await client.get_workflow_handle(f"{fresh}/{item}").execute_update("approve", decided)
         third = await until(handle, lambda at: at["three"] == "waits")
         await client.get_workflow_handle(f"{fresh}/three").execute_update("approve", {"of": third["three"]["of"]})
-        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), 40)
+        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), patient(40))
     assert {item["phase"] for item in progress["items"]} == {"landed"}
 
 
@@ -119,6 +120,6 @@ async def test_items_with_plans_and_conflicts_cost_their_backlog_fewer_than_fort
     branch.meets = {name: {delivery_key(f"{fresh}/{names[0]}"): "src/app.py"} for name in names[1::3]}
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*({"id": name} for name in names), parallel=4))
-        await asyncio.wait_for(handle.result(), 50)
+        await asyncio.wait_for(handle.result(), patient(50))
         events = (await handle.describe()).history_length
     assert events < 40 * len(names), events

@@ -16,6 +16,7 @@ from perdure.client import Perdure
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
+from tests.waiting import patient
 
 STEPS = ["classify", "plan", "implement", "document", "fix_tests", "review", "fix_review", "review"]
 
@@ -32,7 +33,7 @@ async def played(client: Client, company: Company) -> AsyncIterator[None]:
 
 
 async def ended(client: Client, id: str) -> DeliveryResult:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         return await Perdure(client).delivery(id).result()
 
 
@@ -114,7 +115,7 @@ async def test_a_rewind_forgets_no_tokens(client: Client, company: Company, fres
     handle = client.get_workflow_handle(fresh)
     assert (await waiting(handle)).words == "900 of 900 tokens are used"
     await reset(handle, next(n for n, kind, _ in await events(handle) if kind == "workflow_task_completed"))
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while company.paid < 4:
             await asyncio.sleep(0.05)
     assert (await waiting(handle)).words == "1,200 of 900 tokens are used", "after one reply, not after three"

@@ -26,6 +26,7 @@ from perdure.models.phases import Phase
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from perdure.plugin import perdure_plugin
+from tests.waiting import patient
 
 ROOT = Path(__file__).parents[2]
 PLAN = {"repository": "/r", "request": "Add   sub\nplease", "phases": ["build"]}
@@ -158,7 +159,7 @@ async def test_a_delivered_one_is_attached_to_listed_and_never_retried(
         assert (await perdure.submit(PLAN, id=fresh)).attached
         with pytest.raises(BadInput, match="nothing to retry"):
             await submitted.delivery.retry()
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(patient(15)):
         while not (listed := await perdure.list(query=f"WorkflowId = '{fresh}'")):
             await asyncio.sleep(0.1)
     assert [(one.delivery_id, one.status) for one in listed] == [(fresh, "completed")]

@@ -21,6 +21,7 @@ from workflow_fixtures import playing
 from perdure.client import Perdure
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
+from tests.waiting import patient
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def submitted(client: Client, id: str) -> WorkflowHandle[Any, Any]:
 
 
 async def ended(client: Client, id: str) -> DeliveryResult:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         return await Perdure(client).delivery(id).result()
 
 
@@ -106,7 +107,7 @@ async def test_a_decision_before_the_gate_and_after_it_is_refused_in_words_and_c
     company.turn = turn
     async with playing(client, company):
         handle = await submitted(client, fresh)
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(begun.wait(), patient(30))
         for said in ({}, {"of": "0" * 8}):
             with pytest.raises(WorkflowUpdateFailedError) as early:
                 await handle.execute_update("approve", said)

@@ -15,6 +15,7 @@ from workflow_fixtures import playing
 
 from perdure.client.submit import start
 from perdure.models.fairness import KEY_BYTES, shared_with, urgency
+from tests.waiting import patient
 
 ORDER: list[str] = []
 
@@ -52,7 +53,7 @@ async def test_the_embedded_server_gives_each_key_its_turn_and_the_urgent_one_fi
     async with Worker(
         client, task_queue=queue, workflows=[Turn], workflow_runner=runner, max_concurrent_workflow_tasks=2
     ):
-        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), 40)
+        await asyncio.wait_for(asyncio.gather(*(handle.result() for handle in handles)), patient(40))
     assert ORDER.index("urgent") < 30, ORDER
     assert ORDER.index("one") < 30, ORDER
 

@@ -17,6 +17,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
+from tests.waiting import patient
 from workflows import WORKFLOWS
 
 
@@ -26,7 +27,7 @@ def company() -> Company:
 
 
 async def ended(client: Client, id: str) -> DeliveryResult:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         return await Perdure(client).delivery(id).result()
 
 
@@ -179,7 +180,7 @@ async def test_a_delivery_that_waits_needs_no_slot_and_no_memory_and_still_answe
         max_concurrent_activities=1,
     )
     ids = [f"{fresh}-{number}" for number in range(4)]
-    async with asyncio.timeout(60), small:
+    async with asyncio.timeout(patient(60)), small:
         for id in ids:
             await Perdure(client).submit(PLANNED, id=id)
         handles = [client.get_workflow_handle(id) for id in ids]

@@ -16,6 +16,7 @@ from perdure.client.submit import start
 from perdure.models.landing import Found, Look, LookInput, Resumed, ResumeInput
 from perdure.models.phases import Phase
 from perdure.models.request import parse_request
+from tests.waiting import patient
 
 REQUEST: dict[str, Any] = {"repository": "/r.git", "request": "x", "phases": ["build"]}
 
@@ -37,7 +38,7 @@ async def begun(client: Client, id: str, request: dict[str, Any] = REQUEST) -> s
 
 
 async def ended(client: Client, id: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while (await client.get_workflow_handle(id).describe()).close_time is None:
             await asyncio.sleep(0.05)
 

@@ -11,6 +11,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from tests.waiting import patient
 from workflows import WORKFLOWS
 from workflows.misspelt import TYPES, Misspelt, meant
 
@@ -30,7 +31,7 @@ async def test_a_misspelt_type_fails_at_once_in_the_call_and_in_the_workflow(cli
     start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
         "Delivry", {}, id=fresh, task_queue=fresh, id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
     )
-    async with Worker(client, task_queue=fresh, workflows=[Misspelt]), asyncio.timeout(30):
+    async with Worker(client, task_queue=fresh, workflows=[Misspelt]), asyncio.timeout(patient(30)):
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await client.execute_update_with_start_workflow("attach", {}, start_workflow_operation=start)
         with pytest.raises(WorkflowFailureError) as failed:

@@ -24,6 +24,7 @@ from perdure.models.work import Asking
 from perdure.plugin import perdure_plugin
 from tests.lab import until
 from tests.receiver import Receiver, genuine
+from tests.waiting import patient
 from workflows import WORKFLOWS
 
 __all__ = ["gated"]
@@ -72,7 +73,7 @@ async def test_a_gate_and_the_end_are_told_signed_and_once(
         assert waiting.id != ended.id
         assert all(genuine(told) for told in receiver.told)
         assert len(receiver.told) == 2
-        async with asyncio.timeout(60):  # they end after their answer has arrived
+        async with asyncio.timeout(patient(60)):  # they end after their answer has arrived
             while [status for _, status in await notifications(client, fresh)] != [
                 WorkflowExecutionStatus.COMPLETED
             ] * 2:

@@ -29,6 +29,7 @@ from perdure.models.report import Review, Screenshot, Screenshots, TestReport
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Page, ReadInput
 from tests.lab import until
+from tests.waiting import patient
 from workflows import WORKFLOWS
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
@@ -60,7 +61,7 @@ class Vault:
 
 @asynccontextmanager
 async def with_vault(client: Client, cast: Cast, vault: Vault) -> AsyncIterator[None]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patient(60)):
         doing = [*cast.activities(), vault.read]
         async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
             yield

@@ -18,6 +18,7 @@ from perdure.models.landing import OpenBacklogInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.room import Room, RoomInput
+from tests.waiting import patient
 
 NONE = "3 pull requests are open (limit 3)"
 
@@ -80,7 +81,7 @@ async def test_a_delivery_waits_for_room_before_it_pays_for_anything_and_says_wh
         shown = await at(handle, lambda progress: progress.get("waiting") == NONE)
         assert not company.seen
         assert shown["phase"] is None
-        result: dict[str, Any] = await asyncio.wait_for(handle.result(), 40)
+        result: dict[str, Any] = await asyncio.wait_for(handle.result(), patient(40))
         events = (await handle.describe()).history_length
     assert result["status"] == "completed"
     assert [work.waits for work in company.full.asked] == [False, True, True]
@@ -93,7 +94,7 @@ async def test_where_no_limit_is_set_nobody_asks(client: Client, fresh: str) -> 
     company.asks(Phase.BUILD)
     async with playing(client, company):
         handle = await client.start_workflow("Delivery", BUILT, id=fresh, task_queue=TASK_QUEUE)
-        await asyncio.wait_for(handle.result(), 40)
+        await asyncio.wait_for(handle.result(), patient(40))
     assert company.full.asked == []
 
 
@@ -115,9 +116,9 @@ async def test_an_item_says_why_it_stands_where_others_of_the_repository_run(cli
     branch.activities = lambda: [*made(), *room.activities()]  # type: ignore[method-assign]
     async with playing(client, branch):
         handle = await backlog(client, fresh, night({"id": "one"}))
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             while (shown := (await until(handle, lambda _: True))["one"]).get("because") != NONE:
                 await asyncio.sleep(0.05)
         assert shown["phase"] == "building"
-        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), 40)
+        progress: dict[str, Any] = await asyncio.wait_for(handle.result(), patient(40))
     assert progress["items"][0]["phase"] == "landed"

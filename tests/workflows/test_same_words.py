@@ -14,6 +14,7 @@ from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.rules.attaching import wish
+from tests.waiting import patient
 
 Request = dict[str, Any]
 
@@ -73,7 +74,7 @@ async def test_one_that_began_weeks_ago_is_found(client: Client, perdure: Perdur
     async def listed() -> bool:
         return bool(await perdure.list(query=f"WorkflowId = '{long_ago}'"))
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while not await listed():
             await asyncio.sleep(0.05)
     there = await perdure.submit(request_)

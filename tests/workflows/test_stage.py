@@ -14,6 +14,7 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+from tests.waiting import patient
 
 BUILD = {"repository": "/r", "request": "Add sub", "phases": ["build"]}
 
@@ -121,7 +122,7 @@ async def test_the_list_shows_phase_status_branch_and_cost_where_the_server_has_
 ) -> None:
     cast.spend = Spend(usd=0.1234)
     await deliver(client, cast, fresh, turns_per_step=1, attributes=True)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(patient(15)):
         while not (listed := await perdure.list(query=f"WorkflowId = '{fresh}' AND PerdureStatus = 'not_delivered'")):
             await asyncio.sleep(0.1)
     assert (listed[0].repository, listed[0].phase, listed[0].cost_usd) == ("/r", "build", 0.1234)

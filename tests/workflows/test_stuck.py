@@ -17,6 +17,7 @@ from temporalio.worker import Worker
 
 from perdure.client.listing import Stuck, stuck
 from perdure.models.limits import TASK_QUEUE
+from tests.waiting import patient
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 
@@ -32,7 +33,7 @@ class Broken:
 
 async def found(client: Client, *ids: str, **why: str) -> dict[str, Stuck]:
     """The server's list follows with a delay, and so does its word for why (`why`: how that of one of them begins)."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while True:
             seen = {one.id: one async for one in stuck(client)}
             if all(id in seen and seen[id].why.startswith(why.get(id, "")) for id in ids):

@@ -22,6 +22,7 @@ from perdure.models.phases import Phase, Step
 from perdure.models.specialists import PlannedTask, Split, SplitInput, TakeInput, Taken
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.work import Prepared, PrepareInput
+from tests.waiting import patient
 
 TASKS = (
     PlannedTask(number=1, title="Write it", words="Task 1: Write it", role="backend"),
@@ -104,13 +105,13 @@ async def begun(client: Client, id: str, **more: Any) -> WorkflowHandle[Any, Any
 
 
 async def until(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while not what():
             await asyncio.sleep(0.02)
 
 
 async def tasks_of(client: Client, id: str) -> WorkflowHandle[Any, Any]:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         while True:
             async for run in client.list_workflows(
                 f"WorkflowId STARTS_WITH '{id}/tasks-' AND WorkflowType = 'Backlog'"
@@ -179,7 +180,7 @@ async def test_a_hold_and_its_end_go_down_to_the_tasks(client: Client, fresh: st
         handle = await begun(client, fresh)
         tasks = await tasks_of(client, fresh)
         await handle.signal("hold", {"note": "release day"})
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(patient(40)):
             while (await tasks.query("progress")).get("held") != "held: release day":
                 await asyncio.sleep(0.05)
         await handle.signal("resume", {})

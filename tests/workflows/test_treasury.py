@@ -26,6 +26,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.treasury import TREASURY, BudgetRule, Table
 from tests.lab import until
 from tests.receiver import Receiver
+from tests.waiting import patient
 
 BLOCK_EVENTS, END_EVENTS = 9, 4
 """In the Treasury's history, of one that asks alone: a day of 50 deliveries of six blocks has 3,140 (benchmarks)."""
@@ -46,7 +47,7 @@ def fleet() -> Fleet:
 
 
 async def table_when(client: Client, what: Callable[[Table], Any]) -> Table:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while True:
             with contextlib.suppress(PerdureError):  # one that has just begun answers nobody
                 if what(table := await treasury.read_table(client)):
@@ -64,7 +65,7 @@ async def wakes_at_midnight(keeper: WorkflowHandle[Any, Any]) -> bool:
 async def all_wait_or_have_ended(client: Client, names: list[str]) -> list[str]:
     """What those say that wait."""
     said = {}
-    async with asyncio.timeout(100):
+    async with asyncio.timeout(patient(100)):
         for name in names:
             while True:
                 progress = await client.get_workflow_handle(name).query("progress")
@@ -172,7 +173,7 @@ async def test_a_rewound_delivery_pays_for_its_turns_again_and_every_reply_count
         fleet.last = 5
         fleet.turns = 9
         delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while fleet.total < 5 * REPLY_USD:
                 await asyncio.sleep(0.05)
         handle = client.get_workflow_handle(fresh)
@@ -191,7 +192,7 @@ async def test_a_terminated_delivery_gives_back_what_its_spend_log_says_it_has_n
     async with shared(client, fleet, 100.0) as keeper, at_work(client, fleet):
         fleet.turns, fleet.last = 5, 2
         await Perdure(client).submit(BUILT, id=fresh)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(patient(30)):
             while fleet.total < 2 * REPLY_USD:
                 await asyncio.sleep(0.05)
         await client.get_workflow_handle(fresh).terminate()
@@ -262,7 +263,7 @@ async def test_one_that_was_ended_goes_on_from_what_it_knew_and_so_do_those_who_
             assert (await before.result()).status == "completed"
             fleet.turns, fleet.last = 9, 2
             holds = (await Perdure(client).submit(BUILT, id=fresh)).delivery
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patient(30)):
                 while fleet.paid.get(fresh) != 2 * REPLY_USD:
                     await asyncio.sleep(0.05)
             known = await table_when(client, lambda table: table.leases[fresh].seq == 2)

@@ -10,6 +10,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from perdure.client import Listed, Perdure
 from perdure.models.limits import TASK_QUEUE
+from tests.waiting import patient
 
 RUNNING = TypedSearchAttributes([SearchAttributePair(SearchAttributeKey.for_keyword("PerdureStatus"), "running")])
 REQUEST = {"repository": "/r", "request": "Add sub"}
@@ -17,7 +18,7 @@ REQUEST = {"repository": "/r", "request": "Add sub"}
 
 async def seen(perdure: Perdure, ids: str, when: Callable[[list[Listed]], bool]) -> list[Listed]:
     """The list once it is as expected: the server's list follows with a delay."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while not when(found := await perdure.list(limit=2, query=f"WorkflowId STARTS_WITH '{ids}'")):
             await asyncio.sleep(0.1)
     return found
@@ -59,7 +60,7 @@ async def test_the_newest_is_the_one_that_was_started_last_whatever_runs_or_ende
     def order(count: int) -> list[str]:
         return [f"{fresh}-{n}" for n in (4, 3, 2, 1, 0)[:count]]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         for limit in (1, 2, 4, 10):
             found: list[str] = []
             while found != order(limit):

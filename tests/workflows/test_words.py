@@ -14,6 +14,7 @@ from perdure.models.limits import SAID_BYTES_A_TURN
 from perdure.models.phases import Phase
 from perdure.models.result import DeliveryResult
 from perdure.models.turn import TurnInput, TurnResult
+from tests.waiting import patient
 
 
 class Slow(Company):
@@ -31,7 +32,7 @@ class Slow(Company):
         return await self.plays(work)
 
     async def turn_begun(self) -> None:
-        await asyncio.wait_for(self.begun.acquire(), 30)
+        await asyncio.wait_for(self.begun.acquire(), patient(30))
 
 
 def heard(company: Company) -> list[list[str]]:
@@ -39,7 +40,7 @@ def heard(company: Company) -> list[list[str]]:
 
 
 async def ended(client: Client, id: str) -> DeliveryResult:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(patient(40)):
         return await Perdure(client).delivery(id).result()
 
 

@@ -41,6 +41,7 @@ from perdure.models.work import (
     PrepareInput,
 )
 from perdure.plugin import perdure_plugin
+from tests.waiting import patient
 from workflows import WORKFLOWS
 
 
@@ -170,7 +171,7 @@ def fresh() -> str:
 
 @asynccontextmanager
 async def playing(client: Client, cast: Cast, within: float = 60) -> AsyncIterator[None]:
-    async with asyncio.timeout(within):
+    async with asyncio.timeout(patient(within)):
         doing = cast.activities()
         async with Worker(client, task_queue=TASK_QUEUE, workflows=WORKFLOWS, activities=doing):
             yield

@@ -20,6 +20,7 @@ from perdure.adapters.browser.capture import (
     PICTURE_WIDTH,
 )
 from perdure.adapters.browser.png import checked
+from tests.waiting import patient
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -163,7 +164,7 @@ async def test_cancelling_ends_app_and_browser(bench: Bench) -> None:
     def running() -> list[psutil.Process]:
         return [p for p in psutil.process_iter(["cmdline"]) if (p.info["cmdline"] or []) == ["sleep", marker]]
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(patient(30)):
         while not running():
             await asyncio.sleep(0.05)
     taking.cancel()

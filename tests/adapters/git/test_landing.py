@@ -15,6 +15,7 @@ from perdure.adapters.git.since import SINCE_BYTES, since
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
 from perdure.models.errors import Diverged, ForgeRefused
+from tests.waiting import patient
 
 BRANCH = "perdure/night"
 BASE: dict[str, bytes] = {
@@ -184,7 +185,7 @@ def test_of_two_who_push_at_once_one_lands_and_the_other_is_told_where_the_branc
     gate = threading.Barrier(2)
 
     def push(commit: str) -> None:
-        gate.wait(timeout=30)
+        gate.wait(timeout=patient(30))
         ended[commit] = land(sides.vault, BRANCH, sides.base, commit)
 
     threads = [threading.Thread(target=push, args=(commit,)) for commit in made]

@@ -16,6 +16,7 @@ from perdure.adapters.sandbox.probe import probe, probe_landlock
 from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.adapters.system.home import Home
+from tests.waiting import patient
 
 Run = Callable[..., Awaitable[tuple[Finished, str]]]
 
@@ -106,7 +107,7 @@ def left() -> Callable[[str], int]:
 async def _until(condition: Callable[[], object]) -> None:
     import asyncio
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -21,6 +21,7 @@ from perdure.adapters.sandbox.usage import killed
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import Superseded, WorkCutOff
 from perdure.models.limits import SANDBOX_NICE
+from tests.waiting import patient
 
 ROOT = Path(__file__).parents[3]
 
@@ -276,7 +277,7 @@ async def test_sandboxes_of_a_stopped_worker_can_be_ended_without_touching_the_w
         await asyncio.sleep(0.05)
         assert (worktree / "written").stat().st_size == size
         worker.send_signal(signal.SIGCONT)
-        assert await asyncio.wait_for(worker.wait(), 20) == 0
+        assert await asyncio.wait_for(worker.wait(), patient(20)) == 0
     finally:
         if worker.returncode is None:
             worker.kill()

@@ -14,6 +14,7 @@ import pytest
 
 from perdure.adapters.sandbox.outside import SETUP_CONNECTIONS, way_out
 from perdure.adapters.sandbox.reach import Reach, ReachRefused, named_by_owner, outside
+from tests.waiting import patient
 
 INDEX = "files"
 
@@ -144,7 +145,7 @@ async def test_through_the_owners_proxy_everything_goes_there_with_its_password(
         for name in ("known.invalid", "other.invalid"):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(f"CONNECT {name}:443 HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
-            answer = await asyncio.wait_for(reader.read(), 20)
+            answer = await asyncio.wait_for(reader.read(), patient(20))
             writer.close()
             assert (b"hello" in answer) is (name == "known.invalid")
     server.close()
@@ -170,7 +171,7 @@ async def test_no_connection_of_the_proxy_outlives_it_and_no_setup_has_more_than
             reader, writer = await asyncio.open_unix_connection(path)
             streams.append(writer)
             writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
-            answers.append((await asyncio.wait_for(reader.readline(), 20)).split()[1])
+            answers.append((await asyncio.wait_for(reader.readline(), patient(20))).split()[1])
         assert answers == [b"200"] * SETUP_CONNECTIONS + [b"403"]
         assert len(told) == 1
         for writer in streams:

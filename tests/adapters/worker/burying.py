@@ -11,6 +11,7 @@ from temporalio.client import Client
 
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.inflight import InFlight
+from tests.waiting import patient
 
 
 @asynccontextmanager
@@ -27,6 +28,6 @@ async def undertaker(home: Home, client: Client) -> AsyncIterator[InFlight]:
 
 
 async def gone(path: Path, timeout: float = 40) -> None:
-    async with asyncio.timeout(timeout):
+    async with asyncio.timeout(patient(timeout)):
         while path.exists():
             await asyncio.sleep(0.02)

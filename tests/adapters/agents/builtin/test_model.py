@@ -11,6 +11,7 @@ import pytest
 
 from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
+from tests.waiting import patient
 
 PlayedModel = Callable[..., Awaitable[tuple[Any, Model]]]
 
@@ -147,7 +148,7 @@ async def test_a_slow_reply_is_not_a_silent_one(played: PlayedModel) -> None:
 async def test_cancelling_ends_the_request_at_once(played: PlayedModel) -> None:
     twin, model = await played('[[line]]\nsay = "fine"\nfault = "hang"\n')
     task = asyncio.create_task(ask(model))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patient(20)):
         while not twin.calls:
             await asyncio.sleep(0.01)
         task.cancel()
@@ -260,5 +261,5 @@ asyncio.run(main())
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, env={"PATH": os.environ["PATH"]}
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    out, _ = await asyncio.wait_for(process.communicate(), patient(60))
     assert float(out) < 0.1, "seconds of the loop's own processor time between two ticks"
