@@ -18,6 +18,7 @@ NAMES = {
     "cargo": ("cargo",),
     "gotestsum": ("gotestsum",),
     "mvn": ("mvn",),
+    "claude": ("claude",),
 }
 PACKAGES = {
     "chromium": "chromium",
@@ -28,6 +29,8 @@ PACKAGES = {
     "gotestsum": "gotestsum",
     "mvn": "maven",
 }
+NPM = {"claude": "@anthropic-ai/claude-code"}
+"""Packages of npm: no distribution has these programs."""
 
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
 """The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""
@@ -68,5 +71,8 @@ def _told_of_programs(reasons: list[str]) -> str:
     if not counts:
         return ""
     named = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
-    packages = " ".join(PACKAGES[name] for name in sorted(counts))
-    return f"LEFT OUT, tests that need a program: {named}; to run them: sudo apt-get install -y {packages}"
+    system = " ".join(PACKAGES[name] for name in sorted(counts) if name in PACKAGES)
+    npm = " ".join(NPM[name] for name in sorted(counts) if name in NPM)
+    paste = [f"sudo apt-get install -y {system}"] if system else []
+    paste += [f"npm install -g {npm}"] if npm else []
+    return f"LEFT OUT, tests that need a program: {named}; to run them: {' && '.join(paste)}"

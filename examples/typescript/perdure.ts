@@ -493,11 +493,15 @@ export interface Spend {
   at_risk_tokens?: number;
 }
 
-/** Tokens of one or more replies, and their price in US dollars; null when a model's price is not known. */
+/**
+ * Tokens of one or more replies, and their price in US dollars; null when a model's price is not known.
+ * `cache_write_1h_tokens` are those of `cache_write_tokens` that were written for an hour, which costs more.
+ */
 export interface Usage {
   input_tokens?: number;
   cache_read_tokens?: number;
   cache_write_tokens?: number;
+  cache_write_1h_tokens?: number;
   output_tokens?: number;
   cost_usd?: number | null;
 }

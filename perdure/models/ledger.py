@@ -6,11 +6,15 @@ from perdure.models.base import Recorded
 
 
 class Usage(Recorded):
-    """Tokens of one or more replies, and their price in US dollars; None when a model's price is not known."""
+    """Tokens of one or more replies, and their price in US dollars; None when a model's price is not known.
+
+    `cache_write_1h_tokens` are those of `cache_write_tokens` that were written for an hour, which costs more.
+    """
 
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = 0.0
 
@@ -20,6 +24,7 @@ class Usage(Recorded):
             input_tokens=self.input_tokens + other.input_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cache_write_1h_tokens=self.cache_write_1h_tokens + other.cache_write_1h_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             cost_usd=round((self.cost_usd or 0) + (other.cost_usd or 0), 6) if known else None,
         )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from perdure.models.ledger import Usage
 
 PRICES_OF = "2026-11-21"
-"""The day this table was last compared with the published prices."""
+"""The day this table was last compared with the list prices in the vendor's own command line (its version 2.1.330) and
+with the published pages of the models; tests/adapters/agents/test_prices_of_the_vendor.py does the first again."""
 
 BYTES_PER_TOKEN = 2
 """Source code and prose have 2.5 to 4 bytes a token; fewer bytes a token than this was not seen."""
@@ -16,12 +17,14 @@ BYTES_PER_TOKEN = 2
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars per million tokens; `cache_write` for 5 minutes. Beyond `limit` prompt tokens `above` holds."""
+    """US dollars per million tokens; `cache_write` for 5 minutes, `cache_write_1h` for an hour. Beyond `limit` prompt
+    tokens `above` holds."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
+    cache_write_1h: float
     limit: int | None = None
     above: Price | None = None
 
@@ -36,21 +39,31 @@ class Price:
         return (
             usage.input_tokens * tier.input
             + usage.cache_read_tokens * tier.cache_read
-            + usage.cache_write_tokens * tier.cache_write
+            + (usage.cache_write_tokens - usage.cache_write_1h_tokens) * tier.cache_write
+            + usage.cache_write_1h_tokens * tier.cache_write_1h
             + usage.output_tokens * tier.output
         ) / 1_000_000
 
 
-# The long-context tier is published for input and output; its cache prices follow the same factor of five.
-_HAIKU_LONG = Price(input=0.50, output=2.50, cache_read=0.05, cache_write=0.625)
+_HAIKU_LONG = Price(input=0.50, output=2.50, cache_read=0.05, cache_write=0.625, cache_write_1h=1.00)
+_FIVE_TWO = Price(input=8.00, output=40.00, cache_read=0.20, cache_write=10.00, cache_write_1h=16.00)
 
 PRICES: dict[str, Price] = {
-    "claude-fable-5-1": Price(input=10.00, output=50.00, cache_read=1.00, cache_write=12.50),
-    "claude-opus-5-5": Price(input=4.00, output=20.00, cache_read=0.20, cache_write=5.00),
-    # Cache reads may have become cheaper (0.10) in October 2026, by one source only: the higher price is kept.
-    "claude-sonnet-5-5": Price(input=2.00, output=10.00, cache_read=0.20, cache_write=2.50),
+    "claude-fable-5-2": _FIVE_TWO,  # this and the next: in the command line's list, on no page that was found
+    "claude-mythos-5-2": _FIVE_TWO,
+    "claude-fable-5-1": Price(input=10.00, output=50.00, cache_read=0.25, cache_write=12.50, cache_write_1h=20.00),
+    "claude-opus-5-5": Price(input=4.00, output=20.00, cache_read=0.20, cache_write=5.00, cache_write_1h=8.00),
+    "claude-opus-5": Price(input=5.00, output=25.00, cache_read=0.50, cache_write=6.25, cache_write_1h=10.00),
+    # Its page still had 0.20 for cache reads, the price before 7 October 2026; the command line counts 0.10.
+    "claude-sonnet-5-5": Price(input=2.00, output=10.00, cache_read=0.10, cache_write=2.50, cache_write_1h=4.00),
     "claude-haiku-5-5": Price(
-        input=0.10, output=0.50, cache_read=0.01, cache_write=0.125, limit=100_000, above=_HAIKU_LONG
+        input=0.10,
+        output=0.50,
+        cache_read=0.01,
+        cache_write=0.125,
+        cache_write_1h=0.20,
+        limit=100_000,
+        above=_HAIKU_LONG,
     ),
 }
 
@@ -71,7 +84,11 @@ def price(model: str, usage: Usage) -> float | None:
     return None if found is None else round(found.of(usage), 6)
 
 
-def worst_price(model: str, prompt_bytes: int, max_tokens: int) -> float | None:
-    """The most one request can cost: nothing cached before, all of it cached now, the reply as long as allowed."""
+def worst_price(model: str, prompt_bytes: int, max_tokens: int, *, hour: bool = False) -> float | None:
+    """The most one request can cost: nothing cached before, all of it cached now, the reply as long as allowed.
+
+    hour    what is cached is kept for an hour, not for five minutes
+    """
     tokens = -(-prompt_bytes // BYTES_PER_TOKEN)
-    return price(model, Usage(cache_write_tokens=tokens, output_tokens=max_tokens))
+    usage = Usage(cache_write_tokens=tokens, cache_write_1h_tokens=tokens if hour else 0, output_tokens=max_tokens)
+    return price(model, usage)

@@ -33,6 +33,15 @@ def test_every_kind_of_token_has_its_own_price() -> None:
     assert price("claude-opus-5-5", usage) == 4.00 + 0.20 + 5.00 + 20.00
 
 
+def test_what_is_kept_for_an_hour_costs_more_to_write_than_what_is_kept_for_five_minutes() -> None:
+    usage = Usage(cache_write_tokens=3_000_000, cache_write_1h_tokens=1_000_000)
+    assert price("claude-opus-5-5", usage) == 2 * 5.00 + 8.00
+    assert usage.prompt_tokens == 3_000_000, "part of what was written, not beside it"
+    assert (usage + usage).cache_write_1h_tokens == 2_000_000
+    worst = worst_price("claude-opus-5-5", prompt_bytes=2_000_000, max_tokens=0, hour=True)
+    assert worst == price("claude-opus-5-5", Usage(cache_write_tokens=1_000_000, cache_write_1h_tokens=1_000_000))
+
+
 def test_the_long_context_price_begins_above_the_whole_prompt_cached_parts_included() -> None:
     at = Usage(input_tokens=50_000, cache_read_tokens=50_000)
     above = Usage(input_tokens=50_001, cache_read_tokens=50_000)

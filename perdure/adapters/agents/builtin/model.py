@@ -156,6 +156,7 @@ class Model:
             input_tokens=tokens.input_tokens,
             cache_read_tokens=tokens.cache_read_input_tokens or 0,
             cache_write_tokens=tokens.cache_creation_input_tokens or 0,
+            cache_write_1h_tokens=tokens.cache_creation.ephemeral_1h_input_tokens if tokens.cache_creation else 0,
             output_tokens=tokens.output_tokens,
         )
         content = [block.to_dict(mode="json") for block in message.content]
