@@ -11,6 +11,7 @@ from activities.close import Closing
 from activities.commit import Commits
 from activities.follow import Following
 from activities.forge import Publishing
+from activities.former import former_run
 from activities.inspect_change import Inspection
 from activities.land import LandingHere
 from activities.last_table import last_table
@@ -43,6 +44,7 @@ def anywhere(host: Host) -> Activities:
         Backlogs(host).open_backlog,
         Following(host).follow,
         look_for,
+        former_run,
         resume_point,
     ]
 

@@ -45,6 +45,7 @@ class Backlog(TakesItems, FollowsBase):
     @workflow.init
     def __init__(self, raw: Any = None, state: BacklogState | None = None) -> None:
         self.request, self.state = BacklogRequest.model_construct(repository="", items=()), state or BacklogState()
+        self.known = state is None
         self.refused: ApplicationError | None = None
         try:
             self.request = self._accept(raw, again=state is not None)
@@ -64,6 +65,8 @@ class Backlog(TakesItems, FollowsBase):
             workflow.set_current_details(refused(self.refused.message))
             raise self.refused
         try:
+            if not self.known:
+                await self.know()
             await self.deliver_all()
             await self.stack.look(last=True)
             await self.items.publish()
@@ -79,6 +82,14 @@ class Backlog(TakesItems, FollowsBase):
         self.list_it()
         await self.tell_end()
         return self.progress()
+
+    async def know(self) -> None:
+        """Refuse a state that no run of ours has left: whoever may start a workflow may send any."""
+        if words := await self.items.former():
+            self.refused = invalid(words)
+            workflow.set_current_details(refused(words))
+            raise self.refused
+        self.known, self.state.again = True, None
 
     async def deliver_all(self) -> None:
         """Begin what may begin, grant the turn to land, hear what became of it; until nothing can move any more."""
@@ -179,7 +190,7 @@ class Backlog(TakesItems, FollowsBase):
 
     @workflow.query(name="state", description="All of it, with which another run goes on: perdure.models.backlog")
     def _whole(self) -> dict[str, Any]:
-        return self.state.carried()
+        return self.state.carried() if self.known else {}  # one that nobody has looked at is nobody's to go on with
 
     def _accept(self, raw: Any, *, again: bool) -> BacklogRequest:
         """The request as it was sent; a bad one is refused at once, with the item and the field."""

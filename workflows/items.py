@@ -15,6 +15,7 @@ from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
 from perdure.models.fairness import shared_with, urgency
+from perdure.models.former import Former, FormerInput, state_digest
 from perdure.models.landing import (
     CloseBacklogInput,
     ClosedBacklog,
@@ -54,6 +55,7 @@ class Items:
     def __init__(self, request: BacklogRequest, state: BacklogState, said: Any) -> None:
         self.request, self.state = request, state
         self.said = {name: value for name, value in said.items() if name != "items"} if isinstance(said, dict) else {}
+        self._given = state_digest(state) if state.again else ""  # before a signal changes it
         self.changed = False
         self.unsure: set[str] = set()
         self._children: dict[str, asyncio.Task[None]] = {}
@@ -87,6 +89,22 @@ class Items:
             item = BacklogItem(id=f"issue-{number}", issue=number)
             if number not in known and item.id not in self.state.items:
                 self.state.items[item.id] = ItemState(item=item, order=len(self.state.items))
+
+    async def former(self) -> str:
+        """Say why the state that this run was given does not count; empty: a run or a delivery of ours has left it."""
+        if not workflow.patched("former-run"):
+            return ""
+        info = workflow.info()
+        work = FormerInput(
+            backlog=info.workflow_id,
+            continued=info.continued_run_id or "",
+            parent=info.parent.workflow_id if info.parent else "",
+            parent_run=info.parent.run_id if info.parent else "",
+            again=self.state.again,
+            said=self.said,
+            state=self._given,
+        )
+        return (await self.activity("former_run", work, Former, "where it goes on from")).refused
 
     async def begin(self, start: Start) -> None:
         """Begin an item's delivery; one that is there already is adopted."""

@@ -10,7 +10,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from temporalio.client import (
     Client,
@@ -30,7 +30,7 @@ from perdure.client.submit import ATTACH, start, start_accepted
 from perdure.client.view import Described, describe
 from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.backlog_messages import BacklogProgress
-from perdure.models.backlog_state import BacklogState
+from perdure.models.backlog_state import BacklogState, GoOn
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.proof import proof
@@ -200,10 +200,12 @@ class Backlog:
         fix = f"perdure backlog report {self.id} says how; retry ITEM goes on with one that failed"
         return BadInput(f"{self.id} has ended ({word}): nothing of it can be changed", fix=fix)
 
-    async def _reopen(self, change: str, item: str, note: str) -> str:
+    async def _reopen(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
         """Begin an ended backlog again, changed: another run of the same id, with all that the last one knew."""
+        ended = (await self._handle.describe()).run_id
+        one = self._client.get_workflow_handle(self.id, run_id=ended)
         try:
-            state: BacklogState = await self._handle.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)
+            state: BacklogState = await one.query("state", result_type=BacklogState, rpc_timeout=STATE_TIMEOUT)
         except RPCError:
             if (await self.describe()).running:
                 raise WorkflowAlreadyStartedError(self.id, WORKFLOW) from None
@@ -211,7 +213,9 @@ class Backlog:
             raise PerdureError("no worker answers, and the backlog has ended", where=self.id, fix=fix) from None
         if not state.items:
             raise BadInput(f"{self.id} was refused when it was started: there is nothing to go on with")
-        again = reopened(state, change, item, note, datetime.now(UTC))
+        at = datetime.now(UTC)
+        again = reopened(state, change, item, note, at)
+        again.again = GoOn(run_id=ended, change=change, item=item, note=note, at=at)
         raw = {name: value for name, value in (await self.request()).items() if name != "items"}
         await start(self._client, self.id, raw, WorkflowIDReusePolicy.ALLOW_DUPLICATE, WORKFLOW, again)
         done = f"{'skipped' if change == 'skip' else 'goes on'}: {item}; " if item else ""
@@ -221,7 +225,7 @@ class Backlog:
         """`again`: a backlog that has ended begins again for it."""
         if again and not (await self.describe()).running:
             with suppress(WorkflowAlreadyStartedError):  # somebody else has done so just now: it is told of this, too
-                return await self._reopen(name, said["item"], said.get("note", ""))
+                return await self._reopen("skip" if name == "skip" else "retry", said["item"], said.get("note", ""))
         await self._running()
         try:
             async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -117,6 +117,17 @@ class Opened(Recorded):
     issues: tuple[int, ...] = ()
 
 
+class GoOn(Recorded):
+    """In a state that was made of an ended run's, by `retry` or `skip`: that run, and the change, so that the worker
+    can make it again and compare. item, note, at: as perdure.models.rules.changes.reopened takes them."""
+
+    run_id: str
+    change: Literal["retry", "skip"]
+    item: str = ""
+    note: str = ""
+    at: datetime | None = None
+
+
 class BacklogState(BaseModel):
     """All of a backlog, and all that goes with it into a new run.
 
@@ -131,6 +142,7 @@ class BacklogState(BaseModel):
     pull_request   address of the one at the end
     message  in one line, how it ended
     sent     digest of the items as they were sent, by which the same backlog is known again
+    again    the ended run that it is of, as long as nobody has looked whether that is so
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -153,6 +165,7 @@ class BacklogState(BaseModel):
     pull_request: str = ""
     began: datetime | None = None
     notes: tuple[str, ...] = ()
+    again: GoOn | None = None
 
     def carried(self) -> dict[str, Any]:
         """As it goes along into another run: of a thousand items, half the bytes."""

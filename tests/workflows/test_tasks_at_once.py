@@ -13,6 +13,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
+from activities.former import former_run
 from activities.look import look_for, resume_point
 from perdure.client import Perdure
 from perdure.models.landing import Landed, LandInput, Rebased, RebaseInput
@@ -97,7 +98,7 @@ class Team(Company):
             self.landed.append(work.place.item)
             return Landed(commit=work.commit, head=work.commit, summary="landed")
 
-        return [*kept, prepare, split_plan, take_tasks, rebase, land, look_for, resume_point]
+        return [*kept, prepare, split_plan, take_tasks, rebase, land, look_for, former_run, resume_point]
 
 
 async def begun(client: Client, id: str, **more: Any) -> WorkflowHandle[Any, Any]:
