@@ -1,4 +1,4 @@
-"""Where the state comes from with which a backlog's run begins: the run before it, its delivery, or an ended run.
+"""The origin of the state with which a backlog's run begins: the run before it, its delivery, or an ended run.
 
 Effect: none. Whoever may start workflows may start a Backlog with any state: with a branch, a queue and commits of his
 choice. The server alone knows which run went on in which, and who began whom; nobody can send that. A run on our queue

@@ -76,7 +76,7 @@ async def test_a_retry_policy_or_a_cron_schedule_of_the_sender_makes_no_former_r
 
 
 async def _found(handle: WorkflowHandle[Any, Any]) -> AsyncIterator[str]:
-    """What a run was told of the state that it was given."""
+    """The words that a run was told of the state that it was given."""
     async for event in handle.fetch_history_events():
         if event.HasField("activity_task_completed_event_attributes"):
             yield event.activity_task_completed_event_attributes.result.payloads[0].data.decode()
