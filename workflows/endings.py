@@ -98,7 +98,9 @@ def out_of_time(error: ActivityError) -> bool:
 def cut_off(error: ActivityError) -> str:
     """Say why the work is not begun again, in one line, where it was cut off too often; else empty."""
     cause = error.cause
-    if not isinstance(cause, ApplicationError) or cause.type != "TurnKillsWorker":
+    if not isinstance(cause, ApplicationError) or cause.type not in ("TurnKillsWorker", "RepliesCut"):
+        return ""
+    if cause.type == "RepliesCut" and not workflow.patched("replies-cut-asked"):
         return ""
     return cause.message.partition("\n")[0]
 

@@ -18,20 +18,24 @@ CUT_OFF = "implement was cut off 3 times: the sandbox was killed, perhaps for me
 
 
 class Deadly(Company):
-    """The first turn of implement is cut off as often as this says, by three."""
+    """The first turn of implement is cut off as often as this says, by three. `kind`: of its activity's failure."""
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, kind: str = "TurnKillsWorker") -> None:
         super().__init__()
-        self.times, self.turn = times, self.dies
+        self.times, self.kind, self.turn = times, kind, self.dies
 
     async def dies(self, work: TurnInput) -> TurnResult:
         if work.step is Step.IMPLEMENT and work.again < self.times:
-            raise ApplicationError(f"{CUT_OFF}\n  fix: retry", type="TurnKillsWorker", non_retryable=True)
+            raise ApplicationError(f"{CUT_OFF}\n  fix: retry", type=self.kind, non_retryable=True)
         return await self.plays(work)
 
 
-async def test_the_third_death_asks_and_goes_on_as_often_as_a_person_says(client: Client, fresh: str) -> None:
-    company = Deadly(times=2)
+@pytest.mark.parametrize("kind", ["TurnKillsWorker", "RepliesCut"])
+async def test_the_third_death_asks_and_goes_on_as_often_as_a_person_says(
+    client: Client, fresh: str, kind: str
+) -> None:
+    """So does the fifth reply that broke off on its way."""
+    company = Deadly(times=2, kind=kind)
     company.asks(Phase.BUILD, gates=("deaths",))
     async with playing(client, company):
         delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery

@@ -18,7 +18,8 @@ from perdure.models.ids import digest, short_run
 from perdure.models.turn import TurnInput
 
 REPLIES_CUT_PER_TURN = 5
-"""Replies that broke off on their way may have been billed, each of them: a line this bad needs a person."""
+"""Replies that broke off on their way may have been billed, each of them: a line this bad needs a person, who may allow
+as many more."""
 
 
 _SHOWN_CHARS = 80
@@ -102,7 +103,7 @@ class ModelAccess:
     def _may_ask(self, wanted: _Wanted) -> None:
         """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often."""
         self.replies.require_room()
-        if (cut := self.spend.cut(wanted.reply, wanted.run)) >= REPLIES_CUT_PER_TURN:
+        if (cut := self.spend.cut(wanted.reply, wanted.run)) >= REPLIES_CUT_PER_TURN * (1 + wanted.again):
             raise RepliesCut(
                 f"the model's reply broke off {cut} times in this turn, and each time may have been billed",
                 fix="look at the line to the model's API, then: perdure retry",
@@ -111,11 +112,13 @@ class ModelAccess:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """`reply`: the name under which it is kept. `asked`: the bytes of the request. `run`: whose request it is."""
+    """`reply`: the name under which it is kept. `asked`: the bytes of the request. `run`: whose request it is; `again`:
+    how often a person let it be tried again."""
 
     reply: str
     asked: str
     run: str
+    again: int = 0
 
 
 def _wanted(question: ModelRequest, work: TurnInput, run_id: str) -> _Wanted:
@@ -124,6 +127,7 @@ def _wanted(question: ModelRequest, work: TurnInput, run_id: str) -> _Wanted:
         reply=digest(sample, work.step, str(work.attempt), str(work.turn), asked),
         asked=digest(sample, asked),
         run=run_id,
+        again=work.again,
     )
 
 

@@ -38,6 +38,12 @@ async def test_a_reply_that_breaks_off_again_and_again_is_not_paid_for_without_e
             await bench.take(work, host=host)
         assert len(rehearsal.calls) == REPLIES_CUT_PER_TURN
         assert host.spend(DELIVERY).repeats() == (0, REPLIES_CUT_PER_TURN)
+        allowed = work.model_copy(update={"again": 1})
+        for _ in range(REPLIES_CUT_PER_TURN):
+            with pytest.raises(ModelUnavailable):
+                await bench.take(allowed, host=host)
+        with pytest.raises(RepliesCut, match=f"broke off {2 * REPLIES_CUT_PER_TURN} times"):
+            await bench.take(allowed, host=host)
         await host.close()
     # Another run (a retry, or a rewind) begins anew.
     assert (await bench.take(work, run="run-2")).checkpoint
