@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.rehearsal.faults import Fault
@@ -22,16 +22,30 @@ class Position:
     turn: int
     said: str
     last: str
+    before: Position | None = None
+
+
+REMINDED = re.compile(r"\ANot tested since your last edit: .*\Z", re.DOTALL)
+"""A word of the engine after a step's last answer, which scripts need not know: see `scene`."""
 
 
 def scene(request: Request) -> Position:
+    """`before`: where the request only reminds the model of the tests, the position in which it gave the answer that it
+    is to give again."""
+    now = _position(request, request.messages)
+    if REMINDED.match(now.last) and len(request.messages) > 2:
+        return replace(now, before=_position(request, request.messages[:-2]))
+    return now
+
+
+def _position(request: Request, messages: list[Message]) -> Position:
     system = "\n".join(block.text for block in request.system)
     named = re.search(r"^Step: *(\S+) *$", system, re.MULTILINE)
     return Position(
         step=named[1] if named else None,
-        turn=sum(message.role == "assistant" for message in request.messages) + 1,
-        said="\n".join(_texts(request.messages)),
-        last="\n".join(_texts(request.messages[-1:])),
+        turn=sum(message.role == "assistant" for message in messages) + 1,
+        said="\n".join(_texts(messages)),
+        last="\n".join(_texts(messages[-1:])),
     )
 
 
@@ -57,8 +71,13 @@ class Cues:
         self._given = [0] * len(screenplay.lines)
 
     def next(self, now: Position) -> tuple[int, Fault | None]:
-        """The index of the line, and the fault that hits instead of it or on it. Refused when no line matches."""
+        """The index of the line, and the fault that hits instead of it or on it. Refused when no line matches.
+
+        A model that is reminded of the tests gives its answer again, unless a line's `last` is about that.
+        """
         for index, line in enumerate(self._screenplay.lines):
+            if now.before is not None and line.last is None:
+                continue
             if misses(line, now):
                 continue
             if line.fault and self._given[index] < line.times:
@@ -66,6 +85,8 @@ class Cues:
                 return index, line.fault
             if line.speaks:
                 return index, None
+        if now.before is not None:
+            return self.next(now.before)
         raise invalid(no_line(self._screenplay, now))
 
 

@@ -12,11 +12,13 @@ from tests.lab import Lab, finished, make_target
 def _many(turns: int) -> str:
     """Eight calls a turn in the first third, which the cache finds hardest, and one in the others."""
     lines = ["title = 'many turns'"]
-    for turn in range(1, turns):
+    for turn in range(1, turns - 1):
         text = f"turn {turn}: " + "words " * 40
         calls = range(8 if turn <= turns // 3 else 1)
         uses = [f'{{ tool = "write", input = {{ path = "f{call}.txt", content = "{text}" }} }}' for call in calls]
         lines += ["[[line]]", 'step = "implement"', f"turn = {turn}", f"use = [{', '.join(uses)}]"]
+    tested = 'use = [{ tool = "bash", input = { command = "python3 -m unittest -q" } }]'
+    lines += ["[[line]]", 'step = "implement"', f"turn = {turns - 1}", tested]
     return "\n".join([*lines, "[[line]]", 'step = "implement"', 'say = "Write many files"', ""])
 
 

@@ -110,3 +110,27 @@ async def test_a_made_up_tool_call_may_stand_in_the_conversation(rehearsal, ask)
     )
     first = await ask(twin, tools=TOOLS)
     assert (await ask(twin, turn(first, "no such tool"), tools=TOOLS)).content[0].text == "Oh."
+
+
+REMINDED = "Not tested since your last edit: run `pytest` first."
+
+
+def reminded(said: str) -> list[dict[str, Any]]:
+    return [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": REMINDED},
+    ]
+
+
+async def test_a_model_that_is_reminded_of_the_tests_says_again_what_it_said(rehearsal, ask):
+    twin = await rehearsal('[[line]]\nturn = 1\nsay = "Done."\n[[line]]\nturn = 2\nsay = "Something else."')
+    again = await ask(twin, reminded("Done."))
+    assert again.content[0].text == "Done."
+
+
+async def test_a_line_that_is_about_the_reminder_answers_it(rehearsal, ask):
+    script = '[[line]]\nturn = 1\nsay = "Done."\n[[line]]\nlast = "^Not tested"\nuse = [{ tool = "bash", input = {} }]'
+    twin = await rehearsal(script)
+    heeded = await ask(twin, reminded("Done."), tools=TOOLS)
+    assert [block.type for block in heeded.content] == ["tool_use"]

@@ -18,7 +18,9 @@ from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.tools.read import known_version
 from perdure.adapters.agents.builtin.tools.run import calls_in, result, tools_for
+from perdure.adapters.agents.builtin.untested import untested
 from perdure.adapters.agents.text import redact
+from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
@@ -104,9 +106,10 @@ def after_reply(
     transcript: Sequence[Message],
     change: Change | None = None,
     promised: Promised | None = None,
+    tests: Sequence[TestCommand] = (),
 ) -> Next:
     """Decide what follows a reply; `transcript` is what was asked, without it, `change` what a review is about, and
-    `promised` what it has to answer for."""
+    `promised` what it has to answer for. `tests`: of which a step that changes files is reminded before it ends."""
     calls = calls_in(reply.message)
     match reply.stop_reason:
         case "refusal":
@@ -127,6 +130,8 @@ def after_reply(
             return _ended(Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row")
         return RunTools()
     if STEPS[step].answer is None:
+        if word := untested(step, transcript, tests):
+            return Continue(user_message(word))
         return StepFinished(Outcome(summary=written_summary(_text(reply.message))))
     try:
         last = _asked(transcript) >= REASKS

@@ -97,7 +97,10 @@ async def _act(
 ) -> _Acted:
     """Do what the reply asks for: its tool calls carried out, a word back, or the step's end."""
     change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
-    step = conversation.after_reply(work.step, reply, told, change, promised)
+    config = session.contract.config
+    # A word back is another turn: where there is none, a step that has ended would become one without an end.
+    tests = config.test or () if work.turn < config.limits.turns_per_step else ()
+    step = conversation.after_reply(work.step, reply, told, change, promised, tests)
     if isinstance(step, StepFinished):
         if step.document is None:
             return _Acted(outcome=step.outcome)

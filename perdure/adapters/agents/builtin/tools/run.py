@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
 from perdure.adapters.agents.builtin.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.builtin.tools.bash import BASH
+from perdure.adapters.agents.builtin.tools.check import checked
 from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
 from perdure.adapters.agents.builtin.tools.paths import ToolError
 from perdure.adapters.agents.builtin.tools.read import READ
@@ -49,15 +51,20 @@ async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> li
     A mistake of the model's is a result with `is_error`. Raised are only: Superseded (by `toolbox.check`),
     SandboxUnavailable, and cancellation; every command is dead by then.
     """
-    return [await _result(block, toolbox, step) for block in calls_in(message)]
+    blocks = calls_in(message)
+    return [await _result(blocks, place, toolbox, step) for place in range(len(blocks))]
 
 
-async def _result(block: dict[str, Any], toolbox: Toolbox, step: Step) -> dict[str, Any]:
+async def _result(blocks: Sequence[dict[str, Any]], place: int, toolbox: Toolbox, step: Step) -> dict[str, Any]:
     toolbox.check()
+    block = blocks[place]
+    call = ToolCall(block["id"], step, toolbox)
     try:
-        return result(block, await _run(block, ToolCall(block["id"], step, toolbox)))
+        text = await _run(block, call)
     except ToolError as mistake:
         return result(block, str(mistake), error=True)
+    wrong = await checked(blocks, place, call)
+    return result(block, f"{text}\n{wrong}" if wrong else text)
 
 
 async def _run(block: dict[str, Any], call: ToolCall) -> str:
