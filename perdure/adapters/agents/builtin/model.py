@@ -80,11 +80,11 @@ class Model:
         the constructor.
         """
         keys = {name: environ.pop(name, "").strip() for name in KEYS}
-        headers = _headers(environ.pop(HEADERS, ""))
+        headers = headers_in(environ.pop(HEADERS, ""))
         variable = next((name for name in KEYS if keys[name]), None)
         if variable is None:
             return None
-        silence_s = _positive(environ.get(SILENCE))
+        silence_s = positive(environ.get(SILENCE))
         base_url = environ.get(BASE_URL, "").strip() or None
         return cls(keys[variable], base_url, headers=headers, variable=variable, silence_s=silence_s)
 
@@ -228,12 +228,14 @@ def _address(base_url: str) -> str:
     return base_url
 
 
-def _headers(text: str) -> dict[str, str]:
+def headers_in(text: str) -> dict[str, str]:
+    """The headers of lines `name: value`."""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _positive(value: str | None) -> float:
+def positive(value: str | None) -> float:
+    """Seconds of silence in the words of a variable; without it MODEL_SILENCE_S. BadInput when it is no such number."""
     if value is None:
         return MODEL_SILENCE_S
     try:
