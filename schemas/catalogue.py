@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from perdure.models import backlog, backlog_messages, decisions
+from perdure.models.events import Event
 from perdure.models.following import Follow
 from perdure.models.notice import Message
 from perdure.models.plan import Plan
@@ -83,6 +84,7 @@ SHAPES: tuple[Shape, ...] = (
         "what the workflow returns, and the first detail of its failure `NotDelivered`",
         examples.results,
     ),
+    Shape("event", Event, "one line of `perdure events --json`, and `Delivery.events()`", examples.events),
     Shape("attached", Attached, "the answer to update `attach`", examples.attachments),
     Shape("progress", Progress, "the answer to query `progress`", examples.progresses),
     Shape(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.models.decisions import Asked, Gate
+from perdure.models.events import Event, EventType
 from perdure.models.ledger import Spend, Usage
 from perdure.models.notice import Message, decisions
 from perdure.models.plan import Plan, Task
@@ -174,6 +175,42 @@ def notices() -> Examples:
         cost_usd=0.08,
     )
     return [waiting.model_dump(mode="json")]
+
+
+def events() -> Examples:
+    turn = {"summary": "turn 2 · edit src/export.py", "checkpoint": HEAD, "cost_usd": 0.021, "spent_usd": 0.094}
+    tests = {"status": "green", "passed": 12, "failed": 0, "failures": [], "summary": "12 green"}
+    about = {"delivery": DELIVERY, "backlog": "night", "item": "export"}
+    told = [
+        Event(
+            offset=8,
+            time="2026-11-23T08:00:00.123Z",
+            type=EventType.ACTIVITY,
+            step="implement",
+            attempt=1,
+            turn=2,
+            data=turn,
+            **about,
+        ),
+        Event(
+            offset=41,
+            time="2026-11-23T08:00:00.123Z",
+            type=EventType.TEST_RESULT,
+            step="run_tests",
+            attempt=2,
+            data=tests,
+            **about,
+        ),
+        Event(
+            offset=0,
+            time="2026-11-23T08:00:00.123Z",
+            delivery=None,
+            backlog="night",
+            type=EventType.STARTED,
+            data={"repository": REPOSITORY},
+        ),
+    ]
+    return [event.model_dump(mode="json") for event in told]
 
 
 def progresses() -> Examples:

@@ -404,6 +404,53 @@ export interface UsageResult {
   at_risk_usd: number;
 }
 
+/** One thing that happened. */
+export interface Event {
+  /** place in the stream of this delivery or backlog, from 0; the same whenever the stream is read */
+  offset: number;
+  /** UTC, as `2026-11-23T08:00:00.123Z` */
+  time: string;
+  /** id of the delivery; null where it is a backlog's own */
+  delivery: string | null;
+  /** id of the backlog it belongs to, or whose own it is; null without one */
+  backlog: string | null;
+  /** the backlog's item; null without one */
+  item: string | null;
+  /** see EventType, which names the fields of `data` */
+  type: EventType;
+  /** null where it is of no step; attempt, turn: as in the turn table, null where there is none */
+  step: string | null;
+  attempt: number | null;
+  turn: number | null;
+  data: Record<string, unknown>;
+}
+
+/**
+ * The kinds of event; beside each, the fields of its `data`.
+ * started      repository, request (its first line)
+ * continued    by: `retry`, `rewind` or `length` (history goes on in another run)
+ * phase        phase
+ * step_started summary; for a correction, `correction` is true
+ * activity     one turn of an agent: summary, checkpoint, cost_usd (null: unknown), spent_usd, waited_s
+ * step_ended   ending, summary
+ * step_failed  why
+ * commit       commit, files, added, deleted, summary
+ * test_result  status, passed, failed, failures, summary
+ * review       blocker, tech_debt, skippable, summary
+ * question     text, options
+ * gate         gate, of, words, options: somebody has to decide; with every field empty: nobody has to any more
+ * waiting      why, until (null: it lasts)
+ * decision     name (the update), said; by nobody else than who may reach Temporal
+ * said         name (the signal), said
+ * worker_death activity, tries
+ * landing      commit (empty: it could not), summary
+ * pull_request url, number, draft
+ * receipt      worker_deaths, turns_redone, replies_paid_twice
+ * item         of a backlog: event (the signal a delivery sent, or `begins`), and what it said
+ * ended        outcome, reason
+ */
+export type EventType = "started" | "continued" | "phase" | "step_started" | "activity" | "step_ended" | "step_failed" | "commit" | "test_result" | "review" | "question" | "gate" | "waiting" | "decision" | "said" | "worker_death" | "landing" | "pull_request" | "receipt" | "item" | "ended";
+
 /** The answer to update `attach`: the delivery of this id has been accepted, just now or before. */
 export interface Attached {
   delivery_id: string;

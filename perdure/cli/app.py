@@ -16,7 +16,7 @@ from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
 from perdure.cli.host import config, doctor, gc, init, local, rehearse
-from perdure.cli.look import logs, pulls, read, report, schedules, verify
+from perdure.cli.look import events, logs, pulls, read, report, schedules, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, retry
 from perdure.cli.request import run as run_phase
@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         read.list_,
         read.diff,
         logs.logs,
+        events.events,
         report.report,
         verify.verify,
         pulls.pulls,

@@ -6,7 +6,8 @@ on task queue `perdure` with the same JSON.
 
 from perdure.client.backlog import Backlog, SubmittedBacklog
 from perdure.client.decisions import Answered
-from perdure.client.delivery import Delivery, Perdure, Submitted
+from perdure.client.delivery import Delivery
+from perdure.client.namespace import Perdure, Submitted
 from perdure.client.schedules import Scheduled
 from perdure.client.view import Described, Listed, Pending
 

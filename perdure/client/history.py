@@ -102,34 +102,38 @@ def _joined(newest_first: Sequence[Past], complete: bool) -> Past:
 
 
 async def _read_run(client: Client, id: str, run_id: str | None) -> Past:
-    reading = _Reading(client.data_converter)
+    reading = Reading(client.data_converter)
     async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         await reading.take(event)
     return Past(reading.request, tuple(reading.acts.values()), tuple(reading.waits.values()))
 
 
-class _Reading:
-    """Folds the events of one run; activities and waits by the number of the event that began them."""
+class Reading:
+    """Folds the events of one run; activities and waits by the number of the event that began them.
+
+    type     of the workflow; outcome: the status it ended with, empty before
+    """
 
     def __init__(self, converter: DataConverter) -> None:
         self._converter = converter
         self.request: dict[str, Any] = {}
         self.acts: dict[int, Act] = {}
         self.waits: dict[int, Wait] = {}
+        self.type = self.outcome = ""
 
     async def take(self, event: HistoryEvent) -> None:
         at, kind = event.event_time.ToDatetime(UTC), event.WhichOneof("attributes") or ""
         told: Any = getattr(event, kind) if kind else None
         match kind.removesuffix("_event_attributes"):
             case "workflow_execution_started":
-                self.request = await self._first(told.input)
+                self.type, self.request = told.workflow_type.name, await self.first(told.input)
             case "activity_task_scheduled":
                 self.acts[event.event_id] = await self._scheduled(told, at)
             case "activity_task_started":
                 lost = told.attempt > 1 and died(told.last_failure)
                 self._change(told.scheduled_event_id, tries=told.attempt, began=at, died=lost)
             case "activity_task_completed":
-                self._change(told.scheduled_event_id, ended=at, result=await self._first(told.result))
+                self._change(told.scheduled_event_id, ended=at, result=await self.first(told.result))
             case "activity_task_failed" | "activity_task_timed_out":
                 words = told.failure.message or "it took too long"
                 self._change(told.scheduled_event_id, ended=at, failure=words)
@@ -141,10 +145,11 @@ class _Reading:
                 if wait := self.waits.get(told.started_event_id):
                     self.waits[told.started_event_id] = replace(wait, until=at)
             case name if name in _ENDS:
+                self.outcome = await self._outcome(name, told)
                 self.waits = {number: replace(wait, until=wait.until or at) for number, wait in self.waits.items()}
 
     async def _scheduled(self, told: Any, at: datetime) -> Act:
-        given = await self._first(told.input)
+        given = await self.first(told.input)
         attempt, turn = (value if isinstance(value := given.get(name), int) else 0 for name in ("attempt", "turn"))
         return Act(activity=told.activity_type.name, given=given, scheduled=at, attempt=attempt, turn=turn)
 
@@ -152,10 +157,17 @@ class _Reading:
         if number in self.acts:
             self.acts[number] = replace(self.acts[number], **changes)
 
-    async def _first(self, payloads: Any) -> dict[str, Any]:
+    async def first(self, payloads: Any) -> dict[str, Any]:
         """The first value, when it is an object: all of ours are."""
         values = await self._converter.decode_wrapper(payloads) if payloads.payloads else []
         return values[0] if values and isinstance(values[0], dict) else {}
+
+    async def _outcome(self, name: str, told: Any) -> str:
+        """The status in the result that the run ended with; empty where it has none."""
+        given = told.result if name.endswith("_completed") else None
+        if name.endswith("_failed"):
+            given = told.failure.application_failure_info.details
+        return str((await self.first(given)).get("status") or "") if given is not None else ""
 
     async def _words(self, event: HistoryEvent) -> str:
         if not event.user_metadata.HasField("summary"):

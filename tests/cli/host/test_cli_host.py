@@ -17,8 +17,23 @@ from tests.cli.conftest import Cli
 from tests.lab import git
 
 COMMANDS = (
-    *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "report", "verify", "pulls", "ui"),
-    *("backlog", "schedules"),
+    *(
+        "demo",
+        "init",
+        "deliver",
+        "run",
+        "watch",
+        "show",
+        "list",
+        "diff",
+        "logs",
+        "events",
+        "report",
+        "verify",
+        "pulls",
+        "ui",
+    ),
+    *("ui", "backlog", "schedules"),
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "retry", "cancel"),
     *("up", "down", "doctor", "gc", "config"),
 )
