@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from perdure.models.events import EventType
 from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC, FIXES, STEPS
-from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client.history import Act, Reading
@@ -37,7 +36,7 @@ def of_begin(request: Mapping[str, Any], attributes: Any, *, first: bool) -> Ite
     elif request.get("resume") or not first:
         yield Told(EventType.CONTINUED, {"by": "retry"})
     else:
-        words = one_line(str(request.get("request") or ""), REQUEST_SHOWN)
+        words = _first_line(str(request.get("request") or ""))[:REQUEST_SHOWN]
         yield Told(EventType.STARTED, {"repository": str(request.get("repository") or ""), "request": words})
 
 
@@ -51,7 +50,7 @@ def of_act(act: Act, before: Act | None) -> Iterator[Told]:
     if act.result is not None:
         yield from _given(act, act.result)
     elif act.failure:
-        yield _of(act, EventType.STEP_FAILED, why=one_line(act.failure))
+        yield _of(act, EventType.STEP_FAILED, why=_first_line(act.failure))
 
 
 def ended(name: str, attributes: Any, reading: Reading) -> Told | None:
@@ -60,14 +59,18 @@ def ended(name: str, attributes: Any, reading: Reading) -> Told | None:
         case "completed":
             return Told(EventType.ENDED, {"outcome": reading.outcome or "completed", "reason": ""})
         case "failed":
-            words = attributes.failure.message.partition("\n")[0]
-            return Told(EventType.ENDED, {"outcome": reading.outcome or "failed", "reason": one_line(words)})
+            words = _first_line(attributes.failure.message)
+            return Told(EventType.ENDED, {"outcome": reading.outcome or "failed", "reason": words})
         case "canceled":
             return Told(EventType.ENDED, {"outcome": "cancelled", "reason": ""})
         case "terminated" | "timed_out" as outcome:
-            return Told(EventType.ENDED, {"outcome": outcome, "reason": one_line(getattr(attributes, "reason", ""))})
+            return Told(EventType.ENDED, {"outcome": outcome, "reason": _first_line(getattr(attributes, "reason", ""))})
         case _:
             return None
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
 
 
 def _of(act: Act, type: EventType, **data: Any) -> Told:

@@ -114,9 +114,9 @@ class _Stream:
             case "workflow_execution_signaled":
                 said = await self.reading.first(attributes.input)
                 yield self._signalled(attributes.signal_name, said)
-            case "start_child_workflow_execution_initiated" if self.is_backlog:
-                item = attributes.workflow_id.rpartition("/")[2]
-                yield Told(EventType.ITEM, {"event": "begins", "delivery": attributes.workflow_id}, item=item)
+            case "child_workflow_execution_started" if self.is_backlog:
+                id = attributes.workflow_execution.workflow_id
+                yield Told(EventType.ITEM, {"event": "begins", "delivery": id}, item=id.rpartition("/")[2])
             case name if name.startswith("workflow_execution_"):
                 if (end := ended(name, attributes, self.reading)) is not None:
                     yield end
