@@ -55,7 +55,7 @@ class Delivery(Decisions):
         return await describe(d)
 
     def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
-        """What happened to it, in order, as perdure.client.events says; BadInput when there is no such delivery."""
+        """Its events, in order, as perdure.client.events says; BadInput when there is no such delivery."""
         return events(self._client, self.id, follow=follow, since=since)
 
     async def request(self) -> dict[str, Any]:

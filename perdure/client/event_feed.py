@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import datetime
 from heapq import merge
 from itertools import accumulate
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from perdure.client.events import events
@@ -87,7 +86,7 @@ class _Feed:
             ids = self.unread()
         # By time, and in its own order within each stream: a server's clock was seen to go back there.
         placed = (zip(accumulate((event.time for event in stream), max), stream, strict=True) for stream in streams)
-        return [event for _, event in merge(*placed, key=itemgetter(0))]
+        return [event for _, event in merge(*placed, key=lambda found: (found[0], found[1].delivery or ""))]
 
     def unread(self) -> list[str]:
         """Return the deliveries that backlogs have begun and that were not read yet."""
