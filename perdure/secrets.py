@@ -16,6 +16,7 @@ from perdure.models.forges import FORGES
 
 NAMES = frozenset(name for forge in FORGES for name in forge.secrets) | frozenset({
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS",
+    "OPENAI_API_KEY", "GEMINI_API_KEY",
     "PERDURE_WEBHOOK_URL", "PERDURE_WEBHOOK_SECRET",
     "TEMPORAL_API_KEY", "TEMPORAL_TLS_CLIENT_KEY_DATA", "TEMPORAL_CODEC_AUTH",
 })  # fmt: skip

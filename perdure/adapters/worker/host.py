@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.model import Model
+from perdure.adapters.agents.proxied.upstream import Upstream, upstreams
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.view import view
@@ -56,6 +57,7 @@ ROLE = "PERDURE_WORKER_ROLE"
 class Host:
     """This worker's home, configuration, model, forges, listeners, leases and journals.
 
+    `upstreams`: by wire, the models that agents with a command line of their own may ask.
     `publisher`: the queue of the worker that alone publishes for this home; empty when every worker does.
     `publishes_only`: this worker is the one.
     """
@@ -63,6 +65,7 @@ class Host:
     def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
         self.home, self.config, self.model = home, config, model
         self.forges = forges or Forges()
+        self.upstreams: dict[str, Upstream] = {}
         self.listeners = Listeners.of(config.notify, {})
         self.publisher, self.publishes_only = "", False
         self.inflight = InFlight(home)
@@ -76,7 +79,10 @@ class Host:
         """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
         home.make_private()
         config = load_host_config(environ)
-        host = cls(home, config, Model.from_environment(environ), Forges.from_environment(environ))
+        known = dict(environ)  # the built-in agent and others have the same key
+        found = upstreams(environ)
+        host = cls(home, config, Model.from_environment(known), Forges.from_environment(environ))
+        host.upstreams = found
         host.listeners = Listeners.from_environment(config.notify, environ)
         host.publisher, host.publishes_only = _publishing(home, environ)
         return host
@@ -120,9 +126,15 @@ class Host:
 
     def redacted(self, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Tool results without this worker's own secrets, whatever printed them."""
-        secrets = (*(self.model.secrets if self.model else ()), *self.forges.secrets, *self.listeners.secrets)
-        cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, secrets))
+        cleaned: list[dict[str, Any]] = _walk(blocks, lambda text: conversation.redact(text, self.secrets))
         return cleaned
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values of this worker to keep out of everything that is stored or shown."""
+        ours = self.model.secrets if self.model else ()
+        theirs = [secret for upstream in self.upstreams.values() for secret in upstream.secrets]
+        return (*ours, *theirs, *self.forges.secrets, *self.listeners.secrets)
 
     def sandbox(self, delivery: str, grade: str) -> Sandbox:
         """The sandbox of a delivery, with the binds that were computed once after setup."""

@@ -37,6 +37,24 @@ async def test_the_models_key_leaves_the_environment_with_the_first_look(home: H
     await host.close()
 
 
+async def test_the_keys_of_every_wire_leave_the_environment_and_are_redacted(home: Home) -> None:
+    keys = {
+        "OPENAI_API_KEY": "sk-of-one-vendor",
+        "GEMINI_API_KEY": "AI-of-another",
+        "ANTHROPIC_AUTH_TOKEN": "a-token-1",
+    }
+    environ = {**keys, "OPENAI_BASE_URL": "http://user:hidden-word@127.0.0.1:9/v1", "PATH": "/bin"}
+    host = Host.open(home, environ)
+    assert not set(keys) & set(environ)
+    assert sorted(host.upstreams) == ["anthropic", "gemini", "openai-chat", "openai-responses"]
+    assert host.upstreams["anthropic"].credentials() == {"authorization": "Bearer a-token-1"}
+    assert host.upstreams["gemini"].credentials() == {"x-goog-api-key": "AI-of-another"}
+    assert host.upstreams["openai-chat"].base_url == "http://user:hidden-word@127.0.0.1:9/v1"
+    printed = [{"type": "text", "text": " ".join([*keys.values(), "hidden-word"])}]
+    assert host.redacted(printed) == [{"type": "text", "text": " ".join(["[redacted]"] * 4)}]
+    await host.close()
+
+
 async def test_a_host_that_knows_nothing_of_a_delivery_says_the_workspace_is_lost(home: Home) -> None:
     host = Host(home, HostConfig(), None)
     with pytest.raises(WorkspaceLost):

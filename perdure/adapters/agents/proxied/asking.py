@@ -87,7 +87,14 @@ class Asking:
             events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         if events != request.stream:
             raise Cut("it is not of the kind that was asked for")
-        return await in_thread(self._wire.read, request, events, b"".join(pieces))
+        return await in_thread(self._read, request, events, b"".join(pieces))
+
+    def _read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
+        """Shapes that nobody foresaw are no reply; nothing of them is kept."""
+        try:
+            return self._wire.read(request, events, body)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise Cut(f"it is no reply of this wire ({type(error).__name__})") from error
 
     def _base_of(self, path: str) -> str:
         """Addresses of OpenAI's end in `/v1`, which agents' paths begin with; of the others only some people's do."""

@@ -144,7 +144,10 @@ class Proxy:
         except TimeoutError:
             raise WireError(408, "", "the request did not come to an end") from None
         body = await in_thread(_object, data)
-        return await in_thread(self._wire.understand, route, body)
+        try:
+            return await in_thread(self._wire.understand, route, body)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+            raise WireError(400, "", "the request has another shape than those of this wire") from None
 
     async def _reply(self, request: ProxiedRequest, http: web.Request) -> ProxiedReply:
         """That of the ledger; equal requests at a time share one, and one that is asked outlives who waits for it."""

@@ -95,7 +95,8 @@ def upstreams(environ: MutableMapping[str, str]) -> dict[str, Upstream]:
 
     Keys are taken out of `environ`: what the worker starts must not inherit them. BadInput as in Upstream.
     """
-    taken = {name: environ.pop(name, "").strip() for variables in VARIABLES.values() for name in variables.keys}
+    names = {name for variables in VARIABLES.values() for name in variables.keys}
+    taken = {name: environ.pop(name, "").strip() for name in names}
     extra = builtin.headers_in(environ.pop(builtin.HEADERS, ""))
     silence_s = builtin.positive(environ.get(builtin.SILENCE))
     found = {}
