@@ -20,7 +20,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel lock clean
+.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,10 @@ $(READY): requirements.lock pyproject.toml deploy/venv.sh
 
 demo: $(READY) ## one request becomes one pull request while you kill the worker (ARGS: options of perdure demo)
 	@$(BIN)/perdure demo $(ARGS)
+
+agents: ## Claude Code and Codex, pinned, below .venv/agents: for tests that run them and for the demo (800 MB)
+	@deploy/packages.sh npm=npm
+	@deploy/agents.sh $(VENV)/agents
 
 # On a build server (CI=true) up to ten failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which

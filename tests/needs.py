@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ NAMES = {
     "gotestsum": ("gotestsum",),
     "mvn": ("mvn",),
     "claude": ("claude",),
+    "codex": ("codex",),
 }
 PACKAGES = {
     "chromium": "chromium",
@@ -29,8 +32,9 @@ PACKAGES = {
     "gotestsum": "gotestsum",
     "mvn": "maven",
 }
-NPM = {"claude": "@anthropic-ai/claude-code"}
-"""Packages of npm: no distribution has these programs."""
+AGENTS = Path(__file__).parents[1] / ".venv" / "agents" / "bin"
+"""The place of the programs that `make agents` installs: no distribution has them."""
+OURS = frozenset({"claude", "codex"})
 
 NO_GROUP = "NO CONTROL GROUP IS DELEGATED HERE"
 """The reason to leave out what only such a host can show (perdure.adapters.sandbox.groups)."""
@@ -40,7 +44,8 @@ _REASON = "NEEDS "
 
 def found(program: str) -> str | None:
     """The path of a program, under any name it has."""
-    return next((path for name in NAMES[program] if (path := shutil.which(name))), None)
+    places = f"{AGENTS}{os.pathsep}{os.environ.get('PATH', os.defpath)}" if program in OURS else None
+    return next((path for name in NAMES[program] if (path := shutil.which(name, path=places))), None)
 
 
 def missing(*programs: str) -> str:
@@ -72,7 +77,6 @@ def _told_of_programs(reasons: list[str]) -> str:
         return ""
     named = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
     system = " ".join(PACKAGES[name] for name in sorted(counts) if name in PACKAGES)
-    npm = " ".join(NPM[name] for name in sorted(counts) if name in NPM)
     paste = [f"sudo apt-get install -y {system}"] if system else []
-    paste += [f"npm install -g {npm}"] if npm else []
+    paste += ["make agents"] if OURS & counts.keys() else []
     return f"LEFT OUT, tests that need a program: {named}; to run them: {' && '.join(paste)}"

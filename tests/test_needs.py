@@ -19,7 +19,7 @@ def test_one_line_names_what_is_missing_how_many_tests_that_concerns_and_what_to
         "to run them: sudo apt-get install -y chromium nodejs npm"
     )
     assert told(["no keys here"]) == ""
-    assert told(["NEEDS claude"]).endswith("claude (1); to run them: npm install -g @anthropic-ai/claude-code")
+    assert told(["NEEDS claude"]).endswith("claude (1); to run them: make agents")
     assert told([f"Skipped: {NO_GROUP}"] * 2).startswith("LEFT OUT, tests of limits that the kernel holds (2); to run")
 
 

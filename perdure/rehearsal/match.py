@@ -39,14 +39,23 @@ def scene(request: Request) -> Position:
 
 
 def _position(request: Request, messages: list[Message]) -> Position:
-    system = "\n".join(block.text for block in request.system)
-    named = re.search(r"^Step: *(\S+) *$", system, re.MULTILINE)
     return Position(
-        step=named[1] if named else None,
+        step=step_named(request),
         turn=sum(message.role == "assistant" for message in messages) + 1,
         said="\n".join(_texts(messages)),
         last="\n".join(_texts(messages[-1:])),
     )
+
+
+_STEP = re.compile(r"^Step: *(\S+) *$", re.MULTILINE)
+
+
+def step_named(request: Request) -> str | None:
+    """The step that the system prompt names, or, where an agent has one of its own, the first message of the user."""
+    system = "\n".join(block.text for block in request.system)
+    first = "\n".join(block.text for block in request.messages[0].content if isinstance(block, Text))
+    found = _STEP.search(system) or _STEP.search(first)
+    return found[1] if found else None
 
 
 def misses(line: Line, now: Position) -> list[str]:
@@ -102,7 +111,9 @@ def no_line(screenplay: Screenplay, now: Position) -> str:
         f"{screenplay.place(n)}: {'; '.join(misses(screenplay.lines[n], now)) or 'its faults are used up'}"
         for n in near
     ]
-    asked = f"step {now.step}" if now.step else "no step (no line `Step: <step>` in the system prompt)"
+    asked = (
+        f"step {now.step}" if now.step else "no step (no line `Step: <step>` in the system prompt or the first message)"
+    )
     ending = now.last if len(now.last) <= 200 else f"…{now.last[-200:]}"
     return (
         f"rehearsal: no line of {screenplay.script.title!r} answers {asked}, turn {now.turn}, "

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure.rehearsal.cache import InputUsage, tokens_of
+from perdure.rehearsal.dialect import ANSWER, answer_schema, translated
 from perdure.rehearsal.faults import Fault
 from perdure.rehearsal.schema import answer_problem, with_empties
-from perdure.rehearsal.screenplay import Line, Use
+from perdure.rehearsal.screenplay import Line
 from perdure.rehearsal.wire import Block, Refused, Request, Text, Thinking, ThinkingConfig, ToolUse, canonical, invalid
 
 Json = dict[str, Any]
@@ -30,18 +31,27 @@ def compose(line: Line, request: Request, digest: str, where: Where, fault: Faul
     blocks: list[Block] = []
     if line.think is not None and (block := thought(request.model, line.think, request.thinking)):
         blocks.append(block)
-    text = line.say if line.answer is None else _answer(line.answer, request, where)
+    calls = [(use.tool, use.input, use.unknown) for use in line.use]
+    text = line.say
+    if line.answer is not None and (schema := answer_schema(request)) is not None:
+        calls.append((ANSWER, json.loads(_answer(line.answer, schema, where)), False))
+    elif line.answer is not None:
+        text = _answer(line.answer, request.json_schema, where)
     if text is not None:
         blocks.append(Text(type="text", text=text))
     offered = [tool.name for tool in request.tools]
-    for number, use in enumerate(line.use):
-        if use.tool not in offered and not use.unknown:
-            raise _not_offered(use, offered, where)
-        name = hashlib.sha256(f"{digest} {number}".encode()).hexdigest()[:24]
-        blocks.append(ToolUse(type="tool_use", id=f"toolu_{name}", name=use.tool, input=use.input))
+    for number, (tool, given, unknown) in enumerate(calls):
+        call = (tool, given) if unknown else translated(tool, given, request)
+        if call is None:
+            raise _not_offered(tool, offered, where)
+        blocks.append(ToolUse(type="tool_use", id=_use_id(digest, number), name=call[0], input=call[1]))
     if fault is Fault.MAX_TOKENS:
         return _cut(blocks), "max_tokens"
-    return blocks, "tool_use" if line.use else "end_turn"
+    return blocks, "tool_use" if calls else "end_turn"
+
+
+def _use_id(digest: str, number: int) -> str:
+    return f"toolu_{hashlib.sha256(f'{digest} {number}'.encode()).hexdigest()[:24]}"
 
 
 def message(request: Request, digest: str, blocks: list[Block], stop_reason: str, spent: InputUsage) -> Json:
@@ -80,8 +90,7 @@ def _cut(blocks: list[Block]) -> list[Block]:
     return [*whole, last]
 
 
-def _answer(answer: Json, request: Request, where: Where) -> str:
-    schema = request.json_schema
+def _answer(answer: Json, schema: Json | None, where: Where) -> str:
     if schema is not None:
         answer = with_empties(answer, schema)
     if schema is not None and (problem := answer_problem(answer, schema)):
@@ -92,10 +101,10 @@ def _answer(answer: Json, request: Request, where: Where) -> str:
     return json.dumps(answer, ensure_ascii=False)
 
 
-def _not_offered(use: Use, offered: list[str], where: Where) -> Refused:
-    near = difflib.get_close_matches(use.tool, offered, n=1)
+def _not_offered(tool: str, offered: list[str], where: Where) -> Refused:
+    near = difflib.get_close_matches(tool, offered, n=1)
     return invalid(
-        f"rehearsal: {where()}: uses tool '{use.tool}', the request offers {', '.join(offered) or 'none'}"
+        f"rehearsal: {where()}: uses tool '{tool}', the request offers {', '.join(offered) or 'none'}"
         + (f" (did you mean {near[0]}?)" if near else "")
         + "; write unknown = true in the call to have the model make it up"
     )

@@ -1,4 +1,4 @@
-"""The HTTP server: POST /v1/messages, and GET /rehearsal/report."""
+"""The HTTP server: the four wires that models are asked on, and GET /rehearsal/report."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ from perdure.rehearsal.playing import REQUEST_ID, Player, Stopping, reset
 from perdure.rehearsal.record import Call, Record, chain
 from perdure.rehearsal.reply import compose, message
 from perdure.rehearsal.screenplay import Screenplay
-from perdure.rehearsal.strict import parse
+from perdure.rehearsal.strict import count
 from perdure.rehearsal.wire import Refused
+from perdure.rehearsal.wires.base import Came, RehearsalWire
+from perdure.rehearsal.wires.chat import Chat
+from perdure.rehearsal.wires.gemini import Gemini
+from perdure.rehearsal.wires.messages import Messages
+from perdure.rehearsal.wires.responses import Responses
 
 REHEARSAL_STOP_S = 2.0
 """A stopping rehearsal's wait for clients to take the end of their streams."""
@@ -31,6 +36,14 @@ REHEARSAL_STOP_S = 2.0
 
 MAX_BODY = 32 * 1024 * 1024
 """Bytes; the API's own limit on a request."""
+
+WIRES: dict[str, RehearsalWire] = {
+    "/v1/messages": Messages(),
+    "/v1/responses": Responses(),
+    "/v1/chat/completions": Chat(),
+    r"/v1beta/models/{asked:[^/]+}": Gemini(),
+}
+"""Where each wire is served."""
 
 KEY = "rehearsal"
 """Any key opens this door; this is the one to show people."""
@@ -79,7 +92,10 @@ class Rehearsal:
 
     async def __aenter__(self) -> Rehearsal:
         app = web.Application(client_max_size=MAX_BODY)
-        app.router.add_post("/v1/messages", self._messages)
+        for path, wire in WIRES.items():
+            app.router.add_post(path, partial(self._asked, wire))
+        app.router.add_post("/v1/messages/count_tokens", self._counted)
+        app.router.add_get("/", _here)  # Claude Code looks whether anybody is there
         app.router.add_get("/rehearsal/report", self._report)
         app.router.add_route("*", "/{path:.*}", _nowhere)
         # With cancellation a hang ends as soon as its client goes away.
@@ -108,15 +124,22 @@ class Rehearsal:
     async def _report(self, http: web.Request) -> web.Response:
         return web.json_response(self.report())
 
-    async def _messages(self, http: web.Request) -> web.StreamResponse:
+    async def _counted(self, http: web.Request) -> web.Response:
+        """Counting is free and no call: nothing of the screenplay answers it."""
+        try:
+            return web.json_response({"input_tokens": count(await _body(http), http.headers)})
+        except Refused as refused:
+            return _error(Messages(), refused, "req_count")
+
+    async def _asked(self, wire: RehearsalWire, http: web.Request) -> web.StreamResponse:
         call = self._record.new_call()
         http[REQUEST_ID] = f"req_{call.number:08d}"
         try:
-            return await self._answer(http, call)
+            return await self._answer(wire, http, call)
         except Refused as refused:
             call.status, call.message = refused.status, refused.message
             call.outcome = "refused" if call.outcome == "reply" else call.outcome
-            return _error(refused, http[REQUEST_ID])
+            return _error(wire, refused, http[REQUEST_ID])
         except (ConnectionError, Stopping):
             call.dropped = True
             reset(http)
@@ -127,9 +150,11 @@ class Rehearsal:
         finally:
             self._record.note_end(call)
 
-    async def _answer(self, http: web.Request, call: Call) -> web.StreamResponse:
+    async def _answer(self, wire: RehearsalWire, http: web.Request, call: Call) -> web.StreamResponse:
         raw = await _body(http)
-        request = parse(raw, http.headers, self.screenplay.made_up_tools)
+        came = Came(raw, http.headers, http.query, http.match_info.get("asked", ""))
+        asked = wire.read(came, self.screenplay.made_up_tools)
+        request = asked.request
         call.body = json.loads(raw)
         now = scene(request)
         call.step, call.turn = now.step, now.turn
@@ -152,7 +177,7 @@ class Rehearsal:
         reply = message(request, links[-1], blocks, stop_reason, self._cache.charge(request))
         call.usage = reply["usage"]
         self._record.note_reply(links[-1], reply["usage"])
-        response = await self._player.message(http, reply, request.stream, fault, line.seconds)
+        response = await self._player.message(http, wire, reply, asked, fault, line.seconds)
         if fault not in PARTIAL:
             self._record.note_sent(links[-1])
         return response
@@ -165,15 +190,19 @@ async def _body(http: web.Request) -> bytes:
         raise Refused(413, "request_too_large", f"Request exceeds the maximum size of {MAX_BODY} bytes") from None
 
 
+async def _here(http: web.Request) -> web.Response:
+    return web.json_response({"service": "rehearsal"})
+
+
 async def _nowhere(http: web.Request) -> web.Response:
-    return _error(Refused(404, "not_found_error", f"{http.method} {http.path}: not found"), "req_none")
+    return _error(Messages(), Refused(404, "not_found_error", f"{http.method} {http.path}: not found"), "req_none")
 
 
-def _error(refused: Refused, request_id: str) -> web.Response:
+def _error(wire: RehearsalWire, refused: Refused, request_id: str) -> web.Response:
     headers = {"request-id": request_id}
     if refused.retry_after is not None:
         headers["retry-after"] = f"{refused.retry_after:g}"
-    return web.json_response(refused.body(request_id), status=refused.status, headers=headers)
+    return web.json_response(wire.error(refused, request_id), status=refused.status, headers=headers)
 
 
 async def serve(screenplay: Screenplay, host: str, port: int, announce: Callable[[str], None] = print) -> None:

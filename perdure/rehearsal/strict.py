@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
-from perdure.rehearsal.cache import image_problem
+from perdure.rehearsal.betas import check_betas, without_system_turns
+from perdure.rehearsal.cache import image_problem, tokens_of
 from perdure.rehearsal.reply import is_genuine
 from perdure.rehearsal.schema import schema_problem
 from perdure.rehearsal.wire import (
@@ -23,6 +22,7 @@ from perdure.rehearsal.wire import (
     ToolUse,
     invalid,
 )
+from perdure.rehearsal.wires.base import bearer, body_of, first_problem
 
 MAX_BREAKPOINTS = 4
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -36,19 +36,17 @@ def parse(raw: bytes, headers: Mapping[str, str], scripted_tools: frozenset[str]
     _authenticated(headers)
     if not headers.get("anthropic-version"):
         raise invalid("anthropic-version: header is required")
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        raise invalid("The request body is not valid JSON") from None
-    if not isinstance(body, dict):
-        raise invalid("The request body must be a JSON object")
+    body = body_of(raw)
     for name in _SAMPLING:
         if name in body:
             raise invalid(f"`{name}` is deprecated for this model")
     try:
         request = Request.model_validate(body)
     except ValidationError as error:
-        raise invalid(_first(error)) from None
+        where, message, _ = first_problem(error)
+        raise invalid(f"{where}: {message}") from None
+    check_betas(request, headers)
+    request = without_system_turns(request)
     _check_choices(request)
     _check_tools(request)
     _check_breakpoints(request)
@@ -56,19 +54,21 @@ def parse(raw: bytes, headers: Mapping[str, str], scripted_tools: frozenset[str]
     return request
 
 
+def count(raw: bytes, headers: Mapping[str, str]) -> int:
+    """The tokens of a prompt, for POST /v1/messages/count_tokens. Refused as in `parse`, but for max_tokens."""
+    _authenticated(headers)
+    try:
+        request = Request.model_validate({"max_tokens": 1, **body_of(raw)})
+    except ValidationError as error:
+        where, message, _ = first_problem(error)
+        raise invalid(f"{where}: {message}") from None
+    blocks = (block for message in request.messages for block in message.content)
+    return sum(map(tokens_of, (*request.tools, *request.system, *blocks)))
+
+
 def _authenticated(headers: Mapping[str, str]) -> None:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""
-    if not bearer and not headers.get("x-api-key", "").strip():
+    if not bearer(headers) and not headers.get("x-api-key", "").strip():
         raise Refused(401, "authentication_error", "x-api-key header is required")
-
-
-def _first(error: ValidationError) -> str:
-    """`messages.0.content.1.text.text: Field required`: one problem, the unknown parameter before its consequences."""
-    problems: list[Any] = list(error.errors())
-    problem = min(problems, key=lambda p: p["type"] != "extra_forbidden")
-    where = ".".join(map(str, problem["loc"]))
-    return f"{where}: {problem['msg'].removeprefix('Value error, ')}"
 
 
 def _check_choices(request: Request) -> None:

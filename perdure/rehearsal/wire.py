@@ -79,9 +79,22 @@ class ToolResult(Cacheable):
 Block = Annotated[Text | Media | Thinking | RedactedThinking | ToolUse | ToolResult, Field(discriminator="type")]
 
 
+class JsonFormat(Wire):
+    type: Literal["json_schema"]
+    json_schema: dict[str, Any] = Field(alias="schema")
+
+
+class OutputConfig(Wire):
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: JsonFormat | None = None
+
+
 class Message(Wire):
-    role: Literal["user", "assistant"]
+    """`system` among the messages, and a setting of one turn, are betas: `betas`."""
+
+    role: Literal["user", "assistant", "system"]
     content: Annotated[list[Block], BeforeValidator(_blocks)]
+    output_config: OutputConfig | None = None
 
 
 class InputSchema(BaseModel):
@@ -100,6 +113,7 @@ class Tool(Cacheable):
     strict: bool | None = None
     eager_input_streaming: bool | None = None
     input_examples: list[dict[str, Any]] | None = None
+    defer_loading: bool | None = None
 
 
 class ToolChoice(Wire):
@@ -112,16 +126,6 @@ class ThinkingConfig(Wire):
     type: Literal["adaptive", "between_tools", "enabled", "disabled"]
     display: Literal["summarized", "omitted"] | None = None
     budget_tokens: int | None = Field(default=None, ge=1024)
-
-
-class JsonFormat(Wire):
-    type: Literal["json_schema"]
-    json_schema: dict[str, Any] = Field(alias="schema")
-
-
-class OutputConfig(Wire):
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    format: JsonFormat | None = None
 
 
 class Diagnostics(Wire):
@@ -150,6 +154,7 @@ class Request(Wire):
     diagnostics: Diagnostics | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
     speed: Literal["standard", "fast"] | None = None
+    context_management: dict[str, Any] | None = None
 
     @property
     def json_schema(self) -> dict[str, Any] | None:

@@ -1,0 +1,50 @@
+"""What Claude Code sends beyond the API that everybody has: taken with its header, an unknown parameter without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rehearsal.wire_fixtures import Json, post
+
+TOOLS: list[Json] = [{"name": "bash", "input_schema": {"type": "object"}, "defer_loading": True}]
+USER: Json = {"role": "user", "content": "Step: implement"}
+CASES: dict[str, tuple[Json, str]] = {
+    "context-management-2025-06-27": ({"context_management": {"edits": []}}, "context_management: Extra inputs"),
+    "advanced-tool-use-2025-11-20": ({"tools": TOOLS}, "tools.0.defer_loading: Extra inputs"),
+    "per-turn-control-2026-07-01": (
+        {"messages": [{**USER, "output_config": {"effort": "low"}}]},
+        "messages.0.output_config: Extra inputs",
+    ),
+    "mid-conversation-tool-changes-2026-07-01": (
+        {"messages": [USER, {"role": "system", "content": "Another tool."}]},
+        "messages.1.role: Input should be 'user' or 'assistant'",
+    ),
+}
+HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
+
+
+def asked(**more: Any) -> Json:
+    return {"model": "m", "max_tokens": 9, "messages": [USER], **more}
+
+
+@pytest.mark.parametrize("beta", CASES)
+async def test_a_betas_parameter_is_taken_with_its_header_only(rehearsal, beta):
+    twin = await rehearsal('[[line]]\nstep = "implement"\nturn = 1\nsay = "Yes."')
+    parameter, complaint = CASES[beta]
+    url = f"{twin.url}/v1/messages?beta=true"
+    refused = await post(url, asked(**parameter), **HEADERS)
+    assert (refused.status_code, complaint in refused.json()["error"]["message"]) == (400, True)
+    taken = await post(url, asked(**parameter), **HEADERS, **{"anthropic-beta": f"another-2020-01-01,{beta}"})
+    assert taken.status_code == 200, taken.text
+
+
+async def test_counting_tokens_is_answered_and_is_no_call(rehearsal):
+    twin = await rehearsal('[[line]]\nsay = "Yes."')
+    body = {"model": "m", "messages": [{"role": "user", "content": "x" * 4000}]}
+    counted = await post(f"{twin.url}/v1/messages/count_tokens", body, **HEADERS)
+    assert 1000 <= counted.json()["input_tokens"] < 1100
+    refused = await post(f"{twin.url}/v1/messages/count_tokens", {**body, "colour": "red"}, **HEADERS)
+    assert refused.json()["error"]["message"] == "colour: Extra inputs are not permitted"
+    assert twin.report()["calls"] == 0
