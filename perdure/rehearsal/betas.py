@@ -1,4 +1,4 @@
-"""What the Messages API takes only with a beta's header, in the shapes that Claude Code sends."""
+"""Parameters that the Messages API takes only with a beta's header, in the shapes that Claude Code sends."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ WIRES: dict[str, RehearsalWire] = {
     "/v1/chat/completions": Chat(),
     r"/v1beta/models/{asked:[^/]+}": Gemini(),
 }
-"""Where each wire is served."""
+"""The path of each wire."""
 
 KEY = "rehearsal"
 """Any key opens this door; this is the one to show people."""

@@ -89,7 +89,7 @@ def bearer(headers: Mapping[str, str]) -> str:
 
 
 def first_problem(error: ValidationError) -> tuple[str, str, str]:
-    """Where, what and which kind: one problem, an unknown parameter before its consequences."""
+    """Return one problem as its place, its words and its kind: an unknown parameter before its consequences."""
     problems: list[Any] = list(error.errors())
     problem = min(problems, key=lambda p: p["type"] != "extra_forbidden")
     where = ".".join(map(str, problem["loc"]))

@@ -25,7 +25,7 @@ class Content(Wire):
 
 
 class Entry(Wire):
-    """What every item may have. `internal_…` is Codex's own, and taken from it."""
+    """Fields that every item may have. `internal_…` is Codex's own, and taken from it."""
 
     id: str | None = None
     status: str | None = None
