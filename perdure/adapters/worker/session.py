@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.models.contract import Contract
 from perdure.models.errors import WorkCutOff
 from perdure.models.ids import checkout_name
+
+_TESTED = "base-tested.json"
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,18 @@ class WorkspaceSession:
     def note_base(self, key: str) -> None:
         """Remember the base, with all that its results depend on, by this key."""
         write_whole(self.directory / "base", key.encode())
+
+    def note_tested(self, tested: Mapping[str, str]) -> None:
+        """Remember for the agents, by the names of test commands, how each went on the base and how long it took."""
+        write_whole(self.directory / _TESTED, json.dumps(tested).encode())
+
+    def tested(self) -> dict[str, str]:
+        """Return what was noted; nothing where an older release, or another host, prepared this."""
+        try:
+            found = json.loads((self.directory / _TESTED).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return {str(name): str(words) for name, words in found.items()} if isinstance(found, dict) else {}
 
     def seed(self) -> Seed | None:
         """The output of compilers on the base; None where an older release prepared this."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import perdure
@@ -24,7 +25,7 @@ MATERIAL_CHARS = 200_000
 
 PROMPTS = Path(perdure.__file__).parent / "prompts"
 
-_ORDER = ("kind", "plan", "diff", "report", "experiment", "findings", "review")
+_ORDER = ("repository", "kind", "plan", "diff", "report", "experiment", "findings", "review")
 """Materials that are given in this order; others follow by name."""
 
 WORDS = "words"
@@ -55,13 +56,17 @@ def system_prompt(step: Step, override: str | None = None) -> str:
 
 
 def opening(
-    step: Step, contract: Contract, materials: dict[str, str], pages: Sequence[ShownPage] = ()
+    step: Step,
+    contract: Contract,
+    materials: dict[str, str],
+    pages: Sequence[ShownPage] = (),
+    tested: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The first user message: request, issue, notes, materials (texts by name, such as plan or diff), pictures of the
     application's pages, and facts.
 
     Everything others wrote is framed as data; what is too long loses its middle. The material `words` is what a person
-    in charge rejected the others with.
+    in charge rejected the others with. `tested`: how each test command went before, by its name.
     """
     words = contract.request
     parts = [framed("request", words)] if words.strip() else []
@@ -75,7 +80,7 @@ def opening(
     if WORDS in materials:
         parts.append(sent_back(step, materials[WORDS]))
     shown = [block for page in pages for block in _seen(page)]
-    facts = user_message(_facts(step, contract, pages, materials.get("kind", "")))["content"]
+    facts = user_message(_facts(step, contract, pages, materials.get("kind", ""), tested))["content"]
     return {"role": "user", "content": [*user_message(*parts)["content"], *shown, *facts]}
 
 
@@ -110,13 +115,14 @@ def _seen(page: ShownPage) -> list[dict[str, Any]]:
     return [caption, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}]
 
 
-def _facts(step: Step, contract: Contract, pages: Sequence[ShownPage], kind: str) -> str:
+def _facts(step: Step, contract: Contract, pages: Sequence[ShownPage], kind: str, tested: Mapping[str, str]) -> str:
     """Return the engine's own words, which stand outside any frame."""
     asked = contract.request.strip() or contract.issue is not None
     wanted = "the request above" if asked else "the change as it is: nobody said in words what was wanted"
     lines = [f"Carry out step {step} for {wanted}."]
     if STEPS[step].tested:
-        commands = [f"- {test.name}: {test.command}" for test in contract.config.test or ()]
+        went = {name: f" ({words})" for name, words in tested.items()}
+        commands = [f"- {test.name}: {test.command}{went.get(test.name, '')}" for test in contract.config.test or ()]
         lines += ["Test commands of this repository:", *commands] if commands else ["No test command is known."]
     if any(page.png for page in pages):
         lines.append(

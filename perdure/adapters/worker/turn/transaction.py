@@ -24,6 +24,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
+from perdure.adapters.worker.turn.surroundings import map_of
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
 from perdure.models.ids import run_ref
@@ -88,7 +89,8 @@ async def _told(session: WorkspaceSession, work: TurnInput) -> list[Message]:
         return heard(await in_thread(checkpoints.read_transcript, session.vault, work.checkpoint), said)
     materials = await in_thread(texts, session.vault, work.delivery, texts_only(work.materials))
     seen = await in_thread(pages, session.vault, work.delivery, work.materials)
-    first = conversation.opening(work.step, session.contract, materials, seen)
+    materials |= await in_thread(map_of, session.vault, work.checkpoint, work.step)
+    first = conversation.opening(work.step, session.contract, materials, seen, await in_thread(session.tested))
     return heard([reminded(first, work.told) if STEPS[work.step].hears else first], said)
 
 

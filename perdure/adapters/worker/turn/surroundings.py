@@ -1,0 +1,53 @@
+"""The map of the repository that a step begins with.
+
+It is told from git's objects, never from files as they lie there: a turn that is done again gets the same bytes, and
+what an agent's sandbox does not show is not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES, mapped
+from perdure.adapters.git.checkpoint import worktree_tree
+from perdure.adapters.git.vault import Vault
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
+
+MAP = "repository"
+"""The name of the material that it becomes."""
+
+
+def map_of(vault: Vault, checkpoint: str, step: Step) -> dict[str, str]:
+    """The map as a material of a step's first message; empty for steps that stay close to what they are given, and for
+    a repository without files. Raises WorkspaceLost."""
+    if not STEPS[step].noted:
+        return {}
+    tree = worktree_tree(vault, checkpoint)
+    listed = vault.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names
+    files = {path: about.split()[2] for about, _, path in (line.partition("\t") for line in listed) if _plain(about)}
+    found = mapped(files, lambda paths: dict(_contents(vault, {path: files[path] for path in paths})))
+    return {MAP: found} if found else {}
+
+
+def _plain(about: str) -> bool:
+    """A regular file: links lead elsewhere."""
+    return about.startswith("100")
+
+
+def _contents(vault: Vault, shas: Mapping[str, str]) -> Iterable[tuple[str, bytes]]:
+    """Of those files that are no larger than MAP_FILE_BYTES."""
+    if not shas:
+        return
+    told = vault.git.run("cat-file", "--batch-check=%(objectsize)", stdin=_asked(list(shas.values()))).text.split("\n")
+    small = [path for path, size in zip(shas, told, strict=True) if size.isdecimal() and int(size) <= MAP_FILE_BYTES]
+    data, at = vault.git.run("cat-file", "--batch", stdin=_asked([shas[path] for path in small])).stdout, 0
+    for path in small:
+        end = data.index(b"\n", at)
+        size = int(data[at:end].split()[2])
+        yield path, data[end + 1 : end + 1 + size]
+        at = end + size + 2
+
+
+def _asked(shas: Sequence[str]) -> bytes:
+    return "".join(f"{sha}\n" for sha in shas).encode()

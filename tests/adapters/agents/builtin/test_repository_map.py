@@ -1,0 +1,114 @@
+"""The map of a repository: bounded, equal for equal files, and nothing a file holds can end it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.adapters.agents.builtin.repository_map import (
+    MAP_BYTES,
+    MAP_FILE_BYTES,
+    MAP_FILES_READ,
+    Read,
+    mapped,
+    symbols,
+)
+
+FILES = {
+    "README.md": b"# Durations",
+    "durations/__init__.py": b"",
+    "durations/parse.py": b"class DurationError(ValueError): ...\n\ndef parse(text): ...\n\ndef _helper(): ...\n",
+    "durations/units.py": b"class Units:\n    def of(self): ...\n    def _hidden(self): ...\n    class Inner: ...\n",
+    "tests/test_parse.py": b"def test_parse(): ...\n",
+    "web/app.ts": b"export function start() {}",
+}
+
+
+def reading(files: Mapping[str, bytes], asked: list[str] | None = None) -> Read:
+    def read(paths: Sequence[str]) -> dict[str, bytes]:
+        if asked is not None:
+            asked.extend(paths)
+        return {path: files[path] for path in paths}
+
+    return read
+
+
+def test_a_map_tells_languages_tree_and_the_public_names_of_python_files() -> None:
+    assert mapped(FILES, reading(FILES)) == "\n".join(
+        [
+            "6 files: Python 4, Markdown 1, TypeScript 1.",
+            "./",
+            "  README.md",
+            "  durations/ (3) tests/ (1) web/ (1)",
+            "durations/",
+            "  parse.py: DurationError, parse()",
+            "  units.py: Units(of)",
+            "  __init__.py",
+            "tests/",
+            "  test_parse.py: test_parse()",
+            "web/",
+            "  app.ts",
+        ]
+    )
+
+
+def test_equal_files_give_equal_bytes_in_whatever_order_they_are_listed() -> None:
+    assert mapped(reversed(FILES), reading(FILES)) == mapped(sorted(FILES), reading(FILES))
+
+
+def test_a_repository_without_files_has_no_map() -> None:
+    assert mapped([], reading({})) == ""
+
+
+def test_five_thousand_files_fit_by_depth_and_few_of_them_are_read() -> None:
+    files = {f"pkg{n // 250}/sub{n // 50}/mod{n}.py": f"def function_{n}(): ...".encode() for n in range(5000)}
+    files |= {f"node_modules/left/{n}.js": b"" for n in range(500)} | {"main.py": b"def main(): ..."}
+    asked: list[str] = []
+    found = mapped(files, reading(files, asked))
+    assert len(found.encode()) <= MAP_BYTES
+    assert len(asked) <= MAP_FILES_READ
+    assert "  main.py: main()" in found
+    assert "pkg0/ (250)" in found
+    assert "function_0()" in found
+    assert "node_modules/ (500)" in found
+    assert "node_modules/left" not in found
+
+
+def test_names_of_the_product_come_before_those_of_its_tests() -> None:
+    many = {f"src/a{n:03}.py": b"def product(): ...\n" for n in range(150)}
+    many |= {f"a_tests/test_{n:03}.py": b"def test_it(): ...\n" for n in range(150)}
+    found = mapped(many, reading(many))
+    assert found.count("product()") > 100
+    assert found.count("test_it()") < 60
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"def (",
+        b"\0",
+        b"x = " + b"(" * 5000,
+        b"-" * 50_000 + b"1",
+        b"\xff\xfe",
+        b"# coding: nowhere\n",
+        b"a" * (MAP_FILE_BYTES + 1),
+    ],
+    ids=["syntax", "nul", "parentheses", "signs", "bytes", "coding", "large"],
+)
+def test_a_file_that_no_parser_likes_has_no_names(data: bytes) -> None:
+    assert list(symbols(data)) == []
+    assert "bad.py" in mapped(["bad.py"], reading({"bad.py": data}))
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=300)
+
+
+@given(st.lists(st.lists(NAMES, min_size=1, max_size=5).map("/".join), max_size=60, unique=True))
+def test_a_map_is_bounded_and_on_lines_of_its_own_whatever_files_are_called(paths: list[str]) -> None:
+    files = {f"{path}.py": b"def f(): ..." for path in paths}
+    found = mapped(files, reading(files))
+    assert len(found.encode()) <= 2 * MAP_BYTES, "the top is shown whatever its size"
+    assert all(line.isprintable() or " " in line for line in found.split("\n"))
