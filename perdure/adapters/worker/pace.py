@@ -15,9 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from perdure.adapters.agents.builtin.errors import RETRY_AFTER_CAP_S
-from perdure.adapters.agents.builtin.model import Model
 from perdure.adapters.system.files import locked, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
@@ -49,6 +49,13 @@ class _Slow:
     refusals: int = 0
 
 
+class HasAccount(Protocol):
+    """A model, or what is behind an agent's proxy: both have the same pace when key and address are the same."""
+
+    @property
+    def account(self) -> str: ...
+
+
 class Pace:
     """That of one key at one address. Its times are of the machine's clock, which every worker shares."""
 
@@ -56,7 +63,7 @@ class Pace:
         self._file = file
 
     @classmethod
-    def of(cls, home: Home, model: Model) -> Pace:
+    def of(cls, home: Home, model: HasAccount) -> Pace:
         return cls(home.root / "pace" / seal(home.key(), "pace", model.account.encode())[:32])
 
     async def turn(self, say: Callable[[str], None]) -> float:

@@ -105,10 +105,14 @@ class ProxiedReply:
         )
 
 
+Ask = Callable[[OnBegun], Awaitable[ProxiedReply]]
+"""Asks the upstream once."""
+
+
 class Ledger(Protocol):
     """The place where each request waits for its turn, is looked for among the replies that were kept, and paid."""
 
-    async def reply(self, request: ProxiedRequest, ask: Callable[[OnBegun], Awaitable[ProxiedReply]]) -> ProxiedReply:
+    async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
         """The reply for the agent: a kept one, or that of `ask`, kept and settled before it is returned.
 
         `ask` asks the upstream once. It raises ModelUnavailable (`limited`: for everybody with this key) or

@@ -1,0 +1,106 @@
+"""The requests of an agent behind the proxy, let through one turn at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
+from perdure.adapters.worker.turn.paid import Paid
+from perdure.models.errors import PerdureError
+from perdure.models.turn import TurnInput
+
+
+@dataclass
+class Turn:
+    """A turn that the agent may take.
+
+    asked    its request has come, with the conversation; None before
+    reply    the reply it was given; None before
+    failure  the last error it was answered with in place of a reply, when it has asked in vain
+    """
+
+    work: TurnInput
+    run_id: str
+    asked: ProxiedRequest | None = None
+    reply: ProxiedReply | None = None
+    failure: PerdureError | None = None
+
+
+class Held:
+    """The ledger of one process of an agent, over as many turns as it lives.
+
+    A request that goes on with its work waits until `let_through` has given it a turn. When it comes, the tools of the
+    turn before are done: `waits` tells. Until its reply is given a turn's request may come again, changed or not; the
+    same request after its reply is answered once more. Requests beside the conversation belong to the turn that is on.
+    """
+
+    def __init__(self, paid: Paid) -> None:
+        self._paid = paid
+        self._turn: Turn | None = None
+        self._end: PerdureError | None = None
+        self._waiting = 0
+        self._changed = asyncio.Condition()
+
+    async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
+        """As the proxy's ledger. Raises the error of `end` once that was called, before anything more is paid."""
+        turn = await self._turn_of(request)
+        try:
+            reply = await self._paid.reply(request, ask, turn.work, turn.run_id)
+        except PerdureError as error:
+            if request.turn:
+                await self._set(turn, failure=error)
+            raise
+        if request.turn:
+            await self._set(turn, reply=reply)
+        return reply
+
+    async def let_through(self, work: TurnInput, run_id: str) -> Turn:
+        """The agent may take this turn: with the request that waits, or the next one that comes."""
+        async with self._changed:
+            self._turn = Turn(work, run_id)
+            self._changed.notify_all()
+            return self._turn
+
+    async def waits(self) -> None:
+        """Return when a request waits for its turn: the tools of the turn before are done."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._waiting > 0)
+
+    async def settled(self, turn: Turn) -> None:
+        """Return when this turn's request was answered, with a reply or an error."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: turn.reply is not None or turn.failure is not None)
+
+    async def end(self, error: PerdureError) -> None:
+        """Answer every request with this error from now on, those that wait, too."""
+        async with self._changed:
+            self._end = error
+            self._changed.notify_all()
+
+    async def _turn_of(self, request: ProxiedRequest) -> Turn:
+        async with self._changed:
+            self._waiting += request.turn
+            self._changed.notify_all()
+            try:
+                await self._changed.wait_for(lambda: self._end is not None or self._open(request))
+            finally:
+                self._waiting -= request.turn
+            if self._end is not None:
+                raise self._end
+            assert self._turn is not None
+            if request.turn:
+                self._turn.asked, self._turn.failure = request, None
+            return self._turn
+
+    def _open(self, request: ProxiedRequest) -> bool:
+        turn = self._turn
+        if turn is None:
+            return False
+        again = turn.asked is not None and turn.asked.key == request.key
+        return not request.turn or turn.reply is None or again
+
+    async def _set(self, turn: Turn, reply: ProxiedReply | None = None, failure: PerdureError | None = None) -> None:
+        async with self._changed:
+            turn.reply, turn.failure = reply or turn.reply, failure
+            self._changed.notify_all()
