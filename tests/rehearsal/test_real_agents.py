@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.agents import claude, codex, told
+from tests.real_agents import claude, codex, told
 from tests.rehearsal.wire_fixtures import SCHEMA
 
 pytestmark = pytest.mark.long

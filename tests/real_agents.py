@@ -26,20 +26,30 @@ WITHIN_S = 60
 def claude(*more: str, url: str) -> tuple[list[str], dict[str, str]]:
     """The words and variables of Claude Code that reads its prompt from standard input."""
     words = ["-p", "--output-format", "json", "--permission-mode", "bypassPermissions", "--model", "claude-sonnet-5-5"]
-    return [_program("claude"), *words, *more], {**QUIET, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "placeholder"}
+    return [str(program("claude")), *words, *more], {
+        **QUIET,
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "placeholder",
+    }
 
 
 def codex(*more: str, url: str, model: str = "gpt-5.5") -> tuple[list[str], dict[str, str]]:
     """The words and variables of Codex that reads its prompt from standard input."""
     setting = ["-c", "model_provider=rehearsal", "-c", f"model_providers.rehearsal={PROVIDER.format(url=url)}"]
     words = ["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", model]
-    return [_program("codex"), *words, *setting, *more, "-"], {"PROVIDER_KEY": "placeholder"}
+    return [str(program("codex")), *words, *setting, *more, "-"], {"PROVIDER_KEY": "placeholder"}
 
 
-def _program(name: str) -> str:
+def program(name: str) -> Path:
+    """The binary itself, not the link to it; all it needs lies beside and above it, in its package."""
     found = needs.found(name)
     assert found is not None
-    return found
+    return Path(found).resolve()
+
+
+def package(name: str) -> Path:
+    """The directory that a sandbox has to show for the program to run there."""
+    return next(one for one in program(name).parents if (one / "package.json").exists())
 
 
 async def told(agent: tuple[list[str], dict[str, str]], prompt: str, directory: Path, home: Path) -> tuple[int, str]:
