@@ -104,7 +104,8 @@ async def test_base(session: WorkspaceSession, where: str) -> Base:
         report = await test_commit(session, contract.base_sha, tree, "preflight", None, makes_seed=True, commands=None)
         await check_writes(session, report, where)
         await in_thread(remember, session.vault, key, report)
-    await in_thread(session.note_tested, how_it_went(report, contract.base))
+    took = sum(one.duration_s for one in report.commands)
+    await in_thread(session.note_tested, how_it_went(report, contract.base), took)
     missing = not_started(report)
     empty = contract.base_sha == FIRST_COMMIT
     if missing is not None and empty and missing.may_come:

@@ -152,17 +152,17 @@ class WorkspaceSession:
         """Remember the base, with all that its results depend on, by this key."""
         write_whole(self.directory / "base", key.encode())
 
-    def note_tested(self, tested: Mapping[str, str]) -> None:
-        """Remember for the agents, by the names of test commands, how each went on the base and how long it took."""
-        write_whole(self.directory / _TESTED, json.dumps(tested).encode())
+    def note_tested(self, went: Mapping[str, str], seconds: float) -> None:
+        """Remember for the agents how each test command, by its name, went on the base, and what all of them took."""
+        write_whole(self.directory / _TESTED, json.dumps({"went": dict(went), "seconds": seconds}).encode())
 
-    def tested(self) -> dict[str, str]:
+    def tested(self) -> tuple[dict[str, str], float]:
         """Return what was noted; nothing where an older release, or another host, prepared this."""
         try:
             found = json.loads((self.directory / _TESTED).read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return {str(name): str(words) for name, words in found.items()} if isinstance(found, dict) else {}
+            return {str(name): str(words) for name, words in found["went"].items()}, float(found["seconds"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}, 0.0
 
     def seed(self) -> Seed | None:
         """The output of compilers on the base; None where an older release prepared this."""

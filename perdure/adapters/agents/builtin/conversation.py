@@ -19,6 +19,7 @@ from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.tools.read import known_version
 from perdure.adapters.agents.builtin.tools.run import calls_in, result, tools_for
 from perdure.adapters.agents.builtin.untested import untested
+from perdure.adapters.agents.builtin.waits import waits_long
 from perdure.adapters.agents.text import redact
 from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
@@ -85,9 +86,13 @@ Next = StepFinished | RunTools | Continue
 
 
 def question_for(
-    step: Step, contract: Contract, transcript: Sequence[Message], promised: Promised | None = None
+    step: Step,
+    contract: Contract,
+    transcript: Sequence[Message],
+    promised: Promised | None = None,
+    tests_s: float = 0.0,
 ) -> ModelRequest:
-    """The next request of a step. `promised`: see after_reply."""
+    """The next request of a step. `promised`: see after_reply; `tests_s`: the time of the test commands, in seconds."""
     settings = getattr(contract.config.steps, step)
     return ModelRequest(
         model=settings.model,
@@ -97,6 +102,7 @@ def question_for(
         tools=tools_for(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),
         schema=schema_for(step, promised=promised is not None, roles=roles_of(contract)),
+        hour=waits_long(transcript, tests_s),
     )
 
 

@@ -19,6 +19,7 @@ PIXELS_PER_TOKEN = 750
 
 
 _CACHED = {"type": "ephemeral"}
+_CACHED_1H = {"type": "ephemeral", "ttl": "1h"}
 
 _ADAPTIVE = re.compile(r"claude-(?:(?:opus|sonnet)-4-[6-9]|(?:opus|sonnet|haiku|fable|mythos)-5)(?:-\d+)*")
 """Models that take adaptive thinking; others, and names of gateways, are asked without."""
@@ -38,6 +39,8 @@ class ModelRequest:
     tools     tool definitions, in a constant order
     messages  roles alternating, beginning with the user's; without cache marks, as checkpoints hold them
     schema    JSON schema the answer has to follow, None for free text
+    hour      what is sent is kept for an hour, not five minutes: it costs twice as much as new input to write, and that
+              is less than writing all of it again after a wait
     """
 
     model: str
@@ -47,6 +50,11 @@ class ModelRequest:
     tools: tuple[dict[str, Any], ...]
     messages: tuple[dict[str, Any], ...]
     schema: dict[str, Any] | None
+    hour: bool = False
+
+    @property
+    def _mark(self) -> dict[str, str]:
+        return _CACHED_1H if self.hour else _CACHED
 
     def body(self) -> dict[str, Any]:
         """The arguments of `messages.stream`, equal bytes for equal questions.
@@ -58,9 +66,9 @@ class ModelRequest:
         body: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self.max_tokens,
-            "system": [{"type": "text", "text": self.system, "cache_control": _CACHED}],
+            "system": [{"type": "text", "text": self.system, "cache_control": self._mark}],
             "messages": self._marked(),
-            "cache_control": _CACHED,
+            "cache_control": self._mark,
         }
         if self.tools:
             body["tools"] = list(self.tools)
@@ -84,13 +92,13 @@ class ModelRequest:
         users = [i for i, message in enumerate(messages) if message["role"] == "user"]
         for i in users[-1 - USER_BREAKPOINTS : -1]:
             content = messages[i]["content"]
-            messages[i]["content"] = [*content[:-1], {**content[-1], "cache_control": _CACHED}]
+            messages[i]["content"] = [*content[:-1], {**content[-1], "cache_control": self._mark}]
         return messages
 
 
 def upper_bound(question: ModelRequest) -> float | None:
     """The most this request can cost in US dollars; None when the model's price is not known."""
-    return worst_price(question.model, _prompt_bytes(question), question.max_tokens)
+    return worst_price(question.model, _prompt_bytes(question), question.max_tokens, hour=question.hour)
 
 
 def most_tokens(question: ModelRequest) -> int:

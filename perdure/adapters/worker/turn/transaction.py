@@ -51,7 +51,8 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         await in_thread(session.restore, work.checkpoint)
         told = await _told(session, work)
         promised = await in_thread(promised_of, session.vault, work, session.contract, told)
-        question = conversation.question_for(work.step, session.contract, told, promised)
+        _, tests_s = await in_thread(session.tested)
+        question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
         access = ModelAccess(session.replies, session.spend, host.model_or_refuse(), await in_thread(host.pace))
         reply = await access.reply(question, work, run_id)
         session.check()
@@ -90,7 +91,8 @@ async def _told(session: WorkspaceSession, work: TurnInput) -> list[Message]:
     materials = await in_thread(texts, session.vault, work.delivery, texts_only(work.materials))
     seen = await in_thread(pages, session.vault, work.delivery, work.materials)
     materials |= await in_thread(map_of, session.vault, work.checkpoint, work.step)
-    first = conversation.opening(work.step, session.contract, materials, seen, await in_thread(session.tested))
+    went, _ = await in_thread(session.tested)
+    first = conversation.opening(work.step, session.contract, materials, seen, went)
     return heard([reminded(first, work.told) if STEPS[work.step].hears else first], said)
 
 
