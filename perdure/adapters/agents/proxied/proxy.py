@@ -37,6 +37,9 @@ SOCKET_PATH_BYTES = 107
 CONNECTIONS = 64
 """Open at a time: an agent has a few, each costs the worker a descriptor, and bash inside can open any number."""
 
+BACKLOG = 16
+"""Connections that wait to be taken, and that are taken at once: so many may be open beyond CONNECTIONS."""
+
 REQUESTS = 8
 """Under way at a time: the conversation, and what agents ask beside it. Each may be REQUEST_BYTES large."""
 
@@ -76,7 +79,9 @@ class Proxy:
             self.socket.unlink(missing_ok=True)
             before = os.umask(0o177)
             try:
-                self._server = await asyncio.get_running_loop().create_unix_server(self._connected, str(self.socket))
+                self._server = await asyncio.get_running_loop().create_unix_server(
+                    self._connected, str(self.socket), backlog=BACKLOG
+                )
             finally:
                 os.umask(before)
         except OSError as error:
@@ -137,6 +142,8 @@ class Proxy:
         if len(self._under_way) >= REQUESTS:
             raise WireError(529, "", "too many requests of this agent at a time", retry_after=1.0)
         try:
+            if (http.content_length or 0) > REQUEST_BYTES:
+                raise web.HTTPRequestEntityTooLarge(REQUEST_BYTES, http.content_length or 0)
             async with asyncio.timeout(REQUEST_READ_S):
                 data = await http.read()
         except web.HTTPRequestEntityTooLarge:
