@@ -10,6 +10,7 @@ CONTEXT = "context-management-"
 TOOLS_LATER = "advanced-tool-use-"
 SYSTEM_LATER = "mid-conversation-tool-changes-"
 PER_TURN = "per-turn-control-"
+UPDATES = "thinking-display-updates-"
 """The beginnings of the betas' names; their dates change."""
 
 
@@ -22,6 +23,8 @@ def check_betas(request: Request, headers: Mapping[str, str]) -> None:
 
     if request.context_management is not None and not on(CONTEXT):
         raise invalid("context_management: Extra inputs are not permitted")
+    if request.thinking is not None and request.thinking.display == "updates" and not on(UPDATES):
+        raise invalid("thinking.display: Input should be 'summarized' or 'omitted'")
     for index, tool in enumerate(request.tools):
         if tool.defer_loading is not None and not on(TOOLS_LATER):
             raise invalid(f"tools.{index}.defer_loading: Extra inputs are not permitted")

@@ -41,10 +41,22 @@ def scene(request: Request) -> Position:
 def _position(request: Request, messages: list[Message]) -> Position:
     return Position(
         step=step_named(request),
-        turn=sum(message.role == "assistant" for message in messages) + 1,
+        turn=sum(message.role == "assistant" and not _is_filler(message) for message in messages) + 1,
         said="\n".join(_texts(messages)),
         last="\n".join(_texts(messages[-1:])),
     )
+
+
+_FILLER = "No response requested."
+"""Words that Claude Code puts into a model's mouth when it goes on with a session, so that turns alternate."""
+
+
+def _is_filler(message: Message) -> bool:
+    match message.content:
+        case [Text(text=text)]:
+            return text == _FILLER
+        case _:
+            return False
 
 
 _STEP = re.compile(r"^Step: *(\S+) *$", re.MULTILINE)

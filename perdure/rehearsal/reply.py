@@ -111,10 +111,10 @@ def _not_offered(tool: str, offered: list[str], where: Where) -> Refused:
 
 
 def thought(model: str, text: str, config: ThinkingConfig | None) -> Thinking | None:
-    """The block a model sends: none when thinking is off, without its text unless `display` is `summarized`."""
+    """The block a model sends: none when thinking is off, without its text unless `display` asks for it."""
     if config and config.type == "disabled":
         return None
-    shown = text if config and config.display == "summarized" else ""
+    shown = text if config and config.display in ("summarized", "updates") else ""
     whole = hashlib.sha256(text.encode()).hexdigest()[:32]
     return Thinking(type="thinking", thinking=shown, signature=_sign(model, whole, shown))
 

@@ -124,7 +124,7 @@ class ToolChoice(Wire):
 
 class ThinkingConfig(Wire):
     type: Literal["adaptive", "between_tools", "enabled", "disabled"]
-    display: Literal["summarized", "omitted"] | None = None
+    display: Literal["summarized", "omitted", "updates"] | None = None  # the last: `betas`
     budget_tokens: int | None = Field(default=None, ge=1024)
 
 

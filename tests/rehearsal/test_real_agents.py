@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.real_agents import claude, codex, told
 from tests.rehearsal.wire_fixtures import SCHEMA
+from tests.waiting import patient
 
 pytestmark = pytest.mark.long
 
@@ -106,3 +108,44 @@ async def test_codex_gives_an_answer_that_follows_the_schema(rehearsal, tree, tm
     code, said = await told(agent, "Step: plan\n\nPlan it.", tree, tmp_path / "home")
     assert code == 0, said
     assert json.loads(json.loads(said.splitlines()[-2])["item"]["text"]) == {"title": "A plan"}
+
+
+async def until_held(home: Path, known: int) -> None:
+    """Until every result of the held request is in Claude Code's session file: it writes that a little later."""
+    async with asyncio.timeout(patient(10)):
+        while sum(file.read_text().count('"type":"tool_result"') for file in home.rglob("projects/*/*.jsonl")) < known:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("claude", marks=pytest.mark.needs("claude")),
+        pytest.param("codex", marks=pytest.mark.needs("codex")),
+    ],
+)
+async def test_an_agent_that_was_killed_goes_on_in_the_turn_that_its_session_stands_at(rehearsal, tree, tmp_path, name):
+    held = '\n[[line]]\nstep = "implement"\nturn = 3\nfault = "hang"\n'
+    twin = await rehearsal(held + PLAY.replace('title = "one play for all"', ""))
+    home = tmp_path / "home"
+    run = asyncio.create_task(
+        told(claude(url=twin.url) if name == "claude" else codex(url=twin.url), PROMPT, tree, home)
+    )
+    async with asyncio.timeout(patient(30)):
+        while [call.turn for call in twin.calls] != [1, 2, 3]:
+            await asyncio.sleep(0.02)
+    if name == "claude":
+        await until_held(home, 4)
+    run.cancel()  # which kills it
+    await asyncio.gather(run, return_exceptions=True)
+    if name == "claude":
+        (session,) = home.rglob("projects/*/*.jsonl")
+        again = claude("--resume", session.stem, url=twin.url)
+    else:
+        (session,) = home.rglob("rollout-*.jsonl")
+        words, variables = codex(url=twin.url)
+        again = [words[0], words[1], "resume", *words[2:-1], session.stem[-36:], words[-1]], variables
+    code, said = await told(again, "Go on.", tree, home)
+    assert code == 0, said
+    assert done(tree)
+    assert [call.turn for call in twin.calls] == [1, 2, 3, 3, 4, 5]

@@ -13,6 +13,10 @@ USER: Json = {"role": "user", "content": "Step: implement"}
 CASES: dict[str, tuple[Json, str]] = {
     "context-management-2025-06-27": ({"context_management": {"edits": []}}, "context_management: Extra inputs"),
     "advanced-tool-use-2025-11-20": ({"tools": TOOLS}, "tools.0.defer_loading: Extra inputs"),
+    "thinking-display-updates-2026-08-18": (
+        {"thinking": {"type": "adaptive", "display": "updates"}},
+        "thinking.display: Input should be 'summarized' or 'omitted'",
+    ),
     "per-turn-control-2026-07-01": (
         {"messages": [{**USER, "output_config": {"effort": "low"}}]},
         "messages.0.output_config: Extra inputs",
