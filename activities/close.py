@@ -33,7 +33,7 @@ class Closing:
             message = lost.what
         if message:
             log.warning("%s: %s", work.delivery, message)
-        return await in_thread(self._closed, work.delivery, message)
+        return await in_thread(self._closed, work.delivery, work.tasks, message)
 
     def _tidy(self, workspace: Workspace, keep: bool) -> str:
         release(self._host.home, workspace.delivery)
@@ -47,12 +47,14 @@ class Closing:
             packing = str(error)
         return "; ".join(part for part in (message, packing, *sweep(self._host.home)) if part)
 
-    def _closed(self, delivery: str, message: str) -> Closed:
+    def _closed(self, delivery: str, tasks: tuple[str, ...], message: str) -> Closed:
         paid = self._host.spend(delivery)
+        logs = self._host.take_in(delivery, tasks)
         return Closed(
             receipt=self._host.receipt(delivery),
             spend=paid.total(),
             usage=sum(paid.settled(), Usage()),
             message=message,
             notifies=bool(self._host.listeners.addresses),
+            tasks_usd=round(sum(usage.cost_usd or 0.0 for log in logs for usage in log.settled()), 6),
         )

@@ -73,7 +73,7 @@ async def _found(client: Client, delivery: str, *, ships: bool) -> Found:
         return Found(status=RUNNING, run_id=first)
     result = await _result(client, seen)
     if result is None:
-        state = DeliveryState.model_validate(((await seen.memo()).get("resume") or {}).get("state") or {})
+        state = DeliveryState.model_validate(((await seen.memo()).get("resume") or {}).get("state") or {}).as_ended()
         return Found(status=_word(seen.status), run_id=first, usd=state.usage.cost_usd, commit=state.landed)
     return Found(
         status=result.status,

@@ -51,9 +51,7 @@ class Specialists:
         vault, workspace = session.vault, session.workspace
         head = head_here(vault, work.branch)
         tasks = tuple(_landed(session, work, task, head) for task in work.tasks)
-        logs = [self._host.spend(delivery_key(task.delivery)) for task in tasks]
-        for log in logs:
-            session.spend.take_in(log)
+        logs = self._host.take_in(work.delivery, [delivery_key(task.delivery) for task in tasks])
         taken = Taken(
             head=head,
             checkpoint="",

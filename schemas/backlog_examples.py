@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from perdure.models.backlog_messages import BacklogAttached, BacklogProgress, ItemView
 from schemas.examples import ASKED, HEAD, PLAN_SHA, REPOSITORY, RUN, Examples
 
@@ -40,6 +42,11 @@ def follows() -> Examples:
 
 def prioritised_items() -> Examples:
     return [{"item": "page", "priority": 5}]
+
+
+def decided(told: Callable[[], Examples]) -> Examples:
+    """As of a delivery, and the item."""
+    return [{"item": "page", **said} for said in told()]
 
 
 def backlog_attachments() -> Examples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -76,6 +77,18 @@ SHAPES: tuple[Shape, ...] = (
         "update `prioritise` of a backlog",
         backlog_examples.prioritised_items,
         sent=True,
+    ),
+    *(
+        Shape(
+            f"item_{name}", model, f"update `{name}` of a backlog", partial(backlog_examples.decided, told), sent=True
+        )
+        for name, model, told in (
+            ("approve", backlog_messages.ApproveItem, examples.approvals),
+            ("reject", backlog_messages.RejectItem, examples.rejections),
+            ("edit_plan", backlog_messages.EditPlanOfItem, examples.edits),
+            ("answer", backlog_messages.AnswerItem, examples.answers),
+            ("add_budget", backlog_messages.AddBudgetToItem, examples.budgets),
+        )
     ),
     Shape("follow", Follow, "update `follow` of a backlog", backlog_examples.follows, sent=True),
     Shape(

@@ -28,6 +28,7 @@ from workflows.items_base import Base, FollowsBase
 from workflows.items_decided import HandsOn
 from workflows.items_inbox import TakesItems
 from workflows.items_stack import Stack
+from workflows.items_told import ToldTasks
 from workflows.notification import hand_over
 
 BACKLOG_LOOK = timedelta(minutes=5)
@@ -39,7 +40,7 @@ and has five (WORKFLOW_TASK). The server would suggest it at 4096."""
 
 
 @workflow.defn
-class Backlog(TakesItems, FollowsBase):
+class Backlog(TakesItems, FollowsBase, ToldTasks):
     """Takes a BacklogRequest as JSON, returns a BacklogProgress; see docs/backlog.md. `state`: of the run before."""
 
     @workflow.init
@@ -74,6 +75,8 @@ class Backlog(TakesItems, FollowsBase):
             self.state.status = "cancelled"
             self.base.stop()
             await self.items.cancel()
+            if self.state.opened is not None and self.state.opened.within is not None:
+                await self.items.over()
             self.list_it()
             await self.tell_end()
             raise
@@ -175,7 +178,7 @@ class Backlog(TakesItems, FollowsBase):
             land=self.request.land,
             head=state.head,
             parallel=self.request.parallel,
-            budget_usd=self.request.budget_usd,
+            budget_usd=budget + self.state.extra_usd if (budget := self.request.budget_usd) is not None else None,
             usd=round(sum(known), 6),
             held=state.held,
             asks=state.asks,

@@ -41,6 +41,9 @@ TURN_MOST = timedelta(hours=2)
 """For one landing: its tests run in that time or not at all. Then others land: the branch moves by compare-and-swap, so
 whoever comes late only finds that it moved."""
 
+ENDED_SOON = timedelta(minutes=2)
+"""For a turn to hear that it was cancelled, which comes with a heartbeat, and for its delivery to tidy up."""
+
 AGAIN = RetryPolicy(initial_interval=FORGE_PAUSE, backoff_coefficient=2.0, maximum_interval=FORGE_PAUSE_MAX)
 """A remote that is away is waited for; what it refuses is not tried again."""
 
@@ -133,6 +136,8 @@ class Items:
         else:
             at.run_id = child.first_execution_run_id or ""
             self._children[start.id] = asyncio.create_task(self._ended(start.id, child))
+            for said in self.state.said:
+                await self.tell(start.id, "say", {"id": said.id, "text": said.text})
 
     async def grant_turn(self) -> None:
         """Grant the turn to land to whose it is, one at a time; nobody keeps it for ever."""
@@ -204,6 +209,20 @@ class Items:
 
     async def resume(self) -> None:
         await asyncio.gather(*(self._signal_child(id, ("resume", {})) for id in self.running))
+
+    async def over(self) -> None:
+        """Wait for deliveries that were cancelled: what tasks cost is known to theirs once they have ended."""
+        if not workflow.patched("tasks-end-first"):
+            return
+        with suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: all(child.done() for child in self._children.values()),
+                timeout=ENDED_SOON,
+                timeout_summary="its deliveries end",
+            )
+
+    async def tell(self, id: str, signal: str, said: dict[str, Any]) -> None:
+        await self._signal_child(id, (signal, said))
 
     async def cancel_item(self, id: str) -> None:
         await self._signal_child(id, None)

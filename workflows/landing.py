@@ -24,7 +24,7 @@ from perdure.models.rules.slots import ROOM
 from perdure.models.rules.stack import proposed
 from perdure.models.work import Prepared
 from workflows.decomposing import decompose
-from workflows.endings import Stopped
+from workflows.endings import Stopped, heed_cancellation
 from workflows.publishing import Publishing
 from workflows.room import find_room
 from workflows.stage import Stage
@@ -290,7 +290,11 @@ class Landing:
 
     async def _tell(self, signal: str, said: Any) -> bool:
         """False: the backlog is not there any more. It hears nothing, and the delivery goes on."""
+        there = False
         with suppress(ApplicationError):
             await workflow.get_external_workflow_handle(self._place.backlog).signal(signal, said)
-            return True
-        return False
+            there = True
+        forgotten = signal == "landing_asked" and workflow.cancellation_reason() is not None  # came meanwhile
+        if forgotten and workflow.patched("cancelled-while-asking"):
+            heed_cancellation()
+        return there

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ from perdure.models.rules.allowance import budget_usd, paid, used_tokens
 from perdure.models.rules.specialists import backlog_of, branch_of, built, left
 from perdure.models.specialists import (
     TASKS_AT_ONCE,
+    MoreForTasks,
     PlannedTask,
     Split,
     SplitInput,
@@ -40,6 +42,15 @@ from workflows.stage import Stage
 
 THERE_STILL = timedelta(minutes=1)
 """Between looks for the end of the same tasks, which a run before a rewind began: then they are adopted."""
+
+
+@dataclass
+class _Told:
+    """All that the tasks were told so far: of a hold, of words by their ids, of what was added to the budget."""
+
+    extra: tuple[float, int, float]
+    held: str = ""
+    said: set[str] = field(default_factory=set)
 
 
 class Specialists:
@@ -75,6 +86,7 @@ class Specialists:
     async def _built(self, id: str, tasks: tuple[PlannedTask, ...]) -> BacklogProgress:
         """All tasks, built or not. The delivery runs meanwhile, as whoever lists it sees; its own time stands still."""
         stage, since = self._stage, workflow.now()
+        stage.state.begun = tuple(f"{id}/{task.item}" for task in tasks)
         stage.state.waiting = f"for its tasks, built at the same time: perdure backlog status {id}"
         stage.refresh()
         try:
@@ -180,14 +192,43 @@ class Specialists:
             raise not_delivered(Reason.LIMITS, f"its tasks were ended: {words}; retry goes on with them") from error
 
     async def _heard(self, child: ChildWorkflowHandle[Any, Any]) -> None:
-        state, told = self._stage.state, [""]
+        """What a person says to the delivery meanwhile, and adds to its budget, is for its tasks, too."""
+        told = _Told(extra=self._extra)
         while True:
-            await workflow.wait_condition(lambda: child.done() or state.held != told[-1])
+            await workflow.wait_condition(lambda: child.done() or self._untold(told))
             if child.done():
                 return
-            told.append(state.held)
-            note = state.held.removeprefix("held").removeprefix(": ")
-            await child.signal(*(("hold", {"note": note}) if state.held else ("resume", {})))
+            await self._tell(child, told)
+
+    def _untold(self, told: _Told) -> bool:
+        state = self._stage.state
+        new = any(said.id not in told.said for said in state.said)
+        return new or (state.held, self._extra) != (told.held, told.extra)
+
+    async def _tell(self, child: ChildWorkflowHandle[Any, Any], told: _Told) -> None:
+        state = self._stage.state
+        if state.held != told.held:
+            told.held = state.held
+            note = told.held.removeprefix("held").removeprefix(": ")
+            await child.signal(*(("hold", {"note": note}) if told.held else ("resume", {})))
+            return
+        words, before = [said for said in state.said if said.id not in told.said], told.extra
+        told.said |= {said.id for said in words}
+        told.extra = self._extra
+        if not workflow.patched("tasks-are-told"):
+            return
+        for said in words:
+            await child.signal("said", said)
+        if told.extra != before:
+            usd, tokens, time_s = (now - then for now, then in zip(told.extra, before, strict=True))
+            state.added += 1
+            more = MoreForTasks(number=state.added, usd=round(usd, 6), tokens=int(tokens), time_s=time_s)
+            await child.signal("more", more)
+
+    @property
+    def _extra(self) -> tuple[float, int, float]:
+        state = self._stage.state
+        return state.extra_usd, state.extra_tokens, state.extra_time_s
 
     async def _take(self, id: str, tasks: tuple[PlannedTask, ...], ended: BacklogProgress) -> None:
         """Their commits are this delivery's from here on."""

@@ -15,7 +15,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 
 from perdure.models import fold
 from perdure.models.decisions import Said
-from perdure.models.ids import short_run
+from perdure.models.ids import delivery_key, short_run
 from perdure.models.limits import (
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
@@ -190,7 +190,7 @@ class Stage:
         """
         closing: ActivityHandle[Closed] = workflow.start_activity(
             "close",
-            CloseInput(delivery=self.delivery, keep=keep),
+            CloseInput(delivery=self.delivery, keep=keep, tasks=tuple(map(delivery_key, self.state.begun))),
             result_type=Closed,
             task_queue=self.queue,
             schedule_to_close_timeout=CLOSE_TIMEOUT,

@@ -267,6 +267,70 @@ export interface PrioritisedItem {
   priority: number;
 }
 
+/** Update `approve` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it. */
+export interface ApproveItem {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  note?: string;
+  item: string;
+}
+
+/** Update `reject` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it. */
+export interface RejectItem {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  note: string;
+  item: string;
+}
+
+/** Update `edit_plan` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it. */
+export interface EditPlanOfItem {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  plan: string;
+  title?: string;
+  item: string;
+}
+
+/** Update `answer` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it. */
+export interface AnswerItem {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  answer: string;
+  item: string;
+}
+
+/** Update `add_budget` of a backlog. `item`: one that runs; the rest as the delivery's own update takes it. */
+export interface AddBudgetToItem {
+  /** what it decides, as the delivery named it; left out: whatever it waits for when the decision arrives */
+  of?: string;
+  /** likewise, by its kind */
+  gate?: Gate | null;
+  /** who decides, for the record */
+  by?: string;
+  id?: string;
+  usd?: number;
+  tokens?: number;
+  time?: string | null;
+  item: string;
+}
+
 /** Update `follow`: look at the base again, now; or `leave` the branch where it stands. `by`: who says so. */
 export interface Follow {
   leave?: boolean;

@@ -86,7 +86,8 @@ class Delivery(Decisions):
                     "no worker answers", where=self.id, fix=f"perdure up --detach starts one; {then}"
                 ) from None
             request = parse_request(await self.request())
-            return progress_of(DeliveryState.model_validate(described.resume.state), request, self.id, described.run_id)
+            ended = DeliveryState.model_validate(described.resume.state).as_ended()
+            return progress_of(ended, request, self.id, described.run_id)
 
     async def result(self) -> DeliveryResult:
         """Wait for the end. A delivery that did not deliver is a result too; only a bad request raises."""
@@ -112,7 +113,7 @@ class Delivery(Decisions):
     async def _from_memo(self) -> DeliveryResult:
         described = await self.describe()
         request = parse_request(await self.request())
-        state = DeliveryState.model_validate(described.resume.state) if described.resume else DeliveryState()
+        state = DeliveryState.model_validate(described.resume.state if described.resume else {}).as_ended()
         state.status = state.status or Status.CANCELLED
         return result_of(state, request, self.id, described.run_id)
 

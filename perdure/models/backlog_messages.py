@@ -8,6 +8,7 @@ from pydantic import Field
 
 from perdure.models.backlog import BacklogItem
 from perdure.models.base import Recorded, Written
+from perdure.models.decisions import AddBudget, Answer, Approve, EditPlan, Reject
 from perdure.models.limits import NAME_CHARS, PLACE_CHARS
 
 
@@ -29,6 +30,32 @@ class PrioritisedItem(NamedItem):
     """Update `prioritise`."""
 
     priority: int = Field(ge=-100, le=100)
+
+
+class OfItem(Written):
+    """A decision about what an item waits for, given to its backlog. `item`: its id."""
+
+    item: str = Field(min_length=1, max_length=NAME_CHARS)
+
+
+class ApproveItem(OfItem, Approve):
+    """Update `approve` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it."""
+
+
+class RejectItem(OfItem, Reject):
+    """Update `reject` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it."""
+
+
+class EditPlanOfItem(OfItem, EditPlan):
+    """Update `edit_plan` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it."""
+
+
+class AnswerItem(OfItem, Answer):
+    """Update `answer` of a backlog. `item`: the item that waits; the rest as the delivery's own update takes it."""
+
+
+class AddBudgetToItem(OfItem, AddBudget):
+    """Update `add_budget` of a backlog. `item`: one that runs; the rest as the delivery's own update takes it."""
 
 
 class BacklogAttached(Recorded):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from perdure.models.backlog import BacklogItem
 from perdure.models.base import Recorded
+from perdure.models.decisions import Said
 from perdure.models.specialists import Within
 from perdure.models.window import Offset
 
@@ -142,6 +143,7 @@ class BacklogState(BaseModel):
     pull_request   address of the one at the end
     message  in one line, how it ended
     sent     digest of the items as they were sent, by which the same backlog is known again
+    said     words of a delivery to each of its tasks; extra_usd: dollars added to its budget, `added` times
     again    the ended run that it is of, as long as nobody has looked whether that is so
     """
 
@@ -165,6 +167,9 @@ class BacklogState(BaseModel):
     pull_request: str = ""
     began: datetime | None = None
     notes: tuple[str, ...] = ()
+    said: tuple[Said, ...] = ()
+    extra_usd: float = 0.0
+    added: int = 0
     again: GoOn | None = None
 
     def carried(self) -> dict[str, Any]:

@@ -175,6 +175,7 @@ def landed(state: DeliveryState, made: Landed) -> None:
 def closed(state: DeliveryState, left: Closed) -> None:
     """The receipt, and what was paid in the end."""
     state.receipt, state.spend = left.receipt, left.spend
+    state.tasks_usd = left.tasks_usd or state.tasks_usd
     if left.usage is not None and left.usage.covers(state.usage):  # not where another host has the log
         state.usage = left.usage
 

@@ -36,6 +36,16 @@ class Within(Written):
     tokens: int = Field(default=0, ge=0)
 
 
+class MoreForTasks(Recorded):
+    """Signal `more`, delivery to the backlog of its tasks: so much was added to its budget. `number`: counted by the
+    delivery; tokens and seconds as dollars are: of all tasks together, but each has all of the time."""
+
+    number: int
+    usd: float = 0.0
+    tokens: int = 0
+    time_s: float = 0.0
+
+
 class PlannedTask(Recorded):
     """A task of the plan as an item. `words`: all of it, for its agent; after: numbers of those that land before it."""
 

@@ -62,7 +62,9 @@ class DeliveryState(BaseModel):
     touches     files that its plan names, as patterns, until its backlog is told of them
     foreseen    other open deliveries it would conflict with, by path, as its backlog was told
     tasks       of the plan, when several agents built it: what became of each; empty: one agent builds
+    begun       workflow ids of their deliveries, from the moment they begin; added: how often their budget was raised
     tasks_usd   what they paid together: it is paid by the delivery, and they told a fleet's budget themselves
+    paid        usage of all replies, where it has ended and `usage` is of those that a retry goes on from
     sample      the run whose replies are kept apart from those before it: it was rewound, or the run before it ended by
                 its replies; empty: the first
     """
@@ -138,6 +140,9 @@ class DeliveryState(BaseModel):
     items: tuple[BacklogItem, ...] = ()
     tasks: tuple[TaskBuilt, ...] = ()
     tasks_usd: float = 0.0
+    begun: tuple[str, ...] = ()
+    added: int = 0
+    paid: Usage | None = None
 
     @property
     def findings(self) -> str:
@@ -162,6 +167,7 @@ class DeliveryState(BaseModel):
         """
         fresh = {
             "usage": booked or self.usage,
+            "paid": self.usage,
             "status": None,
             "reason": None,
             "message": "",
@@ -174,6 +180,10 @@ class DeliveryState(BaseModel):
             "decided": {key: made for key, made in self.decided.items() if made.verdict is not Verdict.EXPIRED},
         }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
+
+    def as_ended(self) -> DeliveryState:
+        """What `again` has kept for a retry, as it was at the end."""
+        return self.model_copy(update={"usage": self.paid or self.usage})
 
     def begin(self, prepared: Prepared) -> None:
         """A workspace is there. Where it had to fall back behind a damaged checkpoint, what came after is done again.

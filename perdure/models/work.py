@@ -262,21 +262,23 @@ class Captured(Recorded):
 
 
 class CloseInput(Recorded):
-    """`keep`: leave the worktree for a person to look at (7 days)."""
+    """`keep`: leave the worktree for a person to look at (7 days). `tasks`: keys of its plan's tasks."""
 
     delivery: str
     keep: bool = False
+    tasks: tuple[str, ...] = ()
 
 
 class Closed(Recorded):
     """`notifies`: this host tells somebody; known here also of a delivery that could not be prepared. `usage`: of all
-    replies that `spend` is the price of; None: nobody added them up."""
+    replies that `spend` is the price of; None: nobody added them up. `tasks_usd`: what its plan's tasks paid."""
 
     receipt: Receipt = Receipt()
     spend: Spend = Spend()
     usage: Usage | None = None
     message: str = ""
     notifies: bool = False
+    tasks_usd: float = 0.0
 
 
 class Page(Recorded):

@@ -10,9 +10,10 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
+from perdure.adapters.worker.spend import SpendLog
 from perdure.models.result import DeliveryResult
 from tests.cli.conftest import Cli
-from tests.lab import CALC, Lab, finished, git, heads, make_target, pulls
+from tests.lab import CALC, Lab, finished, git, heads, make_target, pulls, until
 
 CONFIG = CALC["perdure.toml"].replace("version = 1\n", "version = 1\n[delivery]\nspecialists = true\n")
 TARGET = {
@@ -182,8 +183,40 @@ async def test_a_worker_killed_while_tasks_are_built_and_taken_over_loses_and_re
     origin = make_target(tmp_path / "calc.git", TARGET)
     async with Lab.open(tmp_path, story(), ports=ports) as lab:
         lab.kept(PERDURE_CRASH_AT=",".join(deaths))
-        check(origin, lab, await finished(await lab.submit(origin), lab, 300))
+        result = await finished(await lab.submit(origin), lab, 300)
+        check(origin, lab, result)
+        assert result.receipt.worker_deaths == len(deaths), "of its tasks, too"
         assert {path.name.partition(".")[0] for path in lab.home.crashes.iterdir()} == set(deaths)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(200)
+async def test_a_cancelled_delivery_says_what_its_tasks_have_cost(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git", TARGET)
+    async with Lab.open(tmp_path, story(backend="sleep 60", docs="sleep 60"), ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin)
+        await until(lambda: lab.model_calls() >= 4, timeout=60)  # two of its own, one of each task
+        await until(lambda: _settled(lab) >= 4, timeout=30)
+        await submitted.delivery.cancel()
+        result = await finished(submitted, lab, 100)
+        assert result.status == "cancelled"
+        assert lab.rehearsal is not None
+        tokens = [SpendLog(path.parent).total().tokens for path in lab.home.root.rglob("spend.jsonl")]
+        assert len(tokens) == 3, "its own and two tasks'"
+        paid = result.usage
+        all_of_them = paid.input_tokens + paid.cache_read_tokens + paid.cache_write_tokens + paid.output_tokens
+        assert all_of_them == max(tokens), "its own log has all of it"
+        assert max(tokens) > sum(tokens) / 2
+        cli = Cli(lab.home.root, lab.root, lab.env)
+        ran = await asyncio.to_thread(cli, "verify", "calc-sub", "--json")
+        claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
+        assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
+
+
+def _settled(lab: Lab) -> int:
+    """Replies that are paid for, by all logs there are."""
+    return sum(len(SpendLog(path.parent).settled()) for path in lab.home.root.rglob("spend.jsonl"))
 
 
 @pytest.mark.timeout(120)

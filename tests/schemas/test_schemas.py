@@ -35,6 +35,8 @@ _BETWEEN = (
     "item_ended",
     "item_planned",
     "item_foreseen",
+    "said",
+    "more",
 )
 """Signals between a backlog and its deliveries, which nobody else sends."""
 

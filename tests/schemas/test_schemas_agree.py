@@ -98,7 +98,7 @@ def beyond(name: str, sent: dict[str, Any], refusal: str) -> bool:
             return any(words in refusal for words in ("depends_on: ", "is the id of item", "issue: ", "window: "))
         case "request":
             return refusal.startswith("request: ")
-        case "add_budget":
+        case "add_budget" | "item_add_budget":
             amounts = [sent[field] for field in ("usd", "tokens", "time") if field in sent]
             return not amounts or any(isinstance(amount, bool | str) for amount in amounts)
         case "decide":

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from people_fixtures import WHOLE, Company
 from temporalio import activity
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from workflow_fixtures import playing
 
 from activities.former import former_run
 from activities.look import look_for, resume_point
 from perdure.client import Perdure
+from perdure.models.ids import delivery_key
 from perdure.models.landing import Landed, LandInput, Rebased, RebaseInput
 from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
@@ -190,6 +191,35 @@ async def test_a_hold_and_its_end_go_down_to_the_tasks(client: Client, fresh: st
     assert sorted(team.landed) == ["1-backend", "2-docs", "3-test"]
 
 
+async def test_words_and_money_for_the_delivery_reach_its_tasks_those_that_run_and_those_that_begin_later(
+    client: Client, fresh: str
+) -> None:
+    team = Team()
+    team.turns_each, team.holding = 2, {"1-backend": asyncio.Event()}
+    async with playing(client, team):
+        handle = await begun(client, fresh)
+        await until(lambda: team.landed == ["2-docs"])
+        tasks = await tasks_of(client, fresh)
+        before = (await tasks.query("state"))["items"]["1-backend"]["granted"]
+        for _ in range(2):
+            await handle.signal("say", {"text": "Keep the old name.", "id": "old-name"})
+        await handle.execute_update("add_budget", {"usd": 4, "time": "1h"})
+        first = client.get_workflow_handle(f"{tasks.id}/1-backend")
+        async with asyncio.timeout(patient(40)):
+            while (await first.query("progress"))["budget_usd"] < before + 1.99:
+                await asyncio.sleep(0.05)
+        assert (await tasks.query("progress"))["budget_usd"] > 8
+        team.holding["1-backend"].set()
+        assert (await handle.result())["status"] == "delivered"
+    read = {
+        (team.item(work.delivery), said.text) for work in team.seen if work.step is Step.IMPLEMENT for said in work.said
+    }
+    assert read == {("1-backend", "Keep the old name."), ("3-test", "Keep the old name.")}, "who has ended has ended"
+    often = [said.id for work in team.seen for said in work.said if team.item(work.delivery) == "1-backend"]
+    assert often == ["old-name"], "once"
+    assert team.requests["3-test"].budget_usd > 2, "of what was left there would have been less"
+
+
 async def test_a_cancelled_delivery_cancels_its_tasks_and_a_retry_repeats_none_that_landed(
     client: Client, perdure: Perdure, fresh: str
 ) -> None:
@@ -199,10 +229,13 @@ async def test_a_cancelled_delivery_cancels_its_tasks_and_a_retry_repeats_none_t
         handle = await begun(client, fresh)
         await until(lambda: team.landed == ["2-docs"])
         await handle.cancel()
+        team.holding["1-backend"].set()
         with pytest.raises(WorkflowFailureError):
             await handle.result()
-        team.holding["1-backend"].set()
         tasks = await tasks_of(client, fresh)
+        assert (await tasks.describe()).status == WorkflowExecutionStatus.CANCELED
+        keys = tuple(delivery_key(f"{tasks.id}/{task.item}") for task in TASKS)
+        assert team.closed == [(), (), keys], "its own end is the last one, and counts theirs"
         first = client.get_workflow_handle(f"{tasks.id}/1-backend")
         with pytest.raises(WorkflowFailureError):
             await first.result()

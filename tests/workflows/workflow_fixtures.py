@@ -53,6 +53,7 @@ class Cast:
         self.settings: dict[str, Any] = {}
         self.spend, self.usage = Spend(), Usage()
         self.closes = True
+        self.closed: list[tuple[str, ...]] = []
         self.commits: list[str] = []
         self.meets: dict[str, dict[str, str]] = {}
         self.seen: list[TurnInput] = []
@@ -107,6 +108,7 @@ class Cast:
 
         @activity.defn(name="close")
         async def close(work: CloseInput) -> Closed:
+            self.closed.append(work.tasks)
             if not self.closes:
                 raise ApplicationError("the disk is gone", non_retryable=True)
             return Closed(spend=self.spend, usage=self.usage)

@@ -6,7 +6,7 @@ import hmac
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -109,6 +109,15 @@ class Host:
             replies_paid_twice=twice,
             replies_cut=cut,
         )
+
+    def take_in(self, delivery: str, tasks: Sequence[str]) -> list[SpendLog]:
+        """Count what these deliveries of its plan's tasks paid, and the deaths they survived, as the delivery's own;
+        once, however often. Returns their spend logs."""
+        logs = [self.spend(task) for task in tasks]
+        for task, log in zip(tasks, logs, strict=True):
+            self.spend(delivery).take_in(log)
+            self.journal(delivery).take_in(self.journal(task))
+        return logs
 
     def model_or_refuse(self) -> Model:
         if self.model is None:

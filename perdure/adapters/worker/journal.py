@@ -46,9 +46,17 @@ class Journal:
         told = [line["asking"] for line in self._lines() if "asking" in line]
         return Asking.model_validate(told[-1]) if told else None
 
+    def take_in(self, other: Journal) -> None:
+        """Note the attempts of another delivery, too, each once: those of a plan's tasks are their delivery's."""
+        known = {json.dumps(line, sort_keys=True) for line in read_lines(self._path)}
+        for line in read_lines(other._path):
+            line["of"] = other._path.parent.name
+            if ("began" in line or "ended" in line) and json.dumps(line, sort_keys=True) not in known:
+                append_line(self._path, json.dumps(line).encode(), sync=False)
+
     def attempts(self) -> list[str]:
-        """The names of all attempts that began, in order."""
-        return [line["began"] for line in self._lines() if "began" in line]
+        """The names of all its own attempts that began, in order."""
+        return [line["began"] for line in self._lines() if "began" in line and "of" not in line]
 
     def deaths(self, key: str) -> list[str]:
         """The causes that cut this piece of work off, one a time: death of its worker, its sandbox, or its worktree."""

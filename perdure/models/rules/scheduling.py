@@ -190,7 +190,7 @@ def left_usd(request: BacklogRequest, state: BacklogState) -> float | None:
     """Dollars that nobody has paid and no delivery that runs may still pay; None: there is no budget."""
     if request.budget_usd is None:
         return None
-    return round(request.budget_usd - sum(_taken(at) for at in state.items.values()), 6)
+    return round(request.budget_usd + state.extra_usd - sum(_taken(at) for at in state.items.values()), 6)
 
 
 def _taken(at: ItemState) -> float:

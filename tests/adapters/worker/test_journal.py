@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.adapters.worker.journal import ADOPTED, CUT_OFF, DONE, Journal, read_lines
 from perdure.models.result import Receipt
+from perdure.models.work import Asking
 
 LIVING, GONE = "living", "gone"
 
@@ -34,6 +35,20 @@ def test_an_attempt_that_ended_or_whose_worker_lives_is_no_death(tmp_path: Path)
     assert log.deaths("another") == []
     assert log.failures("turn", "ModelUnavailable") == 1
     assert log.failures("turn", DONE) == 0
+
+
+def test_the_deaths_of_a_plans_tasks_are_its_deliverys_each_once(tmp_path: Path) -> None:
+    whole, task = journal(tmp_path / "whole"), journal(tmp_path / "task")
+    for log in (whole, task):
+        begin(log, "1" if log is whole else "2", "turn", worker="same")
+    begin(task, "3", "turn")
+    task.ended("3", DONE)
+    task.asks(Asking(asks=True))
+    for _ in range(2):
+        whole.take_in(task)
+    assert whole.receipt() == Receipt(worker_deaths=2, turns_redone=2)
+    assert whole.attempts() == ["1"]
+    assert whole.asking() is None
 
 
 def test_a_turn_cut_off_and_done_again_is_redone_but_one_found_done_is_not(tmp_path: Path) -> None:
