@@ -192,7 +192,7 @@ class Specialists:
             raise not_delivered(Reason.LIMITS, f"its tasks were ended: {words}; retry goes on with them") from error
 
     async def _heard(self, child: ChildWorkflowHandle[Any, Any]) -> None:
-        """What a person says to the delivery meanwhile, and adds to its budget, is for its tasks, too."""
+        """Hear the child until it ends. A person's words for the delivery, and added budget, are for its tasks, too."""
         told = _Told(extra=self._extra)
         while True:
             await workflow.wait_condition(lambda: child.done() or self._untold(told))

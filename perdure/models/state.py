@@ -167,7 +167,7 @@ class DeliveryState(BaseModel):
         """
         fresh = {
             "usage": booked or self.usage,
-            "paid": self.usage,
+            "paid": self.usage if booked is not None else None,
             "status": None,
             "reason": None,
             "message": "",
@@ -182,7 +182,7 @@ class DeliveryState(BaseModel):
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
 
     def as_ended(self) -> DeliveryState:
-        """What `again` has kept for a retry, as it was at the end."""
+        """The state that `again` has kept for a retry, as it was at the end."""
         return self.model_copy(update={"usage": self.paid or self.usage})
 
     def begin(self, prepared: Prepared) -> None:
