@@ -61,6 +61,19 @@ def chain(request: Request) -> list[str]:
     return links
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The parts of an answered request that a later one is compared with."""
+
+    model: str
+    system: str
+    tools: str
+
+    @classmethod
+    def of(cls, request: Request) -> _Asked:
+        return cls(request.model, "".join(map(canonical, request.system)), "".join(map(canonical, request.tools)))
+
+
 class Record:
     """Counts for the report; `calls` keeps the latest ones whole."""
 
@@ -74,6 +87,8 @@ class Record:
         self._seen: set[str] = set()
         self._answered: set[str] = set()
         self._repeated = 0
+        self._asked: dict[str, _Asked] = {}
+        self._misses: Counter[str] = Counter()
 
     def new_call(self) -> Call:
         self._count += 1
@@ -102,6 +117,26 @@ class Record:
         self._repeated += digest in self._answered
         self._usage.update({kind: usage[kind] for kind in (*INPUT_KINDS, "output_tokens")})
 
+    def diagnosis(self, request: Request, links: list[str]) -> dict[str, Any] | None:
+        """The API's word on why its cache cannot have what was sent with the reply that `diagnostics` names; None where
+        it can. Message ids are made of the first 24 digits of a conversation's digest."""
+        previous = request.diagnostics.previous_message_id if request.diagnostics else None
+        now = self._asked[f"msg_{links[-1][:24]}"] = _Asked.of(request)
+        while len(self._asked) > REHEARSAL_CALLS_KEPT:
+            del self._asked[next(iter(self._asked))]
+        if previous is None or any(previous == f"msg_{link[:24]}" for link in links):
+            return None
+        was = self._asked.get(previous)
+        if was is None:
+            reason = "previous_message_not_found"
+        else:
+            parts = ("model", "system", "tools")
+            reason = next((f"{part}_changed" for part in parts if getattr(was, part) != getattr(now, part)), "")
+            reason = reason or "messages_changed"
+        self._misses[reason] += 1
+        missed = {} if reason == "previous_message_not_found" else {"cache_missed_input_tokens": 1}
+        return {"cache_miss_reason": {"type": reason, **missed}}
+
     def note_sent(self, digest: str) -> None:
         """The whole of it went out."""
         self._answered.add(digest)
@@ -116,6 +151,7 @@ class Record:
         replies   requests that were answered with a whole message
         dropped   clients that went away in the middle of one
         repeated  replies begun for a request that had been answered whole before: paid for twice
+        cache_misses  reasons that were given to clients who asked why the cache did not find what they had sent
         """
         faults = {name: n for name, n in sorted(self._outcomes.items()) if name not in ("reply", "refused", "dropped")}
         usage = {kind: self._usage[kind] for kind in (*INPUT_KINDS, "output_tokens")}
@@ -129,6 +165,7 @@ class Record:
             "faults": faults,
             "repeated": self._repeated,
             "prefix_breaks": self.prefix_breaks,
+            "cache_misses": dict(sorted(self._misses.items())),
             "usage": usage,
             "cache_hit_ratio": round(usage["cache_read_input_tokens"] / total, 4) if total else None,
         }

@@ -175,6 +175,7 @@ class Rehearsal:
             if fault in (Fault.NOT_JSON, Fault.PAGE):
                 return await self._player.garbage(http, fault, request.stream)
         reply = message(request, links[-1], blocks, stop_reason, self._cache.charge(request))
+        reply["diagnostics"] = self._record.diagnosis(request, links)
         call.usage = reply["usage"]
         self._record.note_reply(links[-1], reply["usage"])
         response = await self._player.message(http, wire, reply, asked, fault, line.seconds)

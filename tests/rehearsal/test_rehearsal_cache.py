@@ -114,3 +114,25 @@ async def test_another_model_reads_nothing(rehearsal, ask):
     await ask(twin, cache_control=MARK)
     usage = (await ask(twin, cache_control=MARK, model="claude-opus-5-5")).usage
     assert usage.cache_read_input_tokens == 0
+
+
+async def test_a_client_that_asks_is_told_why_the_cache_did_not_find_what_it_had_sent(rehearsal, ask):
+    twin = await rehearsal('[[line]]\nsay = "Yes."')
+    first = await ask(twin, system="Be brief.")
+    assert first.diagnostics is None
+    grown = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "user", "content": "On."},
+    ]
+    for change, reason in (
+        ({"messages": grown}, None),
+        ({"messages": grown, "system": "Be long."}, "system_changed"),
+        ({"messages": [{"role": "user", "content": "Something else."}]}, "messages_changed"),
+        ({"messages": grown, "diagnostics": {"previous_message_id": "msg_none"}}, "previous_message_not_found"),
+    ):
+        asked = {"system": "Be brief.", "diagnostics": {"previous_message_id": first.id}, **change}
+        answered = await ask(twin, asked.pop("messages"), **asked)
+        found = answered.diagnostics and answered.diagnostics.cache_miss_reason
+        assert (found.type if found else None) == reason
+    assert sum(twin.report()["cache_misses"].values()) == 3

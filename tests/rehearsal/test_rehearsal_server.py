@@ -148,6 +148,7 @@ async def test_the_report_is_served_as_json(rehearsal, ask):
         "faults": {"429": 1},
         "repeated": 1,
         "prefix_breaks": 0,
+        "cache_misses": {},
         "cache_hit_ratio": 0.5,
     }
 

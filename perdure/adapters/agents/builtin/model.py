@@ -31,6 +31,9 @@ MODEL_REPLY_S = 3600.0
 
 __all__ = ["Model", "ModelRequest", "Reply", "most_tokens", "upper_bound"]
 
+_MISSES = ("model_changed", "system_changed", "tools_changed", "messages_changed")
+"""Reasons that are ours to mend; the others say that the API cannot tell."""
+
 API = "https://api.anthropic.com"
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
@@ -71,6 +74,13 @@ class Model:
     def account(self) -> str:
         """Tells whose limits count: the key and where it is used. A secret."""
         return f"{self._endpoint.base_url}\n{self._key}"
+
+    @property
+    def diagnoses(self) -> bool:
+        """The API itself, or one on this machine, is asked about its cache; a gateway may refuse a field it does not
+        know."""
+        host = urlsplit(self._endpoint.base_url).hostname or ""
+        return host in (urlsplit(API).hostname, "127.0.0.1", "localhost", "::1")
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> Model | None:
@@ -168,7 +178,16 @@ class Model:
             usage=usage.model_copy(update={"cost_usd": price(message.model, usage)}),
             request_id=request_id,
             detail=str(detail.get("category") or ""),
+            id=message.id,
+            missed=_missed(message),
         )
+
+
+def _missed(message: Message) -> str:
+    """The API's reason for a miss of its cache, such as `messages changed`; empty where it names none."""
+    found = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
+    known = found is not None and found.type in _MISSES
+    return str(found.type).replace("_", " ") if found is not None and known else ""
 
 
 def load() -> None:

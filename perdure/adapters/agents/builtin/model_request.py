@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.adapters.agents.prices import BYTES_PER_TOKEN, worst_price
@@ -41,6 +41,8 @@ class ModelRequest:
     schema    JSON schema the answer has to follow, None for free text
     hour      what is sent is kept for an hour, not five minutes: it costs twice as much as new input to write, and that
               is less than writing all of it again after a wait
+    after     id of the conversation's last reply: the API says why the cache did not find what was sent with it; None:
+              not asked
     """
 
     model: str
@@ -51,6 +53,7 @@ class ModelRequest:
     messages: tuple[dict[str, Any], ...]
     schema: dict[str, Any] | None
     hour: bool = False
+    after: str | None = None
 
     @property
     def _mark(self) -> dict[str, str]:
@@ -81,11 +84,14 @@ class ModelRequest:
             output["format"] = {"type": "json_schema", "schema": self.schema}
         if output:
             body["output_config"] = output
+        if self.after is not None:
+            body["diagnostics"] = {"previous_message_id": self.after}
         return body
 
     def key(self) -> str:
-        """SHA-256 of the request, in hex: equal for equal requests, in any process."""
-        return hashlib.sha256(canonical(self.body())).hexdigest()
+        """SHA-256 of the request, in hex: equal for equal requests, in any process. `after` changes no reply, and one
+        process may know it and another not."""
+        return hashlib.sha256(canonical(replace(self, after=None).body())).hexdigest()
 
     def _marked(self) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = [_sendable(message) for message in self.messages]
@@ -141,6 +147,8 @@ class Reply:
     usage        with its price where that is known
     request_id   of the API, for its support
     detail       what the API says about a refusal, or empty
+    id           of the message, for `ModelRequest.after`; empty in those that an older release wrote down
+    missed       the API's reason why its cache did not have what was sent before, or empty
     """
 
     message: dict[str, Any]
@@ -149,6 +157,8 @@ class Reply:
     usage: Usage
     request_id: str | None = None
     detail: str = ""
+    id: str = ""
+    missed: str = ""
 
     def to_json(self) -> bytes:
         """Equal bytes for equal replies; `from_json` gives the reply back."""
@@ -160,6 +170,8 @@ class Reply:
                 "usage": self.usage.model_dump(mode="json"),
                 "request_id": self.request_id,
                 "detail": self.detail,
+                "id": self.id,
+                "missed": self.missed,
             }
         )
 
@@ -174,6 +186,8 @@ class Reply:
             usage=Usage.model_validate(fields["usage"]),
             request_id=fields["request_id"],
             detail=fields["detail"],
+            id=fields.get("id", ""),
+            missed=fields.get("missed", ""),
         )
 
 

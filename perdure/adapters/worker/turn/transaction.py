@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from temporalio import activity
@@ -24,6 +24,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
+from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.surroundings import map_of
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
@@ -53,14 +54,19 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         promised = await in_thread(promised_of, session.vault, work, session.contract, told)
         _, tests_s = await in_thread(session.tested)
         question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
+        after = await in_thread(last_message, session.directory, work)
+        question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
         access = ModelAccess(session.replies, session.spend, host.model_or_refuse(), await in_thread(host.pace))
         reply = await access.reply(question, work, run_id)
+        await in_thread(note_message, session.directory, work, reply)
         session.check()
         acted = await _act(host, session, work, told, reply, promised)
         transcript = [*told, reply.message, *acted.said]
         result = TurnResult(
             checkpoint="",
-            summary=_summary(work, describe(*host.redacted([reply.message])), acted.outcome),
+            summary=_summary(
+                work, describe(*host.redacted([reply.message])), acted.outcome, miss(reply, question.after)
+            ),
             usage=reply.usage,
             spend=await in_thread(session.spend.total),
             notes=tuple(said.id for said in work.said) if STEPS[work.step].hears else (),
@@ -164,7 +170,7 @@ def _with_note(message: Message, paths: Sequence[str]) -> Message:
     return {**message, "content": [*message["content"], {"type": "text", "text": words}]}
 
 
-def _summary(work: TurnInput, did: str, outcome: Outcome | None) -> str:
+def _summary(work: TurnInput, did: str, outcome: Outcome | None, missed: str) -> str:
     ended = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
     words = ended or did or "goes on"
-    return f"turn {work.turn} · {words}"[:SUMMARY_LIMIT]
+    return f"turn {work.turn} · {missed and missed + ' · '}{words}"[:SUMMARY_LIMIT]
