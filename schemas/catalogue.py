@@ -49,6 +49,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("say", decisions.Say, "signal `say`", examples.words, sent=True),
     Shape("hold", decisions.Hold, "signal `hold`", examples.holds, sent=True),
     Shape("resume", decisions.Resume, "signal `resume`", examples.resumes, sent=True),
+    Shape("rewind", decisions.Rewind, "signal `rewind`, just before the reset", examples.rewinds, sent=True),
     Shape("decide", decisions.Decide, "signal `decide`", examples.signalled, sent=True),
     Shape(
         "backlog",

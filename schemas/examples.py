@@ -100,6 +100,10 @@ def holds() -> Examples:
     return [{}, {"note": "release day"}]
 
 
+def rewinds() -> Examples:
+    return [{"from_run": RUN, "to": "implement:4", "text": "keep the old name", "id": "rewind-1"}]
+
+
 def resumes() -> Examples:
     return [{}]
 

@@ -99,6 +99,11 @@ class TakesMessages:
         Inbox(self.state).resume()
         self.refresh()
 
+    @workflow.signal(description="Sent by perdure rewind just before its reset: no further turn begins meanwhile")
+    def rewind(self, said: Any = None) -> None:
+        Inbox(self.state).rewind(said, workflow.info().run_id)
+        self.refresh()
+
     @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
     def decide(self, sent: Any = None) -> None:
         Inbox(self.state).hear_decision(sent)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from perdure.models.decisions import Asked, Decided, Gate, Question, Said, Verdict
+from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Step
 from perdure.models.result import Reason
 from perdure.models.rules.allowance import Limit, breach, time_left, time_over
@@ -21,6 +22,9 @@ from workflows.endings import heed_cancellation, not_delivered
 
 PREPARE_TIME = timedelta(hours=24)
 """Before a delivery's own time limit is known: fetching, setup and preflight, and waiting for a worker."""
+
+RESET_COMES = timedelta(seconds=60)
+"""Between the word of a rewind and its reset: two calls of one command."""
 
 REMIND_AFTER, REMIND_LATER = timedelta(days=1), timedelta(weeks=1)
 REMINDERS = 7
@@ -161,8 +165,19 @@ class People:
         pauses += [max(expires - workflow.now(), timedelta(seconds=1))] if expires is not None else []
         return min(pauses)
 
+    async def _left(self) -> None:
+        """A reset is on its way, which ends this run here. Where it does not come, it goes on and says so."""
+        state = self.state
+        with self.waits(f"is about to be rewound to {state.leaving}"), suppress(TimeoutError):
+            await workflow.wait_condition(lambda: not state.leaving, timeout=RESET_COMES)
+        if state.leaving:
+            state.notes = (*state.notes, f"the rewind to {state.leaving} did not happen")[-NOTES_KEPT:]
+            state.leaving = ""
+
     async def _unheld(self) -> None:
         state = self.state
+        if state.leaving:
+            await self._left()
         if state.held:
             with self.waits(state.held):
                 await workflow.wait_condition(lambda: not state.held)

@@ -177,6 +177,14 @@ export interface Hold {
 export interface Resume {
 }
 
+/** A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset makes forgets what was said and held before, and hears `text`. `to`: the turn, for people. */
+export interface Rewind {
+  from_run: string;
+  to?: string;
+  text?: string;
+  id?: string;
+}
+
 /** A decision sent as a signal because no worker took the update: `update` names it; `of`, or for `add_budget` an `id`, must be in `said`, so that it counts once however often and by whatever way it comes. */
 export interface Decide {
   update: "approve" | "reject" | "edit_plan" | "answer" | "add_budget";

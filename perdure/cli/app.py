@@ -16,7 +16,7 @@ from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
 from perdure.cli.host import config, doctor, gc, init, local, rehearse
-from perdure.cli.look import events, logs, pulls, read, report, schedules, verify
+from perdure.cli.look import events, logs, pulls, read, report, schedules, turns, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, retry
 from perdure.cli.request import run as run_phase
@@ -42,13 +42,14 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         read.diff,
         logs.logs,
         events.events,
+        turns.turns,
         report.report,
         verify.verify,
         pulls.pulls,
         local.ui,
     ),
     DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),
-    STEER: (say.say, say.hold, say.resume, retry.retry, retry.cancel),
+    STEER: (say.say, say.hold, say.resume, turns.rewind, retry.retry, retry.cancel),
     HOST: (local.up, local.down, doctor.doctor, gc.gc, config.config),
     ADVANCED: (local.worker, rehearse.rehearse),
 }

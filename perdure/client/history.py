@@ -29,6 +29,7 @@ class Act:
     tries    how often it was started; 0: it has not ended, and history does not say before
     began    when the last try started, None as above; the try before it had ended just then
     died     that try had ended with its worker
+    task     the event with which the workflow task ended that asked for it: a reset goes there
     result   what it gave, None unless it succeeded; failure: why it did not, empty while it runs
     """
 
@@ -37,6 +38,7 @@ class Act:
     scheduled: datetime
     attempt: int = 0
     turn: int = 0
+    task: int = 0
     tries: int = 0
     began: datetime | None = None
     ended: datetime | None = None
@@ -77,7 +79,7 @@ async def read_past(client: Client, id: str) -> Past:
     complete = False
     while len(runs) < RUNS_READ:
         try:
-            runs.append(await _read_run(client, id, run_id))
+            runs.append(await read_run(client, id, run_id))
         except RPCError as error:
             if not runs or error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
                 raise
@@ -101,7 +103,8 @@ def _joined(newest_first: Sequence[Past], complete: bool) -> Past:
     )
 
 
-async def _read_run(client: Client, id: str, run_id: str | None) -> Past:
+async def read_run(client: Client, id: str, run_id: str | None) -> Past:
+    """One run alone. RPCError when there is no such run."""
     reading = Reading(client.data_converter)
     async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         await reading.take(event)
@@ -151,7 +154,8 @@ class Reading:
     async def _scheduled(self, told: Any, at: datetime) -> Act:
         given = await self.first(told.input)
         attempt, turn = (value if isinstance(value := given.get(name), int) else 0 for name in ("attempt", "turn"))
-        return Act(activity=told.activity_type.name, given=given, scheduled=at, attempt=attempt, turn=turn)
+        task = told.workflow_task_completed_event_id
+        return Act(told.activity_type.name, given, at, attempt=attempt, turn=turn, task=task)
 
     def _change(self, number: int, **changes: Any) -> None:
         if number in self.acts:

@@ -190,6 +190,18 @@ class Say(Written):
     _small = field_validator("text")(_bounded)
 
 
+class Rewind(Written):
+    """A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset
+    makes forgets what was said and held before, and hears `text`. `to`: the turn, for people."""
+
+    from_run: str = Field(min_length=1, max_length=100)
+    to: str = Field(default="", max_length=100)
+    text: str = ""
+    id: str = Field(default="", max_length=100)
+
+    _small = field_validator("text")(_bounded)
+
+
 class Hold(Written):
     """Begin no further turn. `note`: why, for those who wonder."""
 

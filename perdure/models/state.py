@@ -46,6 +46,7 @@ class DeliveryState(BaseModel):
     told        words that turns have read and what was rejected with which words: what later conversations begin with
     question    what an agent asked and nobody has answered yet, and what names it
     held        why no further turn begins, in one line; empty: one may
+    leaving     the turn it is about to be rewound to: a reset is on its way; empty: none is
     extra_usd, extra_tokens, extra_time_s   what people added to the budget, in dollars, tokens and seconds
     breaches    how often a limit was reached; unpriced: going on without knowing a price was approved
     plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
@@ -115,6 +116,7 @@ class DeliveryState(BaseModel):
     question: Question | None = None
     question_of: str = ""
     held: str = ""
+    leaving: str = ""
     extra_usd: float = 0.0
     extra_tokens: int = 0
     extra_time_s: float = 0.0

@@ -13,14 +13,21 @@ import typer.main
 from perdure.cli.app import app
 from perdure.cli.decide.asking import waits_for_you
 from perdure.models.base import Written
-from perdure.models.decisions import Asked, Decide, Gate, Hold, Question, QuestionKind, Resume, Say, understood
+from perdure.models.decisions import Asked, Decide, Gate, Hold, Question, QuestionKind, Resume, Rewind, Say, understood
 from perdure.models.rules.inbox import SHAPES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "control.md").read_text(encoding="utf-8")
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 ID = "durations-parse-3f9c"
 
-MESSAGES: dict[str, type[Written]] = {**SHAPES, "say": Say, "hold": Hold, "resume": Resume, "decide": Decide}
+MESSAGES: dict[str, type[Written]] = {
+    **SHAPES,
+    "say": Say,
+    "hold": Hold,
+    "resume": Resume,
+    "rewind": Rewind,
+    "decide": Decide,
+}
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,22 @@ class Inbox:
         self.state.held = f"held: {note}" if note else "held by a person: resume lets it go on"
 
     def resume(self) -> None:
-        self.state.held = ""
+        self.state.held, self.state.leaving = "", ""
+
+    def rewind(self, raw: Any, run: str) -> None:
+        """A rewind is on its way, or has come: said to the run it begins from, heard again by the one a reset made."""
+        state = self.state
+        try:
+            said = decisions.understood(decisions.Rewind, raw)
+        except InvalidRequest as error:
+            self._note(f"a rewind was not understood: {error.what}")
+            return
+        if said.from_run == run:
+            state.leaving = said.to or "an earlier turn"
+            return
+        state.said, state.held, state.leaving = (), "", ""
+        if said.text:
+            self.hear({"text": said.text, "id": said.id})
 
     def _note(self, words: str) -> None:
         if len(self.state.notes) < NOTES_KEPT:

@@ -17,24 +17,9 @@ from tests.cli.conftest import Cli
 from tests.lab import git
 
 COMMANDS = (
-    *(
-        "demo",
-        "init",
-        "deliver",
-        "run",
-        "watch",
-        "show",
-        "list",
-        "diff",
-        "logs",
-        "events",
-        "report",
-        "verify",
-        "pulls",
-        "ui",
-    ),
-    *("ui", "backlog", "schedules"),
-    *("approve", "reject", "answer", "budget", "say", "hold", "resume", "retry", "cancel"),
+    *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "events", "turns", "report"),
+    *("verify", "pulls", "ui", "backlog", "schedules"),
+    *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "retry", "cancel"),
     *("up", "down", "doctor", "gc", "config"),
 )
 ADVANCED = ("server", "worker", "temporal", "rehearse")

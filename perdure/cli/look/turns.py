@@ -1,0 +1,73 @@
+"""`perdure turns` and `perdure rewind`: the turns of a delivery, and the way back to one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perdure.cli.ids import DeliveryId
+
+if TYPE_CHECKING:
+    from perdure.client import Delivery
+    from perdure.client.rewinding import Turn
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def turns(id: DeliveryId = "@last", json: Json = False) -> None:
+    """List the turns a delivery stands on: what each did, its cost, its checkpoint. Read from Temporal's history."""
+    from dataclasses import asdict
+
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.client.rewinding import turns as turns_of
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> None:
+        found = await turns_of(delivery)
+        if json:
+            screen.data([{"place": one.place, **asdict(one), "began": one.began.isoformat()} for one in found])
+        elif found:
+            wide = max(len(one.place) for one in found)
+            screen.lines([_row(one, wide) for one in found])
+        else:
+            screen.lines([f"{delivery.id} has taken no turn yet"])
+
+    with_delivery(screen, id, work)
+
+
+def _row(turn: Turn, wide: int) -> str:
+    from perdure.text import one_line
+
+    cost = "" if not turn.checkpoint else "unknown" if turn.cost_usd is None else f"${turn.cost_usd:.4f}"
+    words = turn.summary if turn.checkpoint else "has not ended"
+    place = f"{turn.began:%H:%M:%S}  {turn.place:<{wide}}  {turn.checkpoint[:8]:<8}  {cost:>8}"
+    return f"{place}  {one_line(words, 100)}".rstrip()
+
+
+def rewind(
+    id: DeliveryId,
+    to: Annotated[
+        str, typer.Option("--to", metavar="STEP[:TURN]", help="The turn to take anew, as perdure turns names it.")
+    ],
+    say: Annotated[str, typer.Option("--say", metavar="TEXT", help="Words for that turn.")] = "",
+    json: Json = False,
+) -> None:
+    """Go back to before a turn of a running delivery: files and conversation as they were, taken anew from there."""
+    from perdure.cli.screen import Screen
+    from perdure.cli.session import with_delivery
+    from perdure.client.rewinding import rewind as rewound
+
+    screen = Screen(json=json)
+
+    async def work(delivery: Delivery) -> None:
+        turn = await rewound(delivery, to, say=say)
+        run = (await delivery.describe()).run_id
+        if json:
+            screen.data({"delivery_id": delivery.id, "rewound_to": turn.place, "run_id": run})
+            return
+        screen.lines([f"rewound: {delivery.id} takes {turn.place} anew", f"perdure watch {delivery.id}"])
+
+    with_delivery(screen, id, work)

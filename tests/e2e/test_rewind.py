@@ -1,0 +1,96 @@
+"""Back to a turn: files and conversation byte for byte, earlier turns not paid again, words heard by it alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.worker.spend import SpendLog
+from perdure.client.rewinding import Turn, find, rewind, turns
+from perdure.models.errors import BadInput
+from tests.lab import Lab, make_target, until
+
+TURNS = 12
+LINES = "".join(
+    f"""
+[[line]]
+step = "implement"
+turn = {number}
+use = [{{ tool = "bash", input = {{ command = "echo line {number} >> notes.txt" }} }}]
+"""
+    for number in range(1, TURNS)
+)
+STORY = f"""
+[[line]]
+step = "classify"
+answer = {{ kind = "feature", reason = "it adds a file" }}
+{LINES}
+[[line]]
+step = "implement"
+turn = {TURNS}
+say = "Twelve turns are done."
+"""
+REQUEST = {"id": "long", "phases": ["build", "ship"], "config": "version = 1\n[gates]\nbefore = ['pull_request']\n"}
+"""Builds in twelve turns, then waits for a person."""
+
+
+async def at_the_gate(lab: Lab, run: str = "") -> list[Turn]:
+    """The turns once the delivery waits, in another run than that."""
+    delivery = lab.perdure.delivery("long")
+
+    async def waits() -> bool:
+        described = await delivery.describe()
+        return described.run_id != run and described.asked is not None
+
+    await until(waits, 100)
+    return await turns(delivery)
+
+
+def parents(lab: Lab, checkpoints: list[str]) -> list[str]:
+    """The checkpoints that these began with: each holds files and conversation, by its hash."""
+    vault = Workspace.open(lab.home, "long").vault
+    return [vault.git.text("rev-parse", f"{one}^") for one in checkpoints]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "places", [(7, 12, 1), pytest.param(tuple(range(1, TURNS + 1)), marks=pytest.mark.slow)], ids=["some", "each"]
+)
+async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
+    places: tuple[int, ...], tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
+        first = await at_the_gate(lab)
+        assert [one.place for one in first if one.step == "implement"] == [
+            f"implement:{n}" for n in range(1, TURNS + 1)
+        ]
+        for number in places:
+            run, calls = (await delivery.describe()).run_id, lab.model_calls()
+            words = f"words for turn {number}"
+            assert (await rewind(delivery, f"implement:{number}", say=words)).turn == number
+            again = await at_the_gate(lab, run)
+            assert lab.model_calls() == calls + TURNS + 1 - number, "a turn before it was paid again"
+            anew, old = ([one.checkpoint for one in told if one.step == "implement"] for told in (again, first))
+            assert anew[: number - 1] == old[: number - 1]
+            assert parents(lab, anew[number - 1 :][:1]) == parents(lab, old[number - 1 :][:1])
+            assert anew[number - 1] != old[number - 1], "it was taken anew"
+            assert lab.rehearsal is not None
+            asked = [str(call.body) for call in lab.rehearsal.calls[calls:]]
+            assert words in asked[0]
+            heard = [older for older in range(1, TURNS + 1) if f"words for turn {older}\n" in asked[0] + "\n"]
+            assert set(heard) <= {number}, "words of another rewind were said once more"
+            assert SpendLog(lab.home.workspace("long")).repeats() == (0, 0), "paid twice, or cut off"
+            first = again
+        with pytest.raises(BadInput, match="there is no turn 'implement:40'") as refused:
+            await rewind(delivery, "implement:40")
+        assert refused.value.fix == f"the nearest one is implement:{TURNS}"
+        with pytest.raises(BadInput, match="there is no turn 'implment:2'") as refused:
+            find(first, "implment:2")
+        assert refused.value.fix == "did you mean implement:2?"
+        await delivery.cancel()
