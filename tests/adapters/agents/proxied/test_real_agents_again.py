@@ -1,0 +1,160 @@
+"""Claude Code and Codex themselves behind the proxy: begun again, refused, and held back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxied_agents import KEY, Books, Played, Serve, says
+
+from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
+from perdure.adapters.agents.proxied.proxy import Proxy
+from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, Upstream
+from perdure.models.errors import ModelRefusesUs
+from perdure.rehearsal.screenplay import Screenplay
+from perdure.rehearsal.server import Rehearsal
+from tests.real_agents import claude, codex, told
+
+pytestmark = pytest.mark.long
+
+PLAY = """
+title = "two turns"
+[[line]]
+step = "implement"
+turn = 1
+say = "I write it."
+use = [{ tool = "bash", input = { command = "echo hello > a.txt" } }]
+[[line]]
+step = "implement"
+turn = 2
+use = [{ tool = "bash", input = { command = "cat a.txt" } }]
+[[line]]
+step = "implement"
+turn = 3
+say = "Done."
+"""
+PROMPT = "Step: implement\n\nWrite it.\n"
+AGENTS = [
+    pytest.param("claude", id="Claude Code", marks=pytest.mark.needs("claude")),
+    pytest.param("codex", id="Codex", marks=pytest.mark.needs("codex")),
+]
+WIRES = {"claude": ANTHROPIC, "codex": RESPONSES}
+
+
+@contextlib.asynccontextmanager
+async def bridge(proxy: Proxy) -> AsyncIterator[str]:
+    """The port that leads to the socket, as adapters/sandbox/bridge.py makes one inside the sandbox; its address."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(str(proxy.socket))
+        await asyncio.gather(copy(reader, back), copy(there, writer))
+
+    server = await asyncio.start_server(carry, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+def upstream(name: str, url: str) -> Upstream:
+    if name == "claude":
+        return Upstream.anthropic(url, KEY)
+    return Upstream(RESPONSES, f"{url}/v1", KEY, variable="OPENAI_API_KEY", header="authorization")
+
+
+def words(name: str, url: str) -> tuple[list[str], dict[str, str]]:
+    return claude("--bare", url=url) if name == "claude" else codex(url=url)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    path = tmp_path / "tree"
+    path.mkdir()
+    return path
+
+
+async def run(name: str, proxy: Proxy, tree: Path, home: Path) -> tuple[int, str]:
+    async with bridge(proxy) as url:
+        return await told(words(name, url), PROMPT, tree, home)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_an_agent_begun_again_in_a_fresh_home_asks_the_same_and_nothing_is_paid_twice(
+    serve: Serve, books: Books, tree: Path, tmp_path: Path, name: str
+) -> None:
+    async with Rehearsal(Screenplay.parse(PLAY)) as twin:
+        proxy = await serve(upstream(name, twin.url))
+        assert (await run(name, proxy, tree, tmp_path / "home"))[0] == 0
+        paid = len(twin.calls)
+        for path in (tree, tmp_path / "home"):  # its path is in what it asks: inside the sandbox it is always the same
+            shutil.rmtree(path)
+        tree.mkdir()
+        code, said = await run(name, proxy, tree, tmp_path / "home")
+    assert code == 0, said
+    first, again = books.seen[: len(books.seen) // 2], books.seen[len(books.seen) // 2 :]
+    assert [request.key for request in again] == [request.key for request in first], _difference(first, again)
+    assert len(twin.calls) == paid
+    assert (tree / "a.txt").read_text() == "hello\n"
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_an_agent_ends_soon_after_a_wrong_key(
+    serve: Serve, books: Books, tree: Path, tmp_path: Path, name: str
+) -> None:
+    kind = {"type": "authentication_error", "message": "invalid key"}
+    async with Played(says({"type": "error", "error": kind}, 401)) as api:
+        base = "" if name == "claude" else "/v1"
+        code, _ = await run(name, await serve(api.upstream(WIRES[name], base)), tree, tmp_path / "home")
+    assert code != 0
+    assert all(isinstance(error, ModelRefusesUs) for error in books.failures)
+    assert len([request for request in books.asked if request.turn]) <= 2, "it is not tried eight times"
+
+
+class Waits(Books):
+    """Lets the second turn wait for a while."""
+
+    async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
+        if len([asked for asked in self.asked if asked.turn]) == 1:
+            await asyncio.sleep(5)
+        return await super().reply(request, ask)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_an_agent_waits_while_its_request_is_held_back(
+    serve: Serve, tree: Path, tmp_path: Path, name: str
+) -> None:
+    books = Waits()
+    async with Rehearsal(Screenplay.parse(PLAY)) as twin:
+        code, said = await run(name, await serve(upstream(name, twin.url), books), tree, tmp_path / "home")
+    assert code == 0, said
+    assert len([request for request in books.seen if request.turn]) == 3
+
+
+def _difference(one: list[ProxiedRequest], other: list[ProxiedRequest]) -> str:
+    """The first place where the bodies of two requests differ."""
+    for first, second in zip(one, other, strict=False):
+        if first.key != second.key:
+            return _places(first.body, second.body)
+    return f"{len(one)} and {len(other)} requests"
+
+
+def _places(one: Any, other: Any, place: str = "") -> str:
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted({*one, *other})
+        return "".join(_places(one.get(name), other.get(name), f"{place}.{name}") for name in names)
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return "".join(_places(a, b, f"{place}[{i}]") for i, (a, b) in enumerate(zip(one, other, strict=True)))
+    return "" if one == other else f"\n{place}: {json.dumps(one)[:300]} / {json.dumps(other)[:300]}"
