@@ -90,6 +90,7 @@ class Finished:
     over       ended because it was "over its memory limit of 4 GB, …"; exit_code is then 137 (128 + SIGKILL)
     peak       the most memory it was seen to use, in bytes; 0: nobody saw
     failure    why the *sandbox* could not run the command, empty when it did: never mistaken for a failing command
+    running    at a time-out, the commands that had not ended
     died       that it had begun and was ended from outside; `failure` says how
     """
 
@@ -101,6 +102,7 @@ class Finished:
     over: str = ""
     peak: int = 0
     died: bool = False
+    running: tuple[str, ...] = ()
 
     def raise_for(self, command: Command, where: str) -> None:
         """Raises WorkCutOff when the sandbox died, or what it was to show is gone: doing it again may go well. Raises

@@ -18,6 +18,7 @@ from typing import Any
 
 from perdure.adapters.sandbox.base import Command, Finished
 from perdure.adapters.sandbox.groups import ControlGroup, group_for
+from perdure.adapters.sandbox.running import running
 from perdure.adapters.sandbox.status import Holder, SandboxStatus, StatusFile, forget
 from perdure.adapters.sandbox.usage import Caps, UsageWatcher, killed
 from perdure.models.config import CommandLimits
@@ -132,8 +133,11 @@ async def _lived(
     ended = asyncio.ensure_future(process.wait())
     stopping = asyncio.ensure_future(stop.wait())
     looking = asyncio.ensure_future(_look(watcher, status, group))
+    left: tuple[str, ...] = ()
     try:
         why = await _watch(ended, stopping, looking, command, limit, started + command.timeout_s)
+        if why == "timeout" and (holder := status.read().holder):
+            left = await running(holder.pid)
     finally:
         stopping.cancel()
         try:
@@ -149,7 +153,7 @@ async def _lived(
     if alive:
         return Finished(None, duration, failure=f"process {alive} does not die although it was killed")
     if why == "timeout":
-        return Finished(None, duration, timed_out=True)
+        return Finished(None, duration, timed_out=True, running=left)
     if why == "output":
         return Finished(FLOODED, duration, truncated=True)
     if over := over or (group.over() if group else ""):  # the kernel may have been quicker than the look

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -32,7 +33,26 @@ async def test_commands_start_in_the_worktree_and_each_in_a_fresh_shell(toolbox:
 
 async def test_a_command_that_does_not_end_is_killed_and_said_to_be(toolbox: Toolbox) -> None:
     text = await ok(toolbox, "bash", command="echo started; sleep 30", timeout=1)
-    assert text == "killed after 1 s: it did not end in time\nstarted"
+    assert text == "killed after 1 s: it did not end in time; still running: sleep 30\nstarted"
+
+
+async def test_a_time_out_names_what_was_still_running_and_nothing_of_it_lives_on(walled: Toolbox) -> None:
+    command = "(exec -a 'a server' sleep 4711) & (sleep 4712 | cat) & wait"
+    text = await ok(walled, "bash", command=command, timeout=1)
+    said = text.splitlines()[0].partition("; still running: ")[2].split(", ")
+    assert sorted(said) == ["a server 4711", "cat", "sleep 4712"]
+    assert not [line for line in processes() if "4711" in line or "4712" in line]
+    many = await ok(walled, "bash", command="for n in $(seq 30); do sleep 4713 & done; wait", timeout=1)
+    assert many.splitlines()[0].endswith(", 22 more")
+
+
+def processes() -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                found.append((entry / "cmdline").read_text())
+    return found
 
 
 async def test_long_output_is_shown_head_and_tail_and_kept_whole(toolbox: Toolbox) -> None:

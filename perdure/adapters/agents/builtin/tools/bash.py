@@ -102,7 +102,8 @@ async def _ended(run: asyncio.Future[Finished]) -> None:
 
 def _verdict(ended: Finished, command: Command) -> str:
     if ended.timed_out:
-        return f"killed after {command.timeout_s:.0f} s: it did not end in time"
+        still = f"; still running: {', '.join(ended.running)}" if ended.running else ""
+        return f"killed after {command.timeout_s:.0f} s: it did not end in time{still}"
     if ended.over:
         return f"ended: {ended.over}"
     cut = " (stopped: too much output)" if ended.truncated else ""
