@@ -18,6 +18,7 @@ from activities.last_table import last_table
 from activities.look import look_for, resume_point
 from activities.notify import Notices
 from activities.prepare import Preparation
+from activities.prioritise import prioritise_delivery
 from activities.questions import Questions
 from activities.rebase import Rebasing
 from activities.room import Rooms
@@ -45,6 +46,7 @@ def anywhere(host: Host) -> Activities:
         Following(host).follow,
         look_for,
         former_run,
+        prioritise_delivery,
         resume_point,
     ]
 

@@ -9,19 +9,30 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import AddItem, BacklogAttached, NamedItem, PrioritisedItem
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
 from perdure.models.decisions import Hold, understood
 from perdure.models.errors import InvalidRequest
-from perdure.models.landing import ItemEnded, ItemForeseen, ItemPlanned, ItemWaits, LandingAsked, LandingOver
+from perdure.models.fairness import MIDDLE, shared_with, urgency
+from perdure.models.landing import (
+    ItemEnded,
+    ItemForeseen,
+    ItemPlanned,
+    ItemWaits,
+    LandingAsked,
+    LandingOver,
+    Prioritised,
+    PriorityInput,
+)
 from perdure.models.rules.backlog import refusal
 from perdure.models.rules.changes import go_on_with, leave_out, problem
 from perdure.models.rules.foreseeing import foresee
 from perdure.models.rules.stack import no_place
 from perdure.models.touches import learnt
+from workflows.endings import interpret
 from workflows.items import Items
 
 T = TypeVar("T")
@@ -110,11 +121,27 @@ class TakesItems:
         self._checked("cancel_item", said)
 
     @workflow.update(description='Higher goes first among those that are ready: {"item": "api", "priority": 5}')
-    def prioritise(self, said: Any = None) -> str:
+    async def prioritise(self, said: Any = None) -> str:
         id, _ = self._checked("prioritise", said)
         wanted, at = understood(PrioritisedItem, said).priority, self.state.items[id]
         at.item = at.item.model_copy(update={"priority": wanted})
-        return self._done(f"priority {wanted}: {id}")
+        told = self._done(f"priority {wanted}: {id}")
+        if at.phase is not ItemPhase.BUILDING or not workflow.patched("priority-told"):
+            return told
+        work = PriorityInput(
+            delivery=at.delivery, key=urgency(wanted) or MIDDLE, shared_with=shared_with(at.delivery, self._place) or ""
+        )
+        try:
+            done = await self.items.activity("prioritise_delivery", work, Prioritised, f"{id} has priority {wanted}")
+        except ActivityError as error:
+            return f"{told}, but its delivery keeps its own: {interpret(error)}"[:300]
+        return f"{told}, but its delivery keeps its own: {done.words}" if done.words else told
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        """As much of a delivery's request as says with whom it shares its turns."""
+        within = self.state.opened is not None and self.state.opened.within is not None
+        return {"landing": {"backlog": workflow.info().workflow_id, "within": within}}
 
     @prioritise.validator
     def _prioritise(self, said: Any = None) -> None:

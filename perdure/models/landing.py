@@ -214,6 +214,20 @@ class Look(Recorded):
     found: dict[str, Found] = {}
 
 
+class PriorityInput(Recorded):
+    """A delivery that runs, by its workflow id, and its new priority and fairness key (perdure.models.fairness)."""
+
+    delivery: str
+    key: int
+    shared_with: str = ""
+
+
+class Prioritised(Recorded):
+    """`words`: why nothing was changed; empty: it was."""
+
+    words: str = ""
+
+
 class ResumeInput(Recorded):
     """The delivery whose newest run has ended without delivering."""
 

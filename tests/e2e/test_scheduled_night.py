@@ -47,6 +47,11 @@ async def test_what_a_schedule_starts_comes_from_this_home_lands_and_has_a_clean
         await run("deliver", "Say hello", "--id", "once", *once)
         delivery = lab.perdure.delivery(await begun(lab, "once"))
         assert (await delivery.result()).status == "completed", lab.worker_log()[-4000:]
+        tested = ("--repo", str(origin), "--config", "perdure.toml", "--branch", progress["branch"])
+        schedule = json.loads((await run("run", "test", *tested, "--every", "daily 06:00", "--json")).out)
+        assert schedule["when"] == "daily 06:00 UTC", schedule
+        result = await lab.perdure.delivery(await begun(lab, schedule["id"])).result()
+        assert (result.status, result.tests.status) == ("completed", "green"), lab.worker_log()[-4000:]
 
 
 async def begun(lab: Lab, schedule: str) -> str:

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.former import former_run
 from activities.look import look_for as really_look
+from activities.prioritise import prioritise_delivery
 from perdure.models.backlog_state import Opened
 from perdure.models.following import Followed, FollowInput, Moved, MoveInput
 from perdure.models.landing import (
@@ -236,7 +237,7 @@ class Branch(Company):
 
         others = [one for one in kept if one is not base["prepare"]]
         landing = [rebase, land, fix_landing, open_backlog, make_branch, look_for, resume_point, vouch, close_backlog]
-        landing += [follow, move_branch, self.stack_look(), former_run]
+        landing += [follow, move_branch, self.stack_look(), former_run, prioritise_delivery]
         assert turn in others
         return [*others, prepare, run_tests, *landing]
 

@@ -66,6 +66,9 @@ async def test_deliveries_and_backlogs_are_begun_with_their_keys(client: Client,
         await until(handle, lambda at: at["one"] == "building")
         child = (await client.get_workflow_handle(f"{fresh}/one").describe()).raw_description.workflow_execution_info
         assert (child.priority.priority_key, child.priority.fairness_key) == (1, fresh)
+        assert await handle.execute_update("prioritise", {"item": "one", "priority": -60}) == "priority -60: one"
+        now = (await client.get_workflow_handle(f"{fresh}/one").describe()).raw_description.workflow_execution_info
+        assert (now.priority.priority_key, now.priority.fairness_key) == (5, fresh)
         branch.holding["one"].set()
         await handle.result()
     other = f"{fresh}-2"

@@ -9,8 +9,10 @@ import typer
 
 from perdure import secrets
 from perdure.cli.request import options
+from perdure.cli.request.schedule import AtOption, EveryOption
 
 if TYPE_CHECKING:
+    from perdure.cli.request.schedule import Timed
     from perdure.cli.request.single_phase import PhaseOptions
     from perdure.cli.screen import Screen
     from perdure.client import Delivery, Submitted
@@ -52,6 +54,8 @@ def run(
     label: options.Labels = None,
     no_questions: options.NoQuestions = False,
     new: options.New = False,
+    at: AtOption = None,
+    every: EveryOption = None,
     detach: options.Detach = False,
     no_wait: options.NoWait = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
@@ -64,6 +68,7 @@ def run(
     import asyncio
 
     from perdure.cli.look.watch import detached
+    from perdure.cli.request.schedule import timed
     from perdure.cli.request.single_phase import PhaseOptions, phase_named
     from perdure.cli.screen import Screen
     from perdure.models.phases import Phase
@@ -72,8 +77,9 @@ def run(
     typed = PhaseOptions.typed(context.params)
     screen = Screen(json=json, aside=wanted is Phase.PLAN and not detach)
     submitted: list[Submitted] = []
+    later = timed(at, every)
     try:
-        raise typer.Exit(asyncio.run(_run(wanted, typed, screen, submitted, detach=detach, wait=not no_wait)))
+        raise typer.Exit(asyncio.run(_run(wanted, typed, later, screen, submitted, detach=detach, wait=not no_wait)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -81,7 +87,14 @@ def run(
 
 
 async def _run(
-    phase: Phase, typed: PhaseOptions, screen: Screen, submitted: list[Submitted], *, detach: bool, wait: bool
+    phase: Phase,
+    typed: PhaseOptions,
+    later: Timed | None,
+    screen: Screen,
+    submitted: list[Submitted],
+    *,
+    detach: bool,
+    wait: bool,
 ) -> int:
     import asyncio
 
@@ -91,10 +104,14 @@ async def _run(
     asked = asked_for(phase, typed)
     taken = await asyncio.to_thread(take_in, asked, secrets.environment())
 
+    from perdure.cli.request.schedule import schedule_delivery
     from perdure.cli.request.submit import hand_in
 
     # Not an issue's own id: that one is the delivery which closes it.
     name = f"{phase} {typed.branch or taken.request.caption}"
+    if later is not None:
+        await schedule_delivery(taken, asked, later, screen, name=name)
+        return 0
     found = await hand_in(taken, asked, screen, submitted, name=name, detach=detach)
     return 0 if detach else await _follow(phase, found.delivery, screen, wait=wait)
 

@@ -90,13 +90,15 @@ async def put_on(
         )
 
 
-async def schedule_delivery(taken: Taken, asked: DeliverOptions, at: Timed, screen: Screen) -> None:
-    """Of the same words at the same time there is one; of an issue one at all."""
+async def schedule_delivery(taken: Taken, asked: DeliverOptions, at: Timed, screen: Screen, *, name: str = "") -> None:
+    """Of the same words at the same time there is one; of an issue one at all. `name`: of one phase, in words: that is
+    another one than the delivery of the whole."""
     from perdure.models.ids import delivery_id
     from perdure.models.rules.attaching import wish
 
     if taken.meant.refusal is not None:
         raise taken.meant.refusal
     sent = taken.request
-    words = delivery_id(sent.repository, sent.caption, *wish(sent), at.said)
-    await put_on(sent, asked.id or (taken.issue_id if sent.issue is not None else words), at, taken, screen, [])
+    words = delivery_id(sent.repository, name or sent.caption, *wish(sent), at.said)
+    whole = taken.issue_id if sent.issue is not None and not name else words
+    await put_on(sent, asked.id or whole, at, taken, screen, [])

@@ -25,7 +25,9 @@ NIGHT = "version: 1\nitems:\n  - {id: api, request: Add it}\n"
         (("--every", "weekdays 23:00", "--at", "23:00"), "once and again and again", "--at and --every"),
     ],
 )
-@pytest.mark.parametrize("command", [("deliver", "Add sub"), ("backlog", "start", "night.yaml")])
+@pytest.mark.parametrize(
+    "command", [("deliver", "Add sub"), ("run", "test", "--branch", "topic"), ("backlog", "start", "night.yaml")]
+)
 def test_a_time_that_cannot_be_is_refused_before_anything_is_started(
     cli: Cli, command: tuple[str, ...], args: tuple[str, ...], what: str, where: str
 ) -> None:
