@@ -10,6 +10,7 @@ from typing import Any
 from temporalio import activity
 
 from perdure.adapters.agents.builtin.opening import of_kind, of_role
+from perdure.adapters.agents.chosen import chosen
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.local import LocalForge
 from perdure.adapters.git.landing import head_here
@@ -70,6 +71,8 @@ class Terms:
         settings = self.settings(vault, base, base_sha, request)
         if problem := why_not(settings.config.delivery.phases, request.branch):
             raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
+        agents = chosen(settings.config, settings.origins)
+        settings = Effective(agents.config, agents.origins)
         if request.branch is not None:
             check_branch(vault, request, settings.config.delivery.phases, base, base_sha, head, target.heads.default)
             branches = {"": request.branch}

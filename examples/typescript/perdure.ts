@@ -37,6 +37,8 @@ export interface DeliveryRequest {
   spec_version?: number;
   /** one model for every step, overriding configuration */
   model?: string | null;
+  /** one agent for every step, likewise: "built-in", or a preset that its host has */
+  agent?: string | null;
   /** text of a perdure.toml to use instead of the base branch's */
   config?: string | null;
   /** the submitter's checkout, for `[setup] copy`; counts with `proof` only */

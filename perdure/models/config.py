@@ -142,11 +142,17 @@ class Gates(Settings):
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 
+BUILT_IN = "built-in"
+"""The agent that every host has; every other name is a preset's (perdure.models.preset)."""
+
 
 class StepSettings(Settings):
-    """The model that carries out an agentic step, and how hard it thinks."""
+    """The agent that carries out an agentic step, its model, and how hard that thinks.
 
-    agent: Literal["built-in"] = "built-in"
+    A preset's agent has a default model of its own; `max_tokens` is for the built-in agent alone.
+    """
+
+    agent: str = Field(default=BUILT_IN, min_length=1)
     model: str = Field(default="claude-sonnet-5-5", min_length=1)
     effort: Effort | None = None
     max_tokens: int = Field(default=DEFAULTS.max_tokens, ge=256, le=128_000)

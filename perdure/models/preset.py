@@ -11,13 +11,10 @@ from pydantic import Field, field_validator, model_validator
 
 from perdure.models.config import Settings
 
-BUILT_IN = "built-in"
-"""The agent that every host has; it is no preset."""
-
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 """Names of presets: the file's without `.toml`."""
 
-PLACES = ("model", "session", "schema", "schema_file", "prompt", "proxy", "key", "home")
+PLACES = ("model", "effort", "session", "schema", "schema_file", "prompt", "proxy", "key", "home")
 """Words in braces that a preset's texts may have; any other braces are the text's own."""
 
 WIRES = ("anthropic", "openai-responses", "openai-chat", "gemini")
@@ -119,6 +116,7 @@ class Preset(Settings):
     args      words of a new session; resume: of one that goes on
     answers   more words where the step ends with a structured answer
     reads     more words where the step may only read
+    effort    more words where the step's settings say how hard the model thinks
     prompt    the prompt is given on standard input, or as last word; ACP has its own way
     env       variables of the process; it has PATH, HOME and LANG besides
     files     settings written below its home, path → text
@@ -128,8 +126,8 @@ class Preset(Settings):
     model     used where the step's settings name none
     version   what `perdure doctor` asks for; node: the least Node it needs, empty: none; install: how to get it
 
-    Places in args, resume, answers, env and files: {model} {session} {schema} (the JSON text) {schema_file} {prompt}
-    {proxy} (http://127.0.0.1:PORT) {key} (a placeholder, no key) {home}.
+    Places in words, env and files: {model} {effort} {session} {schema} (the JSON text) {schema_file} {prompt} {proxy}
+    (http://127.0.0.1:PORT) {key} (a placeholder, no key) {home}.
     """
 
     title: str = Field(min_length=1)
@@ -138,6 +136,7 @@ class Preset(Settings):
     resume: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    effort: tuple[str, ...] = ()
     prompt: Literal["stdin", "argument"] = "stdin"
     env: dict[str, str] = {}
     files: dict[str, str] = {}
@@ -190,7 +189,7 @@ class Preset(Settings):
 
     @model_validator(mode="after")
     def _places(self) -> Preset:
-        for name in ("args", "resume", "answers", "reads"):
+        for name in ("args", "resume", "answers", "reads", "effort"):
             for word in getattr(self, name):
                 for place in _PLACE.findall(word):
                     if place not in PLACES:
@@ -201,8 +200,17 @@ class Preset(Settings):
             raise ValueError("abilities.resume needs the words of `resume` and the files of `sessions`")
         return self
 
-    def filled(self, texts: tuple[str, ...], places: dict[str, str]) -> list[str]:
-        """Words with their places filled; a place that is not given stays as it is."""
+    def words(
+        self, places: dict[str, str], *, resumed: bool = False, answers: bool = False, reads: bool = False
+    ) -> list[str]:
+        """The command line of one process, without the prompt where no place is for it.
+
+        places   by name, as PLACES has them; without an `effort` nothing is said about it
+        resumed  it goes on with the session; answers: it ends with a structured answer; reads: it may only read
+        """
+        texts = [*self.command, *(self.resume if resumed else self.args)]
+        texts += [*(self.answers if answers else ()), *(self.reads if reads else ())]
+        texts += self.effort if places.get("effort") else ()
         return [fill(text, places) for text in texts]
 
 

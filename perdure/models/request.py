@@ -62,6 +62,7 @@ class DeliveryRequest(Written):
     fix                 whether red tests and blockers are mended (default), or only reported
     push                push the branch's new commits although no pull request is asked for
     model               one model for every step, overriding configuration
+    agent               one agent for every step, likewise: "built-in", or a preset that its host has
     config              text of a perdure.toml to use instead of the base branch's
     source              the submitter's checkout, for `[setup] copy`; counts with `proof` only
     proof               set by the command line and by clients that have this home's key (docs/submitting.md): without
@@ -87,6 +88,7 @@ class DeliveryRequest(Written):
     push: bool = False
     spec_version: int = Field(default=1, ge=1, le=1)
     model: Name | None = None
+    agent: Name | None = None
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)

@@ -10,9 +10,10 @@ import perdure
 from perdure.adapters.repository.host import user_file
 from perdure.adapters.repository.keys import nearest, parse
 from perdure.adapters.system.bounded import read_text
+from perdure.models.config import BUILT_IN
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
-from perdure.models.preset import AGENT_NAME, BUILT_IN, Preset
+from perdure.models.preset import AGENT_NAME, Preset
 
 SHIPPED = Path(perdure.__file__).parent / "agents"
 

@@ -120,6 +120,7 @@ def _asked(request: DeliveryRequest | None) -> dict[str, Any]:
         "delivery.questions": request.questions,
         "limits.budget_usd": request.budget_usd,
         "limits.tokens": request.tokens,
+        **dict.fromkeys(expand("steps.*.agent"), request.agent),
         **dict.fromkeys(expand("steps.*.model"), request.model),
     }
     asked: dict[str, Any] = {}

@@ -33,6 +33,7 @@ VARIABLES: Mapping[str, str] = {
     "PERDURE_TEST_FIXES": "limits.test_fixes",
     "PERDURE_REVIEW_FIXES": "limits.review_fixes",
     "PERDURE_TURNS_PER_STEP": "limits.turns_per_step",
+    "PERDURE_AGENT": "steps.*.agent",
     "PERDURE_MODEL": "steps.*.model",
     "PERDURE_LOCAL_REPOSITORIES": "local_repositories",
     "PERDURE_SETUP_HOSTS": "setup_hosts",
@@ -183,6 +184,7 @@ def _example(variable: str) -> str:
         "PERDURE_ENVIRONMENTS_GB": "10, or 0 to keep none",
         "PERDURE_BUDGET_USD": "5.00",
         "PERDURE_TIME": "2h",
+        "PERDURE_AGENT": "an agent's name, as perdure agents lists them",
         "PERDURE_MODEL": "a model's name",
     }
     return f"set it to {examples.get(variable, 'a whole number')}, or unset it"

@@ -44,6 +44,7 @@ def doctor(
 
 def _all() -> tuple[Callable[[], list[Checkup]], ...]:
     from perdure.cli.host import checkups
+    from perdure.cli.host.agents import check_agents
     from perdure.cli.host.origin import check_repository
     from perdure.cli.host.webhooks import check_notify
 
@@ -53,6 +54,7 @@ def _all() -> tuple[Callable[[], list[Checkup]], ...]:
         checkups.check_sandbox,
         checkups.check_room,
         checkups.check_key,
+        check_agents,
         checkups.check_temporal,
         checkups.check_worker,
         checkups.check_deliveries,

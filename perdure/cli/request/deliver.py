@@ -50,6 +50,7 @@ def deliver(
     budget: options.Budget = None,
     tokens: options.Tokens = None,
     model: options.Model = None,
+    agent: options.Agent = None,
     config: options.ConfigFile = None,
     allow_test_changes: options.AllowTestChanges = False,
     at: AtOption = None,

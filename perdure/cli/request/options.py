@@ -29,6 +29,7 @@ class Options:
     budget: float | None = None
     tokens: int | None = None
     model: str | None = None
+    agent: str | None = None
     config: Path | None = None
     allow_test_changes: bool = False
     gate: list[str] | None = None
@@ -46,6 +47,9 @@ class Options:
 Budget = Annotated[float | None, typer.Option("--budget", metavar="USD", min=0.01, help="The most it costs.")]
 Tokens = Annotated[int | None, typer.Option("--tokens", metavar="N", min=1, help="The most tokens it uses.")]
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model for every step.")]
+Agent = Annotated[
+    str | None, typer.Option("--agent", metavar="NAME", help="One agent for every step; perdure agents lists them.")
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="A perdure.toml to use instead of the base branch's."),

@@ -48,6 +48,7 @@ def run(
     budget: options.Budget = None,
     tokens: options.Tokens = None,
     model: options.Model = None,
+    agent: options.Agent = None,
     config: options.ConfigFile = None,
     allow_test_changes: options.AllowTestChanges = False,
     gate: options.Gates = None,

@@ -144,6 +144,7 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
         "tokens": asked.tokens,
         "questions": None if asked.questions else False,
         "model": asked.model,
+        "agent": asked.agent,
         "config": given,
         "plan": asked.plan,
         "allow_test_changes": asked.allow_test_changes,

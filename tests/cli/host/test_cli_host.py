@@ -20,7 +20,7 @@ COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "events", "turns", "report"),
     *("verify", "pulls", "ui", "backlog", "schedules"),
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "retry", "cancel"),
-    *("up", "down", "doctor", "gc", "config"),
+    *("up", "down", "doctor", "agents", "gc", "config"),
 )
 ADVANCED = ("server", "worker", "temporal", "rehearse")
 

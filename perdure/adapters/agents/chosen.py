@@ -1,0 +1,90 @@
+"""The agents that a delivery's settings name: known here, able to carry out their steps, installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.adapters.agents.installed import look
+from perdure.adapters.agents.presets import read_preset
+from perdure.models.config import BUILT_IN, RepositoryConfig
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.phases import Step
+from perdure.models.preset import Ability, Preset
+from perdure.models.steps import AGENTIC, STEPS
+
+DEFAULT = "default"
+"""Origin of a setting that nobody wrote."""
+
+TURNS = False
+"""A turn of a preset's agent can be carried out by this version. Until it can, one that is chosen is refused: the
+built-in agent must not work under another's name."""
+
+_WHY = {
+    Ability.ANSWERS: "structured answers",
+    Ability.READS_ONLY: "reading only",
+    Ability.RESUME: "resuming its session, without which a death loses its work",
+}
+
+
+@dataclass(frozen=True)
+class Agents:
+    """Settings whose agents were checked, and where each setting came from."""
+
+    config: RepositoryConfig
+    origins: dict[str, str]
+
+
+def needed(step: Step) -> tuple[Ability, ...]:
+    """The abilities an agent needs for a step."""
+    about = STEPS[step]
+    return (
+        Ability.RESUME,
+        *((Ability.ANSWERS,) if about.answer is not None else ()),
+        *((Ability.READS_ONLY,) if not about.writes else ()),
+    )
+
+
+def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | None = None) -> Agents:
+    """The settings with each agent's own model where nobody named one.
+
+    Raises InvalidRequest, with the setting, for a name that this host does not know (and the nearest one), for a preset
+    that is wrong, an agent that lacks an ability its step needs, and one that is not installed or too old here.
+    """
+    steps, told = config.steps, dict(origins)
+    looked: dict[str, Preset] = {}
+    for step in AGENTIC:
+        settings = getattr(steps, step)
+        if settings.agent == BUILT_IN:
+            continue
+        where = f"{origins.get(f'steps.{step}.agent', DEFAULT)}: [steps.{step}] agent"
+        if settings.agent not in looked:
+            looked[settings.agent] = _usable(settings.agent, where, own)
+        preset = looked[settings.agent]
+        for ability in needed(step):
+            if not preset.abilities.has(ability):
+                raise InvalidRequest(
+                    f"{settings.agent} lacks {ability}, {_WHY[ability]}, and {step} needs that",
+                    where=where,
+                    fix=f'choose another agent for {step}, or "{BUILT_IN}"',
+                )
+        model = f"steps.{step}.model"
+        if preset.model and told.get(model, DEFAULT) == DEFAULT:
+            steps = steps.model_copy(update={step: settings.model_copy(update={"model": preset.model})})
+            told[model] = f"agent {settings.agent}"
+    if looked and not TURNS:
+        named = ", ".join(sorted(looked))
+        raise InvalidRequest(f"this version cannot carry out steps with {named} yet", fix=f'choose "{BUILT_IN}"')
+    return Agents(config.model_copy(update={"steps": steps}), told)
+
+
+def _usable(name: str, where: str, own: Path | None) -> Preset:
+    try:
+        preset = read_preset(name, own).preset
+    except BadInput as error:
+        raise InvalidRequest(error.what, where=error.where or where, fix=error.fix) from None
+    found = look(preset)
+    if found.problem:
+        raise InvalidRequest(f"{preset.title}: {found.problem}", where=where, fix=found.fix)
+    return preset

@@ -1,0 +1,27 @@
+"""The preset in docs/agents.md is one, and the shipped ones are named there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from perdure.adapters.agents.presets import SHIPPED
+from perdure.models.preset import Abilities, Preset, Result
+
+TEXT = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
+
+
+def test_the_preset_of_the_guide_can_be_read_and_shows_every_key() -> None:
+    block = re.search(r"<!-- tested: preset -->\n```toml\n(.*?)```", TEXT, re.DOTALL)
+    assert block
+    Preset.model_validate(written := tomllib.loads(block[1]))
+    assert set(Preset.model_fields) - set(written) == {"network"}
+    assert set(Result.model_fields) - set(written["result"]) == {"denied"}
+    assert set(written["abilities"]) <= set(Abilities.model_fields)
+    assert all(f"`{name}`" in TEXT for name in Abilities.model_fields)
+
+
+def test_every_preset_that_ships_is_in_the_guides_table() -> None:
+    rows = set(re.findall(r"^\| `([a-z-]+)` \| (?:anthropic|openai-|gemini)", TEXT, re.MULTILINE))
+    assert rows == {path.stem for path in SHIPPED.glob("*.toml")}
