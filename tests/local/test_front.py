@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import signal
+import threading
 
 import psutil
 import pytest
@@ -84,6 +86,43 @@ async def test_what_stands_before_the_web_ui_comes_back_and_ends_with_the_server
     await until(lambda: not held(places.ui_lock), 10)
     again = await ensure_server(home, say=quiet)
     assert (again.started, again.ui_url) == (True, info.ui_url)
+
+
+async def test_a_server_killed_while_it_is_launched_comes_back_at_its_own_address(home: Home) -> None:
+    """The front of the try that died has the Web UI's port, and lets go of it before the next one looks for ports."""
+    first = await ensure_server(home, say=quiet, port=any_free().grpc)
+    await stop_server(home)
+    places, killed = Places(home), threading.Event()
+    await until(lambda: not held(places.ui_lock), 10)
+    fronts: list[int] = []
+
+    def kill_once() -> None:
+        while not killed.wait(0.001):
+            for child in psutil.Process().children():
+                if "start-dev" in _line(child):
+                    fronts.extend(_fronts(places))
+                    os.kill(child.pid, signal.SIGKILL)
+                    killed.set()
+
+    killing = asyncio.create_task(asyncio.to_thread(kill_once))
+    try:
+        again = await ensure_server(home, say=quiet)
+    finally:
+        hit = killed.is_set()
+        killed.set()
+        await killing
+    assert hit, "nothing was killed: this shows nothing"
+    assert (again.started, again.address, again.ui_url) == (True, first.address, first.ui_url)
+    assert len(fronts) == 1, "the one of the try that died stood there"
+    (now,) = _fronts(places)
+    assert now != fronts[0]
+    ui = again.ui_url.removeprefix("http://")
+    await until(lambda: ask(ui, "/api/v1/settings", Host=ui) == 200, 30)
+
+
+def _fronts(places: Places) -> list[int]:
+    """Processes that stand before the Web UI of this home."""
+    return [one.pid for one in psutil.process_iter() if _line(one)[-1:] == [str(places.server_lock)]]
 
 
 def _line(process: psutil.Process) -> list[str]:
