@@ -197,7 +197,7 @@ async def specialists(root: Path, keep: Keep) -> None:
         await finished(await lab.submit(origin), lab, 200)
         await keep(lab.handle(), "specialists")
         [tasks] = [run.id async for run in lab.client.list_workflows("WorkflowType = 'Backlog'")]
-        await keep(lab.handle(tasks), "tasks")
+        await keep(lab.handle(tasks), "tasks-known")
         await keep(lab.handle(f"{tasks}/1-backend"), "task")
         await keep(lab.handle(f"{tasks}/2-docs"), "task-beside")
 
@@ -259,9 +259,48 @@ async def decomposed(root: Path, keep: Keep) -> None:
         await keep(lab.handle("night/big"), "decomposed")
 
 
+CROWDED = (
+    """
+[[line]]
+step = "classify"
+answer = { kind = "feature", reason = "new" }
+[[line]]
+step = "plan"
+answer = { title = "Do it", problem = "It is not done.", solution = "Do it.", relevant_files = ["hello.txt"], tasks = [
+  { title = "Do it", details = "All of it.", files = ["hello.txt"], depends_on = [] },
+], validation = ["it is done"] }
+[[line]]
+step = "fix_landing"
+turn = 1
+contains = ["Tidy up"]
+use = [{ tool = "bash", input = { command = "test -e tried && echo hello > hello.txt || echo once > tried" } }]
+"""
+    + STORY
+)
+
+
+async def crowded(root: Path, keep: Keep) -> None:
+    """One delivery of the repository at a time; plans that name files; a landing that is mended twice, then in its
+    turn."""
+    origin = make_target(root / "calc.git")
+    items = [{"id": "hello", "request": "Say hello", "check": ["test -f hello.txt"]}]
+    items += [{"id": "tidy", "request": "Tidy up", "depends_on": ["hello"]}]
+    phases = '["build", "test", "ship"]'
+    config = CONFIG.replace("[limits]", "[limits]\ndeliveries = 1").replace(phases, phases.replace("[", '["plan", '))
+    async with Lab.open(root, CROWDED, ports=PORTS, own_server=True) as lab:
+        lab.worker()
+        handle = await night(lab, origin, items=items, config=config)
+        await handle.result()
+        await keep(handle, "backlog-crowded")
+        delivered = DeliveryResult.model_validate(await lab.handle("night/tidy").result())
+        mends = [step for step in delivered.steps if step.step == "fix_landing"]
+        assert len(mends) == 2, delivered
+        await keep(lab.handle("night/tidy"), "landed-in-its-turn")
+
+
 SHAPES = (
     *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
-    *(told, shared, long, github, away, backlog, specialists, moved_base, decomposed),
+    *(told, shared, long, github, away, backlog, specialists, moved_base, decomposed, crowded),
 )
 
 

@@ -32,6 +32,7 @@ def test_histories_are_kept() -> None:
         *("waiting-for-the-treasury", "shared-budget", "treasury", "treasury-ended"),
         *("treasury-before-it-continued", "treasury-continued"),
         *("backlog", "landed", "landed-after-a-conflict", "followed", "stacked", "delivered-in-a-stack"),
+        *("specialists", "tasks", "tasks-known", "task", "task-beside", "backlog-crowded", "landed-in-its-turn"),
         *("waiting-at-items", "backlog-waiting-at-items", "decomposed", "backlog-decomposed"),
     }
 
