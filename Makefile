@@ -20,7 +20,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-tokens lock clean
+.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +105,9 @@ bench-setup: $(READY) ## what setup costs the second delivery of a repository (M
 
 bench-parallel: $(READY) ## 1, 5 and 15 deliveries at once beside a plain script that does the same work (ROUNDS=3)
 	@$(BIN)/python benchmarks/parallel.py $(ARGS)
+
+bench-agents: $(READY) ## agents killed at random: orphans, tools done twice, spend not accounted (N=20; after make agents)
+	@$(BIN)/python benchmarks/agents.py $(ARGS)
 
 bench-tokens: $(READY) ## the share of a step's input that is read from the cache, with our marks and without (ARGS="--turns 30")
 	@$(BIN)/python benchmarks/tokens.py $(ARGS)
