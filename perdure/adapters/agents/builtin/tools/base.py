@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,6 +16,9 @@ from perdure.models.base import Written
 from perdure.models.decisions import Question
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
+
+if TYPE_CHECKING:
+    from perdure.adapters.agents.builtin.tools.background import Background
 
 
 def _nothing() -> None: ...
@@ -38,6 +41,7 @@ class Toolbox:
     on_spawn    called once a sandboxed command has been started
     git_dir, env, lock, writable, shared   as in perdure.adapters.sandbox.base.Command
     missing     says why a command was not found inside the sandbox, from its output and exit code
+    background  commands that run on between the calls of one reply, by their handle
     questions   whether a person may be asked; question, assumed: what a tool asked, or assumed instead
     """
 
@@ -54,6 +58,7 @@ class Toolbox:
     writable: bool = True
     shared: tuple[str, ...] = ()
     missing: Callable[[str, int | None], str | None] = _no_hint
+    background: dict[str, Background] = field(default_factory=dict)
     questions: bool = True
     question: Question | None = None
     assumed: list[str] = field(default_factory=list)

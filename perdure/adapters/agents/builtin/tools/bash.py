@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from perdure.adapters.agents.builtin.tools import background
 from perdure.adapters.agents.builtin.tools.base import Tool, ToolCall
 from perdure.adapters.agents.builtin.tools.paths import ToolError
 from perdure.adapters.sandbox.base import Command, Finished
@@ -41,14 +42,33 @@ class BashInput(Written):
         gt=0,
         description=f"seconds until it is killed; default {TOOL_TIMEOUT_S:.0f}, at most {TOOL_TIMEOUT_MAX_S:.0f}",
     )
+    background: bool = Field(
+        default=False,
+        description="start it, such as a server under test, and go on: the result names its handle. It cannot write to "
+        "the repository, and is ended when the calls of this reply are done: make those that use it in the same reply",
+    )
+    handle: str = Field(
+        default="",
+        description="b1 is the first background command of this reply: run the command beside it, on its network, and "
+        "show what it has written since; with an empty command only that. Empty for a command of its own",
+    )
+    stop: bool = Field(default=False, description="with a handle: end that background command")
 
 
 async def bash(given: BashInput, call: ToolCall) -> str:
     """Exit code first, then head and tail of the output; the whole output stays in the log directory."""
-    if not given.command.strip() or "\0" in given.command or len(given.command.encode()) > _COMMAND_BYTES:
+    box, least = call.box, 0 if given.handle else 1
+    if (
+        not least <= len(given.command.strip()) <= len(given.command.encode()) <= _COMMAND_BYTES
+        or "\0" in given.command
+    ):
         raise ToolError(f"command must be 1 to {_COMMAND_BYTES} bytes without NUL; put longer scripts into a file")
-    box = call.box
+    if given.handle:
+        return await _beside(background.found(box, given.handle), given)
     output = box.log_dir / (re.sub(r"[^A-Za-z0-9_-]", "_", call.id)[:100] + ".log")
+    if given.background:
+        await in_thread(_clear, output)
+        return await background.start(box, given.command, output)
     command = Command(
         script=given.command,
         worktree=box.worktree,
@@ -68,6 +88,14 @@ async def bash(given: BashInput, call: ToolCall) -> str:
     text = await in_thread(excerpt, output, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL)
     hint = box.missing(text[-2000:], ended.exit_code)
     return "\n".join([_verdict(ended, command), text.rstrip() or "(no output)", *([hint] if hint else [])])
+
+
+async def _beside(one: background.Background, given: BashInput) -> str:
+    if given.stop:
+        return await one.stop()
+    if not given.command.strip():
+        return await one.words()
+    return await one.beside(given.command, min(given.timeout, TOOL_TIMEOUT_MAX_S))
 
 
 def _clear(output: Path) -> None:
@@ -114,8 +142,8 @@ def _verdict(ended: Finished, command: Command) -> str:
 
 BASH = Tool(
     "bash",
-    "Run a command in a fresh shell at the repository's root. There is no network, nothing runs on in the background "
-    "when the command ends, and git can be read but not written: commits are made for you.",
+    "Run a command in a fresh shell at the repository's root. There is no network, nothing runs on when the "
+    "command ends unless it is started with background, and git can be read but not written: commits are made for you.",
     BashInput,
     bash,
 )

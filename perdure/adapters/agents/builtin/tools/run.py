@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
+from perdure.adapters.agents.builtin.tools.background import end_all
 from perdure.adapters.agents.builtin.tools.base import Tool, Toolbox, ToolCall
 from perdure.adapters.agents.builtin.tools.bash import BASH
 from perdure.adapters.agents.builtin.tools.check import checked
@@ -52,7 +53,10 @@ async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> li
     SandboxUnavailable, and cancellation; every command is dead by then.
     """
     blocks = calls_in(message)
-    return [await _result(blocks, place, toolbox, step) for place in range(len(blocks))]
+    try:
+        return [await _result(blocks, place, toolbox, step) for place in range(len(blocks))]
+    finally:
+        await end_all(toolbox)
 
 
 async def _result(blocks: Sequence[dict[str, Any]], place: int, toolbox: Toolbox, step: Step) -> dict[str, Any]:
