@@ -92,15 +92,17 @@ class Backlogs:
         target, vault = self.target(work)
         base, base_sha = base_of(vault, target, _wanted(work))
         limits = Terms(self._host).settings(vault, base, base_sha, _wanted(work)).config.limits
-        issues = self._issues(target, work) if make else ()
+        issues, proposed = self._issues(target, work) if make else ((), {})
         heads = target.heads
         if make and base_sha == FIRST_COMMIT:
             heads = publish_first(vault, _ground(work, target, base, base_sha))
         named, own = bool(work.branch), branch_name(delivery_key(work.backlog))
         integration = Integration(vault, work.backlog, work.branch or own, named, base, base_sha)
-        if make:
+        if work.said.get("land") == "stack":
+            pass  # each item has a branch of its own
+        elif make:
             integration.make(heads)
-        elif work.said.get("land") != "stack":
+        else:
             integration.check(heads)
         return Opened(
             base=base,
@@ -114,16 +116,22 @@ class Backlogs:
             limited=limits.open_pull_requests is not None,
             offsets=offsets(str(work.said.get("window") or ""), datetime.now(UTC)),
             issues=issues,
+            proposed=proposed,
         )
 
-    def _issues(self, target: Target, work: OpenBacklogInput) -> tuple[int, ...]:
-        """Those that are open now, where the backlog asks for any; InvalidRequest where there is nobody to ask."""
+    def _issues(self, target: Target, work: OpenBacklogInput) -> tuple[tuple[int, ...], dict[int, int]]:
+        """Those that are open now, where the backlog asks for any; and of those that are left out, because they are
+        built already, the pull request that waits to be merged. InvalidRequest where there is nobody to ask."""
         if not (query := work.said.get("issues")):
-            return ()
+            return (), {}
         forge = self._host.forges.forge(target.url)
         if not isinstance(forge, HostedForge):
             raise InvalidRequest("issues: this repository has none that Perdure can read", where=work.repository)
-        return tuple(forge.issues(IssueQuery.parse(str(query)), ITEMS_MOST))
+        found, built = forge.issues(IssueQuery.parse(str(query)), ITEMS_MOST), forge.proposed()
+        return (
+            tuple(number for number in found if number not in built),
+            {number: built[number] for number in found if number in built},
+        )
 
     def _limits(self, work: OpenBacklogInput) -> tuple[str, Limits]:
         """The repository's address and its limits; that of deliveries at once is kept by each of its items."""

@@ -26,7 +26,7 @@ from perdure.models.landing import (
     LookInput,
     OpenBacklogInput,
 )
-from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.rules.ends import take_end
 from perdure.models.rules.scheduling import Start, checks, next_to_land, wanted
 from perdure.models.webui.backlog import table
@@ -82,13 +82,21 @@ class Items:
         self.state.waiting = "for its branch"
         opened = await self.activity("open_backlog", work, Opened, "the base")
         if self.request.land == "stack":  # each item has a branch of its own
+            if self.request.issues and workflow.patched("issues-in-a-stack"):
+                self._list(await self.activity("make_branch", work, Opened, self.request.issues, queue=opened.queue))
             self.state.opened, self.state.waiting = opened.model_copy(update={"branch": "", "follows": False}), ""
             return
         await room_for_pull_request(self.state, opened, work)
         self.state.opened = await self.activity("make_branch", work, Opened, opened.branch, queue=opened.queue)
         self.state.waiting = ""
+        self._list(self.state.opened)
+
+    def _list(self, opened: Opened) -> None:
+        """Open issues become items; those that are built already are named."""
+        built = sorted(opened.proposed.items())[:NOTES_KEPT]
+        self.state.notes += tuple(f"#{number} is left out: #{pull} is open for it" for number, pull in built)
         known = {at.item.issue_number for at in self.state.items.values()}
-        for number in self.state.opened.issues:
+        for number in opened.issues:
             item = BacklogItem(id=f"issue-{number}", issue=number)
             if number not in known and item.id not in self.state.items:
                 self.state.items[item.id] = ItemState(item=item, order=len(self.state.items))
@@ -215,11 +223,10 @@ class Items:
         if not workflow.patched("tasks-end-first"):
             return
         with suppress(TimeoutError):
-            await workflow.wait_condition(
-                lambda: all(child.done() for child in self._children.values()),
-                timeout=ENDED_SOON,
-                timeout_summary="its deliveries end",
-            )
+            await workflow.wait_condition(self._all_over, timeout=ENDED_SOON, timeout_summary="its deliveries end")
+
+    def _all_over(self) -> bool:
+        return all(child.done() for child in self._children.values())
 
     async def tell(self, id: str, signal: str, said: dict[str, Any]) -> None:
         await self._signal_child(id, (signal, said))

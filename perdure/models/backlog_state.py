@@ -102,7 +102,7 @@ class Opened(Recorded):
     leaves its slot to others; `lists`: its search attributes are set; `notifies`: its end is told; `limited`: the
     repository's open pull requests have a limit. Switches are false where that is not so, or in histories of releases
     that did not. `within`: its items are that delivery's tasks, `branch` in its vault alone. `issues`: that are items,
-    too."""
+    too; `proposed`: that are none, because a pull request of ours waits to be merged for them, its number by theirs."""
 
     base: str
     base_sha: str
@@ -116,6 +116,7 @@ class Opened(Recorded):
     notifies: bool = False
     limited: bool = False
     issues: tuple[int, ...] = ()
+    proposed: dict[int, int] = {}
 
 
 class GoOn(Recorded):

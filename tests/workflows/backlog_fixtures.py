@@ -74,6 +74,7 @@ class Branch(Company):
         self.notifies = False
         self.issues: tuple[int, ...] = ()
         self.found: tuple[int, ...] = ()
+        self.proposed: dict[int, int] = {}
         self.holding: dict[str, asyncio.Event] = {}
         self.looks: list[LookInput] = []
         self.real_looks: Client | None = None
@@ -185,6 +186,7 @@ class Branch(Company):
                 frees=True,
                 notifies=self.notifies,
                 issues=self.found,
+                proposed=self.proposed,
             )
 
         @activity.defn

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from backlog_fixtures import Branch, backlog, night, until
+from backlog_fixtures import Branch, backlog, ended, night, until
 from notice_fixtures import telling
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Replayer
@@ -72,3 +72,16 @@ async def test_the_issues_that_are_open_when_it_begins_are_its_items(client: Cli
     assert [(item["id"], item["phase"]) for item in progress["items"]] == [("issue-7", "landed"), ("issue-8", "landed")]
     assert branch.issues == (7, 8)
     assert (nothing["status"], nothing["message"]) == ("ended", "nothing landed")
+
+
+@pytest.mark.parametrize("land", ["branch", "stack"])
+async def test_an_issue_that_was_built_the_night_before_is_left_out_and_named(
+    client: Client, fresh: str, land: str
+) -> None:
+    branch = Branch(**{"issue-8": "b"})
+    branch.found, branch.proposed = (8,), {7: 31}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, {"repository": "/r", "issues": "label:bug", "land": land})
+        progress = await ended(handle)
+    assert [(item["id"], item["phase"]) for item in progress["items"]] == [("issue-8", "landed")]
+    assert progress["notes"] == ["#7 is left out: #31 is open for it"]

@@ -115,6 +115,10 @@ class HostedForge(Forge, Protocol):
         """The numbers of the open issues that are meant, the oldest first; ForgeRefused when there are more."""
         ...
 
+    def proposed(self) -> Mapping[int, int]:
+        """Issues for which a delivery or a backlog has an open pull request here: its number, by the issue's."""
+        ...
+
     def comment(self, issue: int, delivery: str, text: str) -> str:
         """Make the delivery's one comment on an issue say `text`, found by its hidden marker; return its address."""
         ...

@@ -52,6 +52,16 @@ def marker(delivery: str) -> str:
     return f"{OURS}{delivery} -->"
 
 
+def issues_of(text: str) -> tuple[int, ...]:
+    """Numbers of the issues that a pull request of ours is about: those it closes, and those it leaves open. Words of
+    others in it refer to nothing (perdure.adapters.forges.neutral)."""
+    if OURS not in text:
+        return ()
+    left = re.findall(r"Merging this leaves ((?:#\d+(?:, )?)+) open", text)
+    found = re.findall(r"(?i)\bcloses #(\d+)", text) + [number for some in left for number in re.findall(r"\d+", some)]
+    return tuple(dict.fromkeys(int(number) for number in found if len(number) < 10))
+
+
 def title(work: ShipInput) -> str:
     """`feat: accept compound durations`, one line, at most 72 characters."""
     return subject(work.kind, work.title)

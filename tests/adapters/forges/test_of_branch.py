@@ -9,6 +9,7 @@ import pytest
 from github_lab import HEAD, Lab
 
 from perdure.adapters.forges.base import Proposal, Pulled
+from perdure.adapters.forges.body import issues_of, marker
 from perdure.adapters.forges.local import LocalForge
 from perdure.models.errors import ForgeRefused
 from tests.lab import git, make_target
@@ -57,6 +58,30 @@ async def test_github_counts_open_ones_with_a_mark_but_none_of_a_fork_that_has_c
     lab.hub.add_pull("me/calc", HEAD, title="Mine!", body=mark, author="eve", fork="eve/calc")
     assert await to_thread(lab.forge().open_ours, "", 9) == 1
     assert await to_thread(lab.forge().open_ours, "d-1", 9) == 0
+
+
+async def test_an_issue_with_an_open_pull_request_of_ours_is_known_as_built(lab: Lab) -> None:
+    mark = "<!-- perdure:delivery=night -->"
+    ours = lab.hub.add_pull("me/calc", HEAD, title="2 items", body=f"Closes #7, closes #8.\n\n{mark}")
+    assert await to_thread(lab.forge().proposed) == {7: ours, 8: ours}
+    lab.hub.close("me/calc", ours)
+    lab.hub.add_pull("me/calc", HEAD, title="Mine", body="Closes #9")
+    assert await to_thread(lab.forge().proposed) == {}, "a closed one is built again, and somebody else's is not ours"
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("Closes #12\n\n{mark}", (12,)),
+        ("Closes #12, closes #14.\n\n{mark}", (12, 14)),
+        ("Merging this leaves #3, #4 open.\n\n{mark}", (3, 4)),
+        ("Merging this leaves #3 open.\n\n{mark}", (3,)),
+        ("Closes #12", ()),
+        ("Closes o/r#12, see #5\n\n{mark}", ()),
+    ],
+)
+def test_the_issues_of_a_pull_request_of_ours_are_those_that_it_names_itself(text: str, numbers: tuple[int]) -> None:
+    assert issues_of(text.replace("{mark}", marker("night"))) == numbers
 
 
 def test_a_local_pull_request_goes_into_another_branch_as_it_is(tmp_path: Path) -> None:

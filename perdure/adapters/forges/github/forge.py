@@ -16,7 +16,7 @@ from perdure.adapters.forges.github.errors import accepted, without_scope
 from perdure.adapters.forges.github.found import find_issues
 from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import GitHubRepository
-from perdure.adapters.forges.github.pulls import of_head, open_one, open_ours, published, pulled
+from perdure.adapters.forges.github.pulls import of_head, open_one, open_ours, proposed, published, pulled
 from perdure.adapters.forges.github.rules import check_rules
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.issue import Issue, IssueQuery
@@ -79,6 +79,10 @@ class GitHub:
     def issues(self, wanted: IssueQuery, most: int) -> Sequence[int]:
         with self._place.opened(write=False) as repository:
             return find_issues(repository, wanted, most)
+
+    def proposed(self) -> Mapping[int, int]:
+        with self._place.opened(write=False) as repository:
+            return proposed(repository)
 
     def comment(self, issue: int, delivery: str, text: str) -> str:
         with self._place.opened() as repository:

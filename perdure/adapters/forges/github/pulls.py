@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from perdure.adapters.forges.base import Opened, Proposal, Pulled
-from perdure.adapters.forges.body import OURS, marker
+from perdure.adapters.forges.body import OURS, issues_of, marker
 from perdure.adapters.forges.github.errors import of_status, problems, words
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.limits import FORGE_TEXT_CHARS
@@ -44,9 +44,17 @@ def of_head(repository: Repository, head: str, state: str) -> list[Pull]:
 def open_ours(repository: Repository, but: str, most: int) -> int:
     """Open ones with the mark of a delivery, that of `but` apart; counted up to `most`. A fork's are nobody's of us,
     whatever their text says."""
-    here = (pull for pull in repository.get_pulls(state="open") if _is_here(pull, repository, pull.head.ref))
-    bodies = (pull.body or "" for pull in here)
+    bodies = (pull.body or "" for pull in _open_here(repository))
     return sum(1 for _ in islice((body for body in bodies if OURS in body and marker(but) not in body), most))
+
+
+def proposed(repository: Repository) -> dict[int, int]:
+    """By the number of the issue, that of the open pull request of ours that is about it."""
+    return {issue: pull.number for pull in _open_here(repository) for issue in issues_of(pull.body or "")}
+
+
+def _open_here(repository: Repository) -> Iterator[Pull]:
+    return (pull for pull in repository.get_pulls(state="open") if _is_here(pull, repository, pull.head.ref))
 
 
 def open_one(repository: Repository, proposal: Proposal) -> Opened:
