@@ -16,6 +16,7 @@ from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply
 from perdure.adapters.agents.builtin.opening import opening, roles_of, system_prompt, user_message
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
+from perdure.adapters.agents.builtin.stuck import Stuck
 from perdure.adapters.agents.builtin.tools.read import known_version
 from perdure.adapters.agents.builtin.tools.run import calls_in, result, tools_for
 from perdure.adapters.agents.builtin.untested import untested
@@ -113,9 +114,11 @@ def after_reply(
     change: Change | None = None,
     promised: Promised | None = None,
     tests: Sequence[TestCommand] = (),
+    circle: Stuck | None = None,
 ) -> Next:
     """Decide what follows a reply; `transcript` is what was asked, without it, `change` what a review is about, and
-    `promised` what it has to answer for. `tests`: of which a step that changes files is reminded before it ends."""
+    `promised` what it has to answer for. `tests`: of which a step that changes files is reminded before it ends;
+    `circle`: the one it is in."""
     calls = calls_in(reply.message)
     match reply.stop_reason:
         case "refusal":
@@ -134,6 +137,8 @@ def after_reply(
     if calls:
         if identical_calls([*transcript, reply.message]) >= IDENTICAL_CALLS_STOP:
             return _ended(Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row")
+        if circle is not None and circle.over:
+            return _ended(Ending.LOOPING, f"{circle.circle}: {circle.often} times")
         return RunTools()
     if STEPS[step].answer is None:
         if word := untested(step, transcript, tests):
@@ -185,12 +190,12 @@ def _text(message: Message) -> str:
     return "".join(block["text"] for block in message["content"] if block.get("type") == "text").strip()
 
 
-def results_message(results: Sequence[Message], transcript: Sequence[Message]) -> Message:
-    """The user message that brings tool results, with a nudge when the model repeats itself.
+def results_message(results: Sequence[Message], transcript: Sequence[Message], circle: Stuck | None = None) -> Message:
+    """The user message that brings tool results, with a nudge when the model repeats itself or goes in a `circle`.
 
     `transcript` ends with the assistant message the results answer.
     """
-    word = nudge(identical_calls(transcript))
+    word = nudge(identical_calls(transcript)) or (circle.word if circle is not None else None)
     texts = [{"type": "text", "text": word}] if word else []
     return {"role": "user", "content": [*results, *texts]}
 

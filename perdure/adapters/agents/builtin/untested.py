@@ -81,7 +81,7 @@ def _edited_last(transcript: Sequence[Message], tests: Sequence[TestCommand]) ->
     for call in _carried_out(transcript):
         if call["name"] in (EDIT.name, WRITE.name):
             edited = True
-        elif call["name"] == BASH.name and _runs_tests(str(call["input"].get("command", "")), tests):
+        elif call["name"] == BASH.name and runs_tests(str(call["input"].get("command", "")), tests):
             edited = False
     return edited
 
@@ -102,7 +102,7 @@ def _carried_out(transcript: Sequence[Message]) -> Iterator[dict[str, Any]]:
             )
 
 
-def _runs_tests(command: str, tests: Sequence[TestCommand]) -> bool:
+def runs_tests(command: str, tests: Sequence[TestCommand]) -> bool:
     """True where a command holds a test command, its first telling word, or the name of a well-known runner."""
     words = set(_WORD.findall(command))
     return any(test.command in command or not words.isdisjoint({*_telling(test), *_WELL_KNOWN}) for test in tests)

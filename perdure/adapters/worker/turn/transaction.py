@@ -13,6 +13,7 @@ from perdure.adapters.agents.builtin.conversation import Continue, RunTools, Ste
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard, reminded
+from perdure.adapters.agents.builtin.stuck import stuck
 from perdure.adapters.agents.builtin.tools import describe, run_calls
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository
@@ -23,6 +24,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
+from perdure.adapters.worker.turn.history import trees_of
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
 from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.surroundings import map_of
@@ -110,7 +112,9 @@ async def _act(
     config = session.contract.config
     # A word back is another turn: where there is none, a step that has ended would become one without an end.
     tests = config.test or () if work.turn < config.limits.turns_per_step else ()
-    step = conversation.after_reply(work.step, reply, told, change, promised, tests)
+    trees = await in_thread(trees_of, session.vault, work)
+    circle = await in_thread(lambda: stuck(told, trees, config.test or (), writes=STEPS[work.step].writes))
+    step = conversation.after_reply(work.step, reply, told, change, promised, tests, circle)
     if isinstance(step, StepFinished):
         if step.document is None:
             return _Acted(outcome=step.outcome)
@@ -129,7 +133,7 @@ async def _act(
     )
     toolbox.questions = session.contract.config.delivery.questions
     results = await run_calls(reply.message, toolbox, work.step)
-    answer = conversation.results_message(host.redacted(results), [*told, reply.message])
+    answer = conversation.results_message(host.redacted(results), [*told, reply.message], circle)
     # Both go into history and to people: no more than a tool's result may they hold a secret of this worker.
     asked = host.redacted([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
     [assumption] = host.redacted([{"said": "\n".join(toolbox.assumed)}])

@@ -1,0 +1,146 @@
+"""Steps that go in circles are told so, then ended; honest ones never are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from replies import OPENING, reply
+
+from perdure.adapters.agents.builtin.conversation import StepFinished, after_reply, results_message
+from perdure.adapters.agents.builtin.said import heard
+from perdure.adapters.agents.builtin.stuck import (
+    ALTERNATING_STOP,
+    ALTERNATING_WORD,
+    GROWING_STOP,
+    GROWING_WORD,
+    RETESTING_STOP,
+    RETESTING_WORD,
+    STANDING_STOP,
+    STANDING_WORD,
+    STUCK,
+    Circle,
+    stuck,
+)
+from perdure.models.config import TestCommand
+from perdure.models.decisions import Said
+from perdure.models.phases import Step
+from perdure.models.turn import Ending
+
+TESTS = (TestCommand(command="python -m pytest -q"),)
+
+Turn = tuple[str, str, str]
+"""A shell command, its result, the tree after it."""
+
+
+def played(turns: Sequence[Turn], *, writes: bool = True, words_at: int = -1) -> tuple[list[int], StepFinished | None]:
+    """In which turns a word was said, and the end, as the loop itself goes through them."""
+    told: list[dict[str, Any]] = [OPENING]
+    trees, said = ["base"], list[int]()
+    for place, (command, result, tree) in enumerate(turns):
+        circle = stuck(told, trees, TESTS, writes=writes)
+        call = {"type": "tool_use", "id": f"t{place}", "name": "bash", "input": {"command": command}}
+        answer = reply(call, stop="tool_use")
+        following = after_reply(Step.IMPLEMENT, answer, told, tests=TESTS, circle=circle)
+        if isinstance(following, StepFinished):
+            return said, following
+        block = {"type": "tool_result", "tool_use_id": f"t{place}", "content": result}
+        message = results_message([block], [*told, answer.message], circle)
+        said += [place for one in message["content"] if one.get("text", "").startswith(STUCK)]
+        told += [answer.message, message]
+        if place == words_at:
+            told = heard(told, [Said(id="w", text="go on like this")])
+        trees.append(tree)
+    return said, None
+
+
+def alternating(count: int) -> list[Turn]:
+    return [(f"edit {n}", "exit code 0", tree) for n, tree in zip(range(count), cycle(["a", "b"]), strict=False)]
+
+
+def retesting(count: int) -> list[Turn]:
+    """Between the runs something else is read each time: it is not the same call in a row, and not without news."""
+    return [
+        turn
+        for n in range(count)
+        for turn in (("pytest -q", f"1 failed in 0.{n} s", "base"), (f"cat {'x' * n}", "x" * n, "base"))
+    ]
+
+
+def standing(count: int) -> list[Turn]:
+    return list(islice(cycle([("ls", "a b", "base"), ("cat a", "1", "base"), ("cat b", "2", "base")]), count))
+
+
+def growing(count: int) -> list[Turn]:
+    return [(f"cat {'y' * n}", "z" * 5000 + "y" * n, "base") for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("made", "circle", "word", "stop"),
+    [
+        (alternating, Circle.ALTERNATING, ALTERNATING_WORD, ALTERNATING_STOP),
+        (retesting, Circle.RETESTING, RETESTING_WORD, RETESTING_STOP),
+        (standing, Circle.STANDING, STANDING_WORD, STANDING_STOP),
+        (growing, Circle.GROWING, GROWING_WORD[0], GROWING_STOP[0]),
+    ],
+)
+def test_a_circle_is_told_once_and_then_ends_the_step_by_its_name(
+    made: Callable[[int], list[Turn]], circle: Circle, word: int, stop: int
+) -> None:
+    said, end = played(made(200))
+    assert len(said) == 1
+    assert said[0] >= word
+    assert end is not None
+    assert end.outcome.ending is Ending.LOOPING
+    assert end.outcome.summary == f"{circle}: {stop} times"
+
+
+@pytest.mark.parametrize("made", [alternating, retesting, standing, growing])
+def test_what_stops_after_the_word_goes_on(made: Callable[[int], list[Turn]]) -> None:
+    said, end = played(made(200))
+    assert end is not None
+    turns = [*made(200)[: said[0] + 1], *((f"write {'n' * n}", "exit code 0", f"n{n}") for n in range(60))]
+    again, end = played(turns)
+    assert (again, end) == (said, None)
+
+
+def test_words_of_a_person_begin_anew() -> None:
+    turns = alternating(ALTERNATING_STOP + 2)
+    assert played(turns)[0]
+    assert played(turns, words_at=ALTERNATING_STOP // 2 + 1) == ([], None)
+
+
+def test_a_reading_step_may_read_as_long_as_it_finds_something_new() -> None:
+    assert played(growing(200), writes=False) == ([], None)
+
+
+def test_a_change_that_is_taken_out_and_put_back_to_try_the_tests_is_no_circle() -> None:
+    turns = list[Turn]()
+    for n in range(20):
+        good = f"good {n}"
+        turns += [("edit", "exit code 0", good), ("pytest -q", "1 passed in 0.1 s", good)]
+        turns += [("git stash", "exit code 0", "base"), ("pytest -q", "1 failed in 0.2 s", "base")]
+    assert played(turns) == ([], None)
+
+
+def test_a_flaky_test_that_is_run_four_times_is_no_circle() -> None:
+    turns = [t for n in range(12) for t in [*retesting(4), ("edit", "exit code 0", f"tree {n}")]]
+    assert played(turns) == ([], None)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(1, 3), st.booleans(), st.integers(0, 4)), min_size=12, max_size=20))
+def test_an_honest_long_conversation_is_never_disturbed(work: list[tuple[int, bool, int]]) -> None:
+    """Reads, an edit that makes something new, tests once or twice, sometimes a read of what is known."""
+    turns, tree = list[Turn](), "base"
+    for n, (reads, flaky, known) in enumerate(work):
+        turns += [(f"cat {chr(97 + n % 26)}{'x' * r}", "text", tree) for r in range(reads)]
+        turns += [("cat README", "text", tree)] * min(known, 2)
+        tree = f"tree {n}"
+        turns += [("edit", "exit code 0", tree)]
+        turns += [("pytest -q", f"{n} passed in 0.{n} s", tree)] * (2 if flaky else 1)
+    assert played(turns) == ([], None)
