@@ -48,6 +48,10 @@ def start(
     base: Annotated[
         str | None, typer.Option("--base", metavar="BRANCH", help="To begin from; default: the default branch.")
     ] = None,
+    land: Annotated[
+        str | None,
+        typer.Option("--land", metavar="HOW", help="branch: one for all; stack: a pull request for each item."),
+    ] = None,
     parallel: Annotated[
         int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")
     ] = None,

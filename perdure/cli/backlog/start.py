@@ -39,6 +39,7 @@ class BacklogOptions:
     id: str | None = None
     repo: str | None = None
     base: str | None = None
+    land: str | None = None
     parallel: int | None = None
     budget: float | None = None
     window: str | None = None
@@ -53,6 +54,7 @@ class BacklogOptions:
         said = {
             "repository": ("--repo", self.repo),
             "base": ("--base", self.base),
+            "land": ("--land", self.land),
             "parallel": ("--parallel", self.parallel),
             "budget_usd": ("--budget", self.budget),
             "window": ("--window", self.window),
@@ -219,4 +221,5 @@ def _limits(request: BacklogRequest) -> list[str]:
     window = [f"begins {request.window}"] if request.window else []
     named = [count(len(request.items), "item")] if request.items else []
     looked = [f"issues {request.issues}"] if request.issues else []
-    return [*named, *looked, f"{request.parallel} at a time", *budget, *window]
+    stacked = ["a pull request for each"] if request.land == "stack" else []
+    return [*named, *looked, *stacked, f"{request.parallel} at a time", *budget, *window]

@@ -49,8 +49,10 @@ async def test_open_issues_are_items_beside_those_of_a_file(github: GitHubTwin, 
     assert sent["repository"] == f"{github.url}/me/calc.git"
     again = await typed(there, "night.yaml", "--issues", "label:bug", "--detach", "--json")
     assert json.loads(again.out)["attached"]
-    alone = await typed(there, "--issues", "label:bug", "--detach", "--json")
+    alone = await typed(there, "--issues", "label:bug", "--land", "stack", "--detach", "--json")
     assert json.loads(alone.out)["backlog_id"] == "calc-label-bug"
+    stacked = await Backlog(await Client.connect(server, plugins=[perdure_plugin()]), "calc-label-bug").request()
+    assert stacked["land"] == "stack"
     assert TOKEN not in ran.out + ran.err + alone.out + alone.err
 
 
