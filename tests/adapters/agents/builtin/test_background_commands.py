@@ -69,8 +69,13 @@ async def test_a_server_answers_the_commands_beside_it_and_no_others_and_is_stop
 
 
 async def test_what_is_not_stopped_ends_with_the_replys_calls(walled: Toolbox) -> None:
-    await told(walled, bash("sleep 98701 & sleep 98701", background=True))
-    assert not alive("98701")
+    seen = (
+        "for n in $(seq 100); do "
+        "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 98701' && break; sleep 0.1; done"
+    )
+    _, ran = await told(walled, bash("sleep 98701 & sleep 98701", background=True), bash(seen, handle="b1"))
+    assert "sleep 98701" in ran["content"]
+    assert not alive("sleep\x0098701")
     [later] = await told(walled, bash("true", handle="b2"))
     assert later["is_error"]
 

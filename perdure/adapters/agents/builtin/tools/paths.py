@@ -1,7 +1,8 @@
 """Files a tool may touch: those of the worktree, never its `.git`, nothing that leads out of it.
 
-File tools run outside the sandbox, so this is the wall. No process of the agent lives while one runs, so a path that
-was resolved stays what it is; the last component is still opened without following links.
+File tools run outside the sandbox, so this is the wall. No process of the agent that can write here lives while
+one runs (background commands see the worktree read-only), so a path that was resolved stays what it is; the last
+component is still opened without following links.
 """
 
 from __future__ import annotations
