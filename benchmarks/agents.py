@@ -69,7 +69,8 @@ input.command = "echo begin {turn} >> {LOG}; sleep {TOOL_S}; echo end {turn} >> 
 @dataclass
 class Counts:
     """Of so many kills: in how many of them a process of the agent lived on, a tool was done twice, the tree that was
-    gone on from was none between two turns, a person had to act; replies and dollars over all of them."""
+    gone on from was none between two turns, a person had to act; replies and dollars
+    over all of them. `missing_usd`: paid, and in no account of the agent's."""
 
     kills: int = 0
     orphans: int = 0
@@ -79,14 +80,16 @@ class Counts:
     replies: int = 0
     replies_paid_twice: int = 0
     paid_usd: float = 0.0
-    accounted_usd: float = 0.0
+    missing_usd: float = 0.0
 
-    def add(self, log: str, replies: int, again: int) -> None:
+    def add(self, log: str, replies: int, again: int, spent: float, told: float) -> None:
         lines = Counter(log.split("\n")[:-1])
         self.kills += 1
         self.tools_twice += any(count > 1 for count in lines.values())
         self.replies += replies
         self.replies_paid_twice += again
+        self.paid_usd += spent
+        self.missing_usd += max(0.0, spent - told)
 
 
 def torn(log: str) -> bool:
@@ -252,9 +255,8 @@ async def bare(agent: Bare, root: Path, rng: random.Random, counts: Counts) -> N
         finally:
             for left in _living(tree):
                 left.kill()
-        counts.paid_usd += paid(twin, writes=agent.writes)
-        counts.accounted_usd += agent.accounted(results)
-        counts.add(read(tree / LOG), len(twin.calls), again(twin))
+        spent = paid(twin, writes=agent.writes)
+        counts.add(read(tree / LOG), len(twin.calls), again(twin), spent, agent.accounted(results))
 
 
 async def ours(lab: Lab, origin: Path, number: int, rng: random.Random, counts: Counts) -> None:
@@ -277,9 +279,8 @@ async def ours(lab: Lab, origin: Path, number: int, rng: random.Random, counts: 
     commit = next(step.commit for step in result.steps if step.commit)
     log = git(vault, "show", f"{commit}:{LOG}") + "\n"
     counts.torn_trees += torn(log)
-    counts.paid_usd += paid(lab.rehearsal)
-    counts.accounted_usd += (result.usage.cost_usd or 0.0) + result.usage.at_risk_usd
-    counts.add(log, len(lab.rehearsal.calls), result.receipt.replies_paid_twice)
+    told = (result.usage.cost_usd or 0.0) + result.usage.at_risk_usd  # a reply that broke off: the most it can cost
+    counts.add(log, len(lab.rehearsal.calls), result.receipt.replies_paid_twice, paid(lab.rehearsal), told)
 
 
 def show(rows: dict[str, Counts]) -> None:
@@ -304,7 +305,7 @@ async def main() -> int:
                 print(f"{name}: {rows[name]}", flush=True)
         rows["Perdure, built-in"], rng = Counts(), random.Random(SEED)
         root = Path(scratch) / "ours"
-        async with Lab.open(root, PLAY, ports=22100) as lab:
+        async with Lab.open(root, PLAY, ports=22100, own_server=True) as lab:
             origin = make_target(root / "calc.git")
             lab.supervised()
             for number in range(N):

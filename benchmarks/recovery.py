@@ -54,7 +54,7 @@ async def recoveries(root: Path, rng: random.Random) -> list[float]:
     """Seconds from each SIGKILL to the next request."""
     origin = make_target(root / "calc.git")
     waits = []
-    async with Lab.open(root, TURNS, ports=22000, env={"PYTHONASYNCIODEBUG": ""}) as lab:
+    async with Lab.open(root, TURNS, ports=22000, env={"PYTHONASYNCIODEBUG": ""}, own_server=True) as lab:
         lab.supervised()
         for first in range(0, KILLS, A_DELIVERY):
             for wait in await _killed(lab, origin, f"calc-{first}", min(A_DELIVERY, KILLS - first), rng):
@@ -91,7 +91,7 @@ async def cancels(root: Path) -> list[float]:
     """Seconds from the cancel request to the end of the workflow, with a tool running."""
     origin = make_target(root / "calc.git")
     waits = []
-    async with Lab.open(root, SLEEP, ports=22000, env={"PYTHONASYNCIODEBUG": ""}) as lab:
+    async with Lab.open(root, SLEEP, ports=22000, env={"PYTHONASYNCIODEBUG": ""}, own_server=True) as lab:
         lab.worker()
         for number in range(CANCELS):
             submitted = await lab.submit(origin, id=f"sleep-{number}", phases=["build"], config=CONFIG)
