@@ -152,6 +152,11 @@ class Wire(Protocol):
         """The names, in small letters, of the agent's headers that are sent on."""
         ...
 
+    @property
+    def ping(self) -> bytes:
+        """An event that its clients take for a sign of life and nothing else; empty: they wait without one."""
+        ...
+
     def route(self, path: str, query: str) -> Route | None:
         """None for every path but the model's."""
         ...

@@ -46,6 +46,10 @@ REQUESTS = 8
 REQUEST_READ_S = 60.0
 """For the body of a request to come in: it comes from this very machine."""
 
+PING_AFTER_S, PING_EVERY_S = 100.0, 20.0
+"""Of a stream that has not begun: Claude Code gives a request up after six minutes without a byte, whatever it is told,
+and a reply may take longer, or wait for a key that everybody uses. An answer before that has its own status."""
+
 STOP_S = 2.0
 """A proxy that ends waits this long for answers to be taken."""
 
@@ -115,20 +119,52 @@ class Proxy:
     async def _everything(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             understood = await self._understood(request)
-            reply = await self._reply(understood, request)
         except WireError as error:
             return self._refuse(error)
+        outcome = asyncio.ensure_future(self._outcome(understood, request))
+        try:
+            pings = understood.stream and self._wire.ping
+            if pings and not (await asyncio.wait({outcome}, timeout=PING_AFTER_S))[0]:
+                return await self._pinged(request, outcome)
+            answer = await outcome
+        finally:
+            outcome.cancel()  # the agent has gone away
+        if isinstance(answer, WireError):
+            return self._refuse(answer)
+        return web.Response(status=answer.status, body=answer.body, headers={"content-type": answer.content_type})
+
+    async def _pinged(
+        self, request: web.Request, outcome: asyncio.Future[ProxiedReply | WireError]
+    ) -> web.StreamResponse:
+        """A stream that begins before anything is known of its end; an error is then an event."""
+        response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
+        await response.prepare(request)
+        while not outcome.done():
+            await response.write(self._wire.ping)
+            await asyncio.wait({outcome}, timeout=PING_EVERY_S)
+        answer = outcome.result()
+        if isinstance(answer, WireError):
+            await response.write(b"event: error\ndata: " + json.dumps(self._wire.error(answer)).encode() + b"\n\n")
+        else:
+            await response.write(answer.body)
+        await response.write_eof()
+        return response
+
+    async def _outcome(self, understood: ProxiedRequest, request: web.Request) -> ProxiedReply | WireError:
+        """The reply, or the error that the agent is answered with."""
+        try:
+            return await self._reply(understood, request)
+        except WireError as error:
+            return error
         except ModelUnavailable as error:
             cause = error.__cause__
-            known = cause if isinstance(cause, WireError) and cause.status != 200 else WireError(503, "", error.what)
-            return self._refuse(known)
+            return cause if isinstance(cause, WireError) and cause.status != 200 else WireError(503, "", error.what)
         except PerdureError as error:
             cause = error.__cause__
-            return self._refuse(cause if isinstance(cause, WireError) else WireError(400, "", error.what))
+            return cause if isinstance(cause, WireError) else WireError(400, "", error.what)
         except OSError as error:  # the disk on which replies are kept
             log.warning("a reply for an agent could not be kept: %s", error)
-            return self._refuse(WireError(503, "", "the reply could not be kept"))
-        return web.Response(status=reply.status, body=reply.body, headers={"content-type": reply.content_type})
+            return WireError(503, "", "the reply could not be kept")
 
     async def _understood(self, http: web.Request) -> ProxiedRequest:
         path, _, query = http.raw_path.partition("?")

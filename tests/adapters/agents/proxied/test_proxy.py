@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx2
 import pytest
 from proxied_agents import KEY, Books, Played, Serve, event, says, streams
 
+from perdure.adapters.agents.proxied import proxy as proxied
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, Upstream
 from perdure.models.errors import BadInput, ModelRefusesUs, ModelUnavailable
@@ -132,6 +134,27 @@ async def test_a_request_waits_for_its_turn(rehearsal: Rehearsal, serve: Serve, 
     assert not rehearsal.calls
     books.gate.set()
     assert (await waiting).stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize("ends", ["well", "with an error"])
+async def test_a_stream_that_waits_long_shows_signs_of_life(
+    rehearsal: Rehearsal, serve: Serve, agent: Agent, books: Books, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setattr(proxied, "PING_AFTER_S", 0.05)
+    monkeypatch.setattr(proxied, "PING_EVERY_S", 0.05)
+    books.gate.clear()
+    client = agent(await serve(Upstream.anthropic(rehearsal.url, KEY)), timeout=httpx2.Timeout(1, connect=10))
+    waiting = asyncio.ensure_future(streamed(client))
+    await asyncio.sleep(2.5)  # longer than the client waits for a byte
+    assert not waiting.done()
+    if ends == "well":
+        books.gate.set()
+        assert (await waiting).stop_reason == "tool_use"
+        return
+    books.error = ModelRefusesUs("the budget is used up")
+    books.gate.set()
+    with pytest.raises(anthropic.APIStatusError, match="used up"):
+        await waiting
 
 
 async def test_an_agent_that_goes_away_while_it_waits_has_asked_nothing(

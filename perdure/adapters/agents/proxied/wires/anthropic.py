@@ -52,6 +52,7 @@ class Anthropic:
 
     name = "anthropic"
     headers = frozenset({"anthropic-version", "anthropic-beta"})
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n'
 
     def route(self, path: str, query: str) -> Route | None:
         if query not in ("", "beta=true") or path not in ("/v1/messages", "/v1/messages/count_tokens"):

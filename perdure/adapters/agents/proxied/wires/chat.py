@@ -31,6 +31,7 @@ class Chat:
 
     name = "openai-chat"
     headers: frozenset[str] = frozenset()
+    ping = b""
 
     def route(self, path: str, query: str) -> Route | None:
         return Route(path) if path == "/v1/chat/completions" and not query else None

@@ -46,6 +46,7 @@ class Gemini:
 
     name = "gemini"
     headers: frozenset[str] = frozenset()
+    ping = b""
 
     def route(self, path: str, query: str) -> Route | None:
         found = _PATH.fullmatch(path)

@@ -35,6 +35,7 @@ class Responses:
 
     name = "openai-responses"
     headers = frozenset({"openai-beta"})
+    ping = b""
 
     def route(self, path: str, query: str) -> Route | None:
         return Route(path) if path == "/v1/responses" and not query else None
