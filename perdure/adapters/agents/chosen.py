@@ -17,10 +17,6 @@ from perdure.models.steps import AGENTIC, STEPS
 DEFAULT = "default"
 """Origin of a setting that nobody wrote."""
 
-TURNS = False
-"""A turn of a preset's agent can be carried out by this version. Until it can, one that is chosen is refused: the
-built-in agent must not work under another's name."""
-
 _WHY = {
     Ability.ANSWERS: "structured answers",
     Ability.READS_ONLY: "reading only",
@@ -73,9 +69,6 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
         if preset.model and told.get(model, DEFAULT) == DEFAULT:
             steps = steps.model_copy(update={step: settings.model_copy(update={"model": preset.model})})
             told[model] = f"agent {settings.agent}"
-    if looked and not TURNS:
-        named = ", ".join(sorted(looked))
-        raise InvalidRequest(f"this version cannot carry out steps with {named} yet", fix=f'choose "{BUILT_IN}"')
     return Agents(config.model_copy(update={"steps": steps}), told)
 
 

@@ -34,7 +34,6 @@ def refused(counts: Effective, own: Path) -> InvalidRequest:
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Presets of a host on whose PATH is the program `whole`, and nothing else of ours."""
-    monkeypatch.setattr("perdure.adapters.agents.chosen.TURNS", True)
     programs = tmp_path / "bin"
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     program(programs, "whole", "echo whole 2.1.0")

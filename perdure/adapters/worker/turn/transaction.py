@@ -24,10 +24,12 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
+from perdure.adapters.worker.turn.by_agent import agent_turn, outcome_of
 from perdure.adapters.worker.turn.history import trees_of
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
 from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.surroundings import map_of
+from perdure.models.config import BUILT_IN
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
 from perdure.models.ids import run_ref
@@ -54,6 +56,8 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         await in_thread(session.restore, work.checkpoint)
         told = await _told(session, work)
         promised = await in_thread(promised_of, session.vault, work, session.contract, told)
+        if getattr(session.contract.config.steps, work.step).agent != BUILT_IN:
+            return await _by_agent(host, session, work, told, promised)
         _, tests_s = await in_thread(session.tested)
         question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
         after = await in_thread(last_message, session.directory, work)
@@ -78,6 +82,33 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
         )
         sealed = await _seal(session, work, ref, transcript, result)
         return sealed.model_copy(update={"waited_s": round(access.waited, 1)})
+
+
+async def _by_agent(
+    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], promised: Promised | None
+) -> TurnResult:
+    """The turn of an agent with a command line of its own: its memory is part of the checkpoint."""
+    run_id = activity.info().workflow_run_id or ""
+    took = await agent_turn(host, session, work, run_id, told)
+    outcome = None
+    if took.told is not None:
+        change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
+        outcome, document = outcome_of(work, took.told, change, promised)
+        if document is not None:
+            artifact = await in_thread(session.vault.put_artifact, work.delivery, document)
+            outcome = outcome.model_copy(update={"artifact": artifact})
+    assert took.turn.reply is not None
+    result = TurnResult(
+        checkpoint="",
+        summary=_summary(work, describe(took.reply), outcome, ""),
+        usage=took.turn.reply.usage,
+        spend=await in_thread(session.spend.total),
+        notes=tuple(said.id for said in work.said) if STEPS[work.step].hears else (),
+        outcome=outcome,
+    )
+    transcript = [*took.said, took.reply]
+    sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result, agent=took.memory)
+    return sealed.model_copy(update={"waited_s": round(took.waited_s, 1)})
 
 
 @dataclass(frozen=True)
@@ -141,11 +172,16 @@ async def _act(
 
 
 async def _seal(
-    session: WorkspaceSession, work: TurnInput, ref: str, transcript: list[Message], result: TurnResult
+    session: WorkspaceSession,
+    work: TurnInput,
+    ref: str,
+    transcript: list[Message],
+    result: TurnResult,
+    agent: dict[str, str] | None = None,
 ) -> TurnResult:
-    """The snapshot, then the ref: after this the turn has happened."""
+    """The snapshot, then the ref: after this the turn has happened. `agent`: where the memory of another one is."""
     session.check()
-    told = record(work, result)
+    told = record(work, result) | ({"agent": agent} if agent else {})
 
     def snapshot() -> str:
         return checkpoints.snapshot(
@@ -153,7 +189,7 @@ async def _seal(
         )
 
     # Reading steps could not have written (their worktree was read-only), and a turn without tools did not.
-    changed = STEPS[work.step].writes and result.outcome is None
+    changed = STEPS[work.step].writes and (result.outcome is None or agent is not None)
     try:
         commit = await in_thread(snapshot)
     except NestedRepository as nested:

@@ -1,0 +1,117 @@
+"""The process of a CLI agent: its words, variables and home, and what of the host its sandbox shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.sandbox import bridge
+from perdure.adapters.sandbox.base import Command
+from perdure.models.errors import BadInput
+from perdure.models.preset import Preset, fill
+
+AGENT_PORT = 8377
+"""Of the bridge, on the sandbox's own loopback: nobody else listens there before the agent's first command."""
+
+AGENT_HOME = "/agent"
+"""The agent's home inside: on the host's disk, since it is kept, and so not where the sandbox's memory is counted."""
+
+PLACEHOLDER = "placeholder"
+"""What an agent takes for its key; the proxy puts the real one in its place."""
+
+_PROMPT, _SCHEMA = ".perdure-prompt", ".perdure-schema.json"
+_PROGRAM_LINKS = 4
+"""Directories above a program among which its package is looked for."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One start of an agent.
+
+    session  that of a new session where the preset names it, else the one to go on with
+    resumed  it goes on with a session whose files are in the home
+    schema   of the structured answer; None: it answers in words
+    """
+
+    prompt: str
+    model: str
+    session: str
+    resumed: bool
+    schema: Mapping[str, Any] | None = None
+    writes: bool = True
+    effort: str = ""
+
+
+def program(preset: Preset, path: str | None = None) -> Path:
+    """The program itself behind all links. BadInput with the words that install it when it is not here."""
+    found = shutil.which(preset.command[0], path=path)
+    if found is None:
+        raise BadInput(
+            f"{preset.title} is not installed: there is no {preset.command[0]!r} on the worker's PATH",
+            fix=preset.install or "install it, or take another agent",
+        )
+    return Path(found).resolve()
+
+
+def package(file: Path) -> Path:
+    """The directory with all that a program needs of its own: its package, else the program alone."""
+    for parent in [*file.parents][:_PROGRAM_LINKS]:
+        if (parent / "package.json").is_file() or parent.name == "vendor":
+            return parent.parent if parent.name == "vendor" else parent
+    return file
+
+
+def furnish(home: Path, preset: Preset, asking: Asking) -> None:
+    """Write into a home what the agent finds there: its settings, the prompt, the schema of the answer."""
+    files = {name: fill(text, _places(asking)) for name, text in preset.files.items()}
+    files[_PROMPT] = asking.prompt
+    if asking.schema is not None:
+        files[_SCHEMA] = json.dumps(asking.schema)
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text, encoding="utf-8")
+
+
+def command(common: Command, preset: Preset, asking: Asking, *, home: Path, socket: Path, output: Path) -> Command:
+    """The sandboxed command: the bridge, and behind it the agent in its home, which is the host's `home`.
+
+    `common` is what all commands of the delivery share. BadInput when the program is not here.
+    """
+    file, places = program(preset), _places(asking)
+    words = preset.words(places, resumed=asking.resumed, answers=asking.schema is not None, reads=not asking.writes)
+    filled = [str(file), *words[1:]]
+    if preset.prompt == "argument":
+        filled.append(asking.prompt)
+    bridged = [os.path.realpath(sys.executable), "-I", "-S", bridge.__file__, str(socket), str(AGENT_PORT), *filled]
+    given = f"{AGENT_HOME}/{_PROMPT}" if preset.prompt == "stdin" else "/dev/null"
+    return replace(
+        common,
+        script=f"exec {shlex.join(bridged)} <{given} 2>{AGENT_HOME}/.perdure-errors",
+        output=output,
+        writable=asking.writes,
+        results=home,
+        results_at=Path(AGENT_HOME),
+        env={**common.env, "HOME": AGENT_HOME, **{name: fill(text, places) for name, text in preset.env.items()}},
+        shown=(*common.shown, package(file), socket, Path(bridge.__file__), Path(sys.base_prefix)),
+    )
+
+
+def _places(asking: Asking) -> dict[str, str]:
+    return {
+        "model": asking.model,
+        "session": asking.session,
+        "effort": asking.effort,
+        "schema": json.dumps(asking.schema) if asking.schema is not None else "",
+        "schema_file": f"{AGENT_HOME}/{_SCHEMA}",
+        "prompt": asking.prompt,
+        "proxy": f"http://127.0.0.1:{AGENT_PORT}",
+        "key": PLACEHOLDER,
+        "home": AGENT_HOME,
+    }
