@@ -24,7 +24,7 @@ AGENT_HOME = "/agent"
 """The agent's home inside: on the host's disk, since it is kept, and so not where the sandbox's memory is counted."""
 
 PLACEHOLDER = "placeholder"
-"""What an agent takes for its key; the proxy puts the real one in its place."""
+"""An agent takes this for its key; the proxy puts the real one in its place."""
 
 _PROMPT, _SCHEMA = ".perdure-prompt", ".perdure-schema.json"
 _PROGRAM_LINKS = 4
