@@ -23,6 +23,10 @@ def demo(
     backlog: Annotated[
         bool, typer.Option("--backlog", help="A backlog of eight items, four at a time, and its receipt.")
     ] = False,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="NAME", help="Claude Code or Codex carries out every step: perdure agents."),
+    ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="The model answers at once, not at the pace of one.")] = False,
     kills: Annotated[
         int,
@@ -36,4 +40,4 @@ def demo(
     from perdure.demo.performance import Wanted
     from perdure.demo.performance import demo as run
 
-    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json, backlog)))
+    raise typer.Exit(run(Wanted(keep, github, fast, 0 if no_kill else kills, yes, json, backlog, agent)))

@@ -23,7 +23,7 @@ from perdure.client import Delivery, Described, Perdure
 from perdure.demo import text as words
 from perdure.demo.killer import STRIKES, Killer, paced
 from perdure.demo.scene import DemoScene, scene_for
-from perdure.demo.stage import PACKAGE, DemoDirectories, best_grade, environment, stage, supervised
+from perdure.demo.stage import PACKAGE, DemoDirectories, best_grade, environment, for_agent, stage, supervised
 from perdure.local.connect import connect
 from perdure.local.places import Places, examples
 from perdure.local.processes import last_lines
@@ -66,6 +66,7 @@ class Wanted:
     yes: bool = False
     json: bool = False
     backlog: bool = False
+    agent: str | None = None
 
 
 def demo(wanted: Wanted) -> int:
@@ -122,13 +123,18 @@ class World:
 
 @asynccontextmanager
 async def opened_world(
-    place: DemoDirectories, screenplay: Screenplay, variables: Mapping[str, str] = MappingProxyType({})
+    place: DemoDirectories,
+    screenplay: Screenplay,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    agent: str | None = None,
 ) -> AsyncIterator[World]:
     """A model that plays the screenplay, Temporal and a supervised worker, for as long as the context lasts."""
     async with AsyncExitStack() as stack:
         rehearsal = await stack.enter_async_context(Rehearsal(screenplay))
         grade = await asyncio.to_thread(best_grade)
-        stack.enter_context(within(environment(place, rehearsal.url, grade[0], os.environ) | dict(variables)))
+        ours = environment(place, rehearsal.url, grade[0], os.environ)
+        stack.enter_context(within(ours | dict(variables) | (for_agent(rehearsal.url, ours) if agent else {})))
         stack.push_async_callback(stop_server, place.home)
         client = await connect(place.home, start=True, say=lambda _: None)
         supervisor, worker = await stack.enter_async_context(supervised(place.home))
@@ -145,11 +151,15 @@ async def _opened(screen: Screen, keys: Keys | None, wanted: Wanted) -> AsyncIte
         played = await stack.enter_async_context(scene(place))
         screen.say(words.title(played))
         world = await stack.enter_async_context(
-            opened_world(place, paced(screenplay, strikes) if wanted.fast else screenplay, played.variables)
+            opened_world(
+                place, paced(screenplay, strikes) if wanted.fast else screenplay, played.variables, agent=wanted.agent
+            )
         )
         rehearsal, supervisor, worker = world.rehearsal, world.supervisor, world.worker
         grade, why = world.grade
-        found = await world.perdure.submit(dict(played.submission), id=played.id)
+        found = await world.perdure.submit(
+            {**played.submission, **({"agent": wanted.agent} if wanted.agent else {})}, id=played.id
+        )
         page = await web_page(place.home, played.id)
         _say(screen, words.opening(place, played, page, grade, why))
         _say(screen, ["", words.worker(worker, keys is not None), ""])

@@ -24,7 +24,7 @@ from perdure.adapters.system.files import try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.connect import embedded_environment
 from perdure.local.identity import read_record
-from perdure.local.places import Places, examples, worker_environment
+from perdure.local.places import Places, examples, worker_environment, worker_script
 from perdure.local.ports import is_free
 from perdure.local.processes import dying_with_us, held, last_lines, signal_holder
 from perdure.local.supervisor import read_supervisor
@@ -107,7 +107,7 @@ def _clear_away() -> None:
 
 def environment(stage: DemoDirectories, rehearsal: str, grade: SandboxGrade, env: Mapping[str, str]) -> dict[str, str]:
     """`env` with nothing in it that leads out of the demo: no Temporal, key, token, model, home or proxy of yours."""
-    theirs = ("PERDURE_", "ANTHROPIC_")
+    theirs = ("PERDURE_", "ANTHROPIC_", "OPENAI_")
     kept = {
         name: value
         for name, value in embedded_environment(env).items()
@@ -125,6 +125,18 @@ def environment(stage: DemoDirectories, rehearsal: str, grade: SandboxGrade, env
         "ANTHROPIC_BASE_URL": rehearsal,
         "ANTHROPIC_API_KEY": KEY,
         "XDG_CONFIG_HOME": str(stage.root / "config"),  # no user file
+    }
+
+
+def for_agent(rehearsal: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the demo's worker for Claude Code and Codex: the rehearsal on another wire, and the programs that
+    `make agents` has put into a clone."""
+    programs = worker_script().parent / ".venv" / "agents" / "bin"
+    path = env.get("PATH", os.defpath)
+    return {
+        "OPENAI_BASE_URL": f"{rehearsal}/v1",
+        "OPENAI_API_KEY": KEY,
+        "PATH": f"{programs}{os.pathsep}{path}" if programs.is_dir() else path,
     }
 
 
