@@ -1,6 +1,7 @@
 """The pull requests of a stack: looked at, and brought into another branch before the one they are into goes away.
 
-Effect: the base of a pull request. Looks first: one that is into that branch already, or is not open, is left alone.
+Effect: the base of a pull request, and that one is open again which a forge had closed with its base. Looks first: one
+that is into that branch already, or that somebody has closed, is left alone.
 Key: the pull request's own branch. No model output chooses anything here.
 """
 
@@ -38,10 +39,13 @@ class Stacking:
             if not ours:
                 continue
             newest = max(ours, key=lambda one: one.number)
-            base = newest.base
-            if newest.state == "open" and pull.to and pull.to != base and pull.to in heads:
+            base, state = newest.base, newest.state
+            if state == "closed" and pull.reopen and base in heads:
+                forge.reopen(newest.number)
+                state = "open"
+            if state == "open" and pull.to and pull.to != base and pull.to in heads:
                 forge.retarget(newest.number, pull.to)
                 crash_point(CrashPoint.AFTER_RETARGET)
                 base = pull.to
-            seen[pull.item] = Seen(state=newest.state, into=base, base_gone=base not in heads)
+            seen[pull.item] = Seen(state=state, into=base, base_gone=base not in heads)
         return StackSeen(seen=seen)

@@ -48,7 +48,13 @@ class Stack:
         assert state.opened is not None
         landed = {id: at for id, at in state.items.items() if at.phase is ItemPhase.LANDED and at.branch}
         pulls = tuple(
-            StackPull(item=id, delivery=delivery_key(at.delivery), branch=at.branch, to=to.get(id, ""))
+            StackPull(
+                item=id,
+                delivery=delivery_key(at.delivery),
+                branch=at.branch,
+                to=to.get(id, ""),
+                reopen=at.orphaned,
+            )
             for id, at in landed.items()
             if not at.merged and (not to or id in to)
         )
@@ -71,11 +77,14 @@ class Stack:
             self._take(id, state.items[id], seen)
 
     def _take(self, id: str, at: ItemState, seen: Seen) -> None:
-        if seen.state == "closed" and seen.base_gone:
+        orphaned, at.orphaned = at.orphaned, seen.state == "closed" and (seen.base_gone or at.orphaned)
+        if orphaned and seen.state == "open":
+            self._note(f"{id}: {at.pull_request} is open again: {seen.into} is back")
+        elif seen.state == "closed" and seen.base_gone:
             below = next((one for one in self._state.items.values() if one.branch == seen.into), None)
             again = f"git push origin {below.commit[:12]}:refs/heads/{seen.into}" if below is not None else seen.into
             words = f"{id}: {at.pull_request} was closed when somebody deleted {seen.into}, which it is into"
-            self._note(f"{words}; bring that branch back ({again}), reopen it, and it is retargeted")
+            self._note(f"{words}; bring that branch back ({again}), and it is opened again and retargeted")
         elif at.into != seen.into:
             self._note(f"{id}: {at.pull_request} is into {seen.into} now, no more into {at.into}")
         at.into, at.merged = seen.into, seen.state == "merged"

@@ -7,12 +7,14 @@ from perdure.models.base import Recorded
 
 class StackPull(Recorded):
     """The pull request of one item. `delivery`: the key by which it is ours; `to`: the branch it has to be into, where
-    that is another than it is now; empty: it is only looked at."""
+    that is another than it is now; empty: it is only looked at. `reopen`: it was closed with the branch it is into, and
+    is opened again once that is back."""
 
     item: str
     delivery: str
     branch: str
     to: str = ""
+    reopen: bool = False
 
 
 class StackInput(Recorded):

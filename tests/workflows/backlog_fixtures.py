@@ -106,6 +106,8 @@ class Branch(Company):
             self.stacked.append(work)
             for pull in work.pulls:
                 self.pulls[pull.item] = self.pulls.get(pull.item) or Seen(state="open", into="main")
+                if pull.reopen and not self.pulls[pull.item].base_gone:
+                    self.pulls[pull.item] = self.pulls[pull.item].model_copy(update={"state": "open"})
                 if pull.to:
                     self.pulls[pull.item] = self.pulls[pull.item].model_copy(update={"into": pull.to})
             return StackSeen(seen={pull.item: self.pulls[pull.item] for pull in work.pulls})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from workflow_fixtures import playing
 
 from perdure.models.stacked import Seen
 from tests.waiting import patient
+from workflows import items_stack
 
 
 async def ended(handle: Any) -> dict[str, Any]:
@@ -67,6 +69,30 @@ async def test_one_that_was_closed_with_its_branch_is_told_with_the_way_back(cli
     [told] = [note for note in progress["notes"] if note.startswith("two: ")]
     assert "was closed when somebody deleted p/one" in told
     assert "bring that branch back (git push origin h1:refs/heads/p/one)" in told
+
+
+async def test_one_that_was_closed_with_its_branch_is_opened_again_once_that_is_back(
+    client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items_stack, "STACK_LOOK", timedelta(0))
+    branch = Branch(one="a", two="b", four="d", five="e")
+    branch.holding = {"four": asyncio.Event(), "five": asyncio.Event()}
+    branch.pulls = {"two": Seen(state="closed", into="p/one", base_gone=True)}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night(*CHAIN[:2], {"id": "four"}, {"id": "five"}, land="stack"))
+        await until(handle, lambda at: (at["one"], at["two"]) == ("landed", "landed"))
+        async with asyncio.timeout(patient(40)):
+            while not any(pull.item == "two" for work in branch.stacked for pull in work.pulls):
+                await asyncio.sleep(0.05)
+        assert not any(pull.reopen for work in branch.stacked for pull in work.pulls)
+        branch.pulls["two"] = Seen(state="closed", into="p/one")
+        branch.holding["four"].set()
+        await until(handle, lambda at: at["four"] == "landed")
+        branch.holding["five"].set()
+        progress = await ended(handle)
+    assert {pull.item for work in branch.stacked for pull in work.pulls if pull.reopen} == {"two"}
+    assert any(note.endswith("is open again: p/one is back") for note in progress["notes"]), progress["notes"]
+    assert not any(pull.reopen for pull in branch.stacked[-1].pulls)
 
 
 async def test_an_item_that_would_stand_on_two_is_refused_while_it_runs(client: Client, fresh: str) -> None:

@@ -79,6 +79,10 @@ class Forge(Protocol):
         """Make an open pull request one into another branch, with all that is in it as it is."""
         ...
 
+    def reopen(self, number: int) -> None:
+        """Open one again that was closed, not merged; its branches have to be there. ForgeRefused where it may not."""
+        ...
+
     def create(self, proposal: Proposal) -> Opened:
         """Open one; finding one for the same head first means returning (and updating) that one instead."""
         ...

@@ -99,6 +99,14 @@ class LocalForge:
             if pull.base != base and _state(repository, pull) == "open":
                 self._record(repository, pull.model_copy(update={"base": base}), {}, held)
 
+    def reopen(self, number: int) -> None:
+        """Write its record anew; its text and commit stay."""
+        repository = self._repository()
+        with self._alone(repository) as held:
+            pull = _read(repository, number)
+            if pull.state == "closed":
+                self._record(repository, pull.model_copy(update={"state": "open"}), {}, held)
+
     def create(self, proposal: Proposal) -> Opened:
         """Open one, or bring the open one of this head up to date. Safe with any number of callers at once."""
         repository = self._repository()

@@ -60,6 +60,14 @@ async def test_github_counts_open_ones_with_a_mark_but_none_of_a_fork_that_has_c
     assert await to_thread(lab.forge().open_ours, "d-1", 9) == 0
 
 
+async def test_one_that_was_closed_is_opened_again_once(lab: Lab) -> None:
+    opened = (await to_thread(lab.forge().create, lab.proposal())).pull_request
+    lab.hub.close("me/calc", opened.number)
+    for _ in range(2):
+        await to_thread(lab.forge().reopen, opened.number)
+    assert [one.state for one in await to_thread(lab.forge().of_branch, HEAD, "d-1")] == ["open"]
+
+
 async def test_an_issue_with_an_open_pull_request_of_ours_is_known_as_built(lab: Lab) -> None:
     mark = "<!-- perdure:delivery=night -->"
     ours = lab.hub.add_pull("me/calc", HEAD, title="2 items", body=f"Closes #7, closes #8.\n\n{mark}")

@@ -64,6 +64,12 @@ class GitHub:
             if pull.state == "open" and pull.base.ref != base:
                 pull.edit(base=base)
 
+    def reopen(self, number: int) -> None:
+        with self._place.opened() as repository:
+            pull = repository.get_pull(number)
+            if pull.state == "closed" and not pull.merged_at:
+                pull.edit(state="open")
+
     def create(self, proposal: Proposal) -> Opened:
         with self._place.opened() as repository:
             opened = open_one(repository, proposal)
