@@ -10,10 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Se
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
 
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.model import Model
@@ -36,7 +33,9 @@ from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal
 from perdure.adapters.worker.lease import Lease, Leases
+from perdure.adapters.worker.live import WaitingAgents
 from perdure.adapters.worker.pace import Pace
+from perdure.adapters.worker.search_attributes import registered
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds, set_up, sets_up_alike
 from perdure.adapters.worker.spend import SpendLog
@@ -46,7 +45,6 @@ from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.proof import seal
 from perdure.models.result import Receipt
-from perdure.models.visibility import SEARCH_ATTRIBUTES
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +67,7 @@ class Host:
         self.listeners = Listeners.of(config.notify, {})
         self.publisher, self.publishes_only = "", False
         self.inflight = InFlight(home)
-        self.leases = Leases(home)
+        self.leases, self.waiting = Leases(home), WaitingAgents()
         self.room = Room.of(home.root / "room", config.commands)
         self.attributes = False
         self._pace: Pace | None = None
@@ -90,6 +88,7 @@ class Host:
     async def close(self) -> None:
         """An orderly end of the worker."""
         self.inflight.close()
+        await self.waiting.close()
         if self.model is not None:
             await self.model.aclose()
 
@@ -151,14 +150,15 @@ class Host:
         return sandbox_for(SandboxGrade(grade), self.home, binds, Caps.of(self.config.commands))
 
     @asynccontextmanager
-    async def lease(self, delivery: str) -> AsyncIterator[tuple[Workspace, Lease]]:
+    async def lease(self, delivery: str, *, spares: bool = False) -> AsyncIterator[tuple[Workspace, Lease]]:
         """Be the only writer of an existing workspace; in a new directory when the old one cannot be shown to be free.
 
+        `spares`: the agent that waits there is the caller's; any other one is ended.
         Raises WorkspaceLost when this host has no record of it, Superseded when a newer attempt came meanwhile.
         """
         workspace = await in_thread(Workspace.open, self.home, delivery)
         async with AsyncExitStack() as held:
-            lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name))
+            lease = await held.enter_async_context(self.leases.take(delivery, workspace.path.name, spares=spares))
             while not lease.proved:
                 await held.aclose()
                 record = await in_thread(workspace.record)
@@ -175,9 +175,10 @@ class Host:
             yield workspace, lease
 
     @asynccontextmanager
-    async def session(self, delivery: str, terms: str) -> AsyncIterator[WorkspaceSession]:
-        """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it."""
-        async with self.lease(delivery) as (workspace, lease):
+    async def session(self, delivery: str, terms: str, *, spares: bool = False) -> AsyncIterator[WorkspaceSession]:
+        """The delivery's workspace, valid, set up and leased; rebuilt when disk, record and git disagree about it.
+        `spares` as in `lease`."""
+        async with self.lease(delivery, spares=spares) as (workspace, lease):
             contract = await in_thread(self.contract, workspace.vault, delivery, terms)
             yield await self.opened(workspace, lease, contract)
 
@@ -252,22 +253,8 @@ class Host:
         return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
 
     async def check_search_attributes(self, client: Client) -> None:
-        """See that the server knows our search attributes; registered where that is allowed, done without otherwise.
-
-        An unknown one would hang every workflow that sets it.
-        """
-        service, namespace = client.operator_service, client.namespace
-        try:
-            known = await service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
-            missing = {name: kind for name, kind in _KINDS.items() if name not in known.custom_attributes}
-            if missing:
-                await service.add_search_attributes(
-                    AddSearchAttributesRequest(namespace=namespace, search_attributes=missing)
-                )
-        except RPCError as error:
-            log.warning("search attributes are not available, going on without them: %s", error.message)
-            return
-        self.attributes = True
+        """See that the server knows our search attributes."""
+        self.attributes = await registered(client)
 
 
 def _publishing(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
@@ -282,14 +269,6 @@ def _publishing(home: Home, environ: Mapping[str, str]) -> tuple[str, bool]:
     if name == TASK_QUEUE:
         raise BadInput(f"{name!r} is the queue of all workers", where=PUBLISHER_QUEUE, fix="choose another name")
     return (home.queue(name) if name else ""), role == "publisher"
-
-
-_KINDS: Mapping[str, IndexedValueType.ValueType] = {
-    name: (
-        IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE if kind == "Double" else IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-    )
-    for name, kind in SEARCH_ATTRIBUTES.items()
-}
 
 
 def _walk(value: Any, change: Callable[[str], str]) -> Any:

@@ -31,12 +31,14 @@ _POLL_S = 0.02
 class Lease:
     """A held lease. `proved` is False when the previous writer could not be shown to be gone: use another directory.
 
-    sandbox_lock   what sandboxes hold for as long as one of their processes lives
+    sandbox_lock   what sandboxes hold for as long as one of their processes lives; agent_lock: likewise that of
+                   an agent which waits there for its next turn
     """
 
     delivery: str
     generation: int
     sandbox_lock: Path
+    agent_lock: Path
     proved: bool
     _file: Path
     _task: asyncio.Task[object] | None = None
@@ -56,17 +58,19 @@ class Leases:
         self._held: dict[tuple[str, str], Lease] = {}
 
     @asynccontextmanager
-    async def take(self, delivery: str, tree: str = "tree") -> AsyncIterator[Lease]:
+    async def take(self, delivery: str, tree: str = "tree", *, spares: bool = False) -> AsyncIterator[Lease]:
         """Become the only writer of a delivery's workspace.
 
         Raises the generation first, so that the previous writer's next check fails; then ends the previous writer
         and waits for proof: in this process its task, awaited with its threads; in another one the lock that its
-        worker held, and the lock that its sandboxes hold. `tree` names the directory the proof is about.
+        worker held, and the lock that its sandboxes hold. `tree` names the directory the proof is about. `spares`: the
+        agent that waits there is the caller's own, and writes nothing until it is answered; another one is ended.
         """
         directory = self._home.workspace(delivery)
         file, sandbox_lock = directory / "generation", directory / f"sandbox-{tree}"
         generation = await in_thread(_raise_generation, file)
-        lease = Lease(delivery, generation, sandbox_lock, False, file, asyncio.current_task())
+        agent_lock = directory / f"agent-{tree}"
+        lease = Lease(delivery, generation, sandbox_lock, agent_lock, False, file, asyncio.current_task())
         deadline = time.monotonic() + LEASE_PROOF_S
         fd = None
         try:
@@ -75,6 +79,8 @@ class Leases:
             if fd is not None:
                 left = max(0.1, deadline - time.monotonic())
                 lease.proved = await in_thread(end_sandboxes, sandbox_lock, left)
+                if lease.proved and not spares:
+                    lease.proved = await in_thread(end_sandboxes, agent_lock, left)
             lease.check()  # whoever was overtaken while it waited must not stand in the newer one's place
             self._held[delivery, tree] = lease
             yield lease
