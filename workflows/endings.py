@@ -35,6 +35,7 @@ ENDINGS = MappingProxyType(
         Ending.REFUSED: (Reason.REFUSED, "the model refused"),
         Ending.LOOPING: (Reason.LIMITS, "the agent repeated itself"),
         Ending.INVALID: (Reason.REFUSED, "the model's answer did not validate, twice"),
+        Ending.FAILED: (Reason.REFUSED, "the agent did not carry the step out"),
         Ending.CONTEXT: (Reason.LIMITS, "the conversation outgrew the model's context window"),
     }
 )

@@ -53,6 +53,7 @@ class Ending(StrEnum):
     LOOPING = "looping"
     INVALID = "invalid"
     CONTEXT = "context"
+    FAILED = "failed"
 
 
 class Outcome(Recorded):

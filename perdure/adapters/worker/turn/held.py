@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import time
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 
 from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
 from perdure.adapters.worker.turn.paid import Paid
@@ -18,6 +20,8 @@ class Turn:
     asked    its request has come, with the conversation; None before
     reply    the reply it was given; None before
     failure  the last error it was answered with in place of a reply, when it has asked in vain
+    since    when something last came of it: it was let through, asked or was answered
+    context  that of the attempt at the turn, for its heartbeats
     """
 
     work: TurnInput
@@ -25,6 +29,8 @@ class Turn:
     asked: ProxiedRequest | None = None
     reply: ProxiedReply | None = None
     failure: PerdureError | None = None
+    since: float = field(default_factory=time.monotonic)
+    context: Context = field(default_factory=copy_context)
 
 
 class Held:
@@ -46,7 +52,8 @@ class Held:
         """As the proxy's ledger. Raises the error of `end` once that was called, before anything more is paid."""
         turn = await self._turn_of(request)
         try:
-            reply = await self._paid.reply(request, ask, turn.work, turn.run_id)
+            paying = self._paid.reply(request, ask, turn.work, turn.run_id)
+            reply = await asyncio.get_running_loop().create_task(paying, context=turn.context)
         except PerdureError as error:
             if request.turn:
                 await self._set(turn, failure=error)
@@ -90,7 +97,7 @@ class Held:
                 raise self._end
             assert self._turn is not None
             if request.turn:
-                self._turn.asked, self._turn.failure = request, None
+                self._turn.asked, self._turn.failure, self._turn.since = request, None, time.monotonic()
             return self._turn
 
     def _open(self, request: ProxiedRequest) -> bool:
@@ -102,5 +109,5 @@ class Held:
 
     async def _set(self, turn: Turn, reply: ProxiedReply | None = None, failure: PerdureError | None = None) -> None:
         async with self._changed:
-            turn.reply, turn.failure = reply or turn.reply, failure
+            turn.reply, turn.failure, turn.since = reply or turn.reply, failure, time.monotonic()
             self._changed.notify_all()

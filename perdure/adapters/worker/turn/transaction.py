@@ -21,6 +21,7 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.live import Standing, Waiting
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
@@ -28,11 +29,13 @@ from perdure.adapters.worker.turn.by_agent import agent_turn, outcome_of
 from perdure.adapters.worker.turn.history import trees_of
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
 from perdure.adapters.worker.turn.misses import last_message, miss, note_message
+from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.surroundings import map_of
 from perdure.models.config import BUILT_IN
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
 from perdure.models.ids import run_ref
+from perdure.models.ledger import Usage
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
 from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
@@ -49,66 +52,103 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
     run_id = activity.info().workflow_run_id or ""
     ref = run_ref(work.delivery, run_id)
     now_doing(turn=work.turn)
-    async with host.session(work.delivery, work.contract) as session:
-        await in_thread(session.vault.remove_stale_locks, ref)
-        if (taken := await in_thread(adopt, session.vault, ref, work)) is not None:
-            return taken
-        await in_thread(session.restore, work.checkpoint)
-        told = await _told(session, work)
-        promised = await in_thread(promised_of, session.vault, work, session.contract, told)
-        if getattr(session.contract.config.steps, work.step).agent != BUILT_IN:
-            return await _by_agent(host, session, work, told, promised)
-        _, tests_s = await in_thread(session.tested)
-        question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
-        after = await in_thread(last_message, session.directory, work)
-        question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
-        access = ModelAccess(session.replies, session.spend, host.model_or_refuse(), await in_thread(host.pace))
-        reply = await access.reply(question, work, run_id)
-        await in_thread(note_message, session.directory, work, reply)
-        session.check()
-        acted = await _act(host, session, work, told, reply, promised)
-        transcript = [*told, reply.message, *acted.said]
-        result = TurnResult(
-            checkpoint="",
-            summary=_summary(
-                work, describe(*host.redacted([reply.message])), acted.outcome, miss(reply, question.after)
-            ),
-            usage=reply.usage,
-            spend=await in_thread(session.spend.total),
-            notes=tuple(said.id for said in work.said) if STEPS[work.step].hears else (),
-            outcome=acted.outcome,
-            question=acted.question,
-            assumption=acted.assumption,
-        )
-        sealed = await _seal(session, work, ref, transcript, result)
-        return sealed.model_copy(update={"waited_s": round(access.waited, 1)})
+    waiting = await host.waiting.take(work, run_id)
+    try:
+        async with host.session(work.delivery, work.contract, spares=waiting is not None) as session:
+            await in_thread(session.vault.remove_stale_locks, ref)
+            if (taken := await in_thread(adopt, session.vault, ref, work)) is not None:
+                return taken
+            if waiting is not None and not await in_thread(checkpoints.is_at, session.workspace, work.checkpoint):
+                await waiting.stop()  # something of it has gone on writing
+                waiting = None
+            await in_thread(session.restore, work.checkpoint)
+            told = await _told(session, work)
+            promised = await in_thread(promised_of, session.vault, work, session.contract, told)
+            if getattr(session.contract.config.steps, work.step).agent == BUILT_IN:
+                return await _by_model(host, session, work, told, promised)
+            agent, waiting = waiting, None
+            return await _by_agent(host, session, work, told, promised, agent)
+    finally:
+        if waiting is not None:
+            await waiting.stop()
+
+
+async def _by_model(
+    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], promised: Promised | None
+) -> TurnResult:
+    """The turn of the built-in agent: a reply, and its tool calls."""
+    run_id = activity.info().workflow_run_id or ""
+    _, tests_s = await in_thread(session.tested)
+    question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
+    after = await in_thread(last_message, session.directory, work)
+    question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
+    access = ModelAccess(session.replies, session.spend, host.model_or_refuse(), await in_thread(host.pace))
+    reply = await access.reply(question, work, run_id)
+    await in_thread(note_message, session.directory, work, reply)
+    session.check()
+    acted = await _act(host, session, work, told, reply, promised)
+    did, missed = describe(*host.redacted([reply.message])), miss(reply, question.after)
+    result = TurnResult(
+        checkpoint="",
+        summary=_summary(work, did, acted.outcome, missed),
+        usage=reply.usage,
+        spend=await in_thread(session.spend.total),
+        notes=_read_by(work),
+        outcome=acted.outcome,
+        question=acted.question,
+        assumption=acted.assumption,
+    )
+    transcript = [*told, reply.message, *acted.said]
+    sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result)
+    return sealed.model_copy(update={"waited_s": round(access.waited, 1)})
 
 
 async def _by_agent(
-    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], promised: Promised | None
+    host: Host,
+    session: WorkspaceSession,
+    work: TurnInput,
+    told: list[Message],
+    promised: Promised | None,
+    waiting: Waiting | None,
 ) -> TurnResult:
     """The turn of an agent with a command line of its own: its memory is part of the checkpoint."""
     run_id = activity.info().workflow_run_id or ""
-    took = await agent_turn(host, session, work, run_id, told)
-    outcome = None
-    if took.told is not None:
-        change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
-        outcome, document = outcome_of(work, took.told, change, promised)
-        if document is not None:
-            artifact = await in_thread(session.vault.put_artifact, work.delivery, document)
-            outcome = outcome.model_copy(update={"artifact": artifact})
-    assert took.turn.reply is not None
-    result = TurnResult(
-        checkpoint="",
-        summary=_summary(work, describe(took.reply), outcome, ""),
-        usage=took.turn.reply.usage,
-        spend=await in_thread(session.spend.total),
-        notes=tuple(said.id for said in work.said) if STEPS[work.step].hears else (),
-        outcome=outcome,
-    )
-    transcript = [*took.said, took.reply]
-    sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result, agent=took.memory)
+    there = waiting if isinstance(waiting, AgentProcess) else None
+    took = await agent_turn(host, session, work, run_id, told, promised, there)
+    try:
+        outcome = None
+        if took.told is not None:
+            change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
+            outcome, document = outcome_of(work, took.told, change, promised)
+            if document is not None:
+                artifact = await in_thread(session.vault.put_artifact, work.delivery, document)
+                outcome = outcome.model_copy(update={"artifact": artifact})
+        reply = [took.reply] if took.reply is not None else []
+        result = TurnResult(
+            checkpoint="",
+            summary=_summary(work, describe(*reply), outcome, ""),
+            usage=took.turn.reply.usage if took.turn.reply is not None else Usage(),
+            spend=await in_thread(session.spend.total),
+            notes=_read_by(work),
+            outcome=outcome,
+        )
+        transcript = [*took.said, *reply]
+        sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result, agent=took.memory)
+    except BaseException:
+        await took.agent.stop()
+        raise
+    if outcome is None:
+        host.waiting.keep(
+            work.delivery, Standing(run_id, work.step, work.attempt, work.turn, sealed.checkpoint), took.agent
+        )
+    else:
+        await took.agent.stop()
     return sealed.model_copy(update={"waited_s": round(took.waited_s, 1)})
+
+
+def _read_by(work: TurnInput) -> tuple[str, ...]:
+    """The words from people that a turn reads."""
+    return tuple(said.id for said in work.said) if STEPS[work.step].hears else ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,206 @@
+"""The process of an agent with a command line of its own, over as many turns as it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+import uuid
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from perdure.adapters.agents.cli.launch import Asking, command, furnish
+from perdure.adapters.agents.cli.memory import gather, holds, put_back
+from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentSaid, understood
+from perdure.adapters.agents.proxied.proxy import Proxy
+from perdure.adapters.agents.proxied.upstream import Upstream
+from perdure.adapters.agents.proxied.wires import WIRES
+from perdure.adapters.sandbox.base import Finished
+from perdure.adapters.system.removal import remove
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.session import WorkspaceSession
+from perdure.adapters.worker.turn.held import Held, Turn
+from perdure.adapters.worker.turn.paid import Paid
+from perdure.models.preset import Preset
+from perdure.models.turn import TurnInput
+
+AGENT_LIFE_S = 7 * 86400.0
+"""Of one process; each of its turns has limits of its own."""
+
+AGENT_TURN_S = 3600.0
+"""For the tools of one turn: a test suite may take half of that."""
+
+AGENT_SILENT_S = 180.0
+"""For an agent that has nothing to do but to ask its model, or to end: some try for ever to reach a model."""
+
+AGENT_ENDS_S = 10.0
+"""For an agent to end by itself after its output says that it has ended: some sessions never do."""
+
+SESSION_WRITTEN_S = 10.0
+"""For an agent to write down what it has asked with; Claude Code was seen to take 150 ms on an idle machine."""
+
+_LOOK_S, _WATCH_S = 0.05, 1.0
+_HOMES = "agent-home-"
+
+
+class AgentProcess:
+    """An agent in its sandbox, behind a proxy that lets one request through a turn.
+
+    session  the id of its session, as it was given; fault: why it was ended, where it did not behave
+    """
+
+    def __init__(self, preset: Preset, held: Held, paid: Paid, session: str, home: Path, output: Path) -> None:
+        self.preset, self.session, self.fault = preset, session, ""
+        self._held, self._paid, self._home, self._output = held, paid, home, output
+        self._stack = AsyncExitStack()
+        self._running: asyncio.Task[Finished] | None = None
+        self._seen = (-1, 0.0)
+
+    @classmethod
+    async def begin(
+        cls,
+        session: WorkspaceSession,
+        preset: Preset,
+        asking: Asking,
+        memory: bytes | None,
+        upstream: Upstream,
+        paid: Paid,
+    ) -> AgentProcess:
+        """Start it, with the session files of a checkpoint where it goes on. BadInput when it is not installed."""
+        await in_thread(_clear, session.directory)
+        home, held = session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}", Held(paid)
+        made = cls(preset, held, paid, asking.session, home, session.logs / f"{home.name}.log")
+        try:
+            await made._begin(session, asking, memory, upstream)
+        except BaseException:
+            await made.stop()
+            raise
+        return made
+
+    async def _begin(self, session: WorkspaceSession, asking: Asking, memory: bytes | None, upstream: Upstream) -> None:
+        self._home.mkdir(parents=True)
+        self._output.parent.mkdir(parents=True, exist_ok=True)
+        self._stack.callback(remove, self._home)
+        if memory is not None:
+            await in_thread(put_back, self._home, memory)
+        await in_thread(furnish, self._home, self.preset, asking)
+        # The paths of sockets have to be short.
+        sockets = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-agent-")))
+        proxy = Proxy(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
+        await self._stack.enter_async_context(proxy)
+        common = replace(session.command(), lock=session.lease.agent_lock)
+        start = command(common, self.preset, asking, home=self._home, socket=proxy.socket, output=self._output)
+        self._running = asyncio.create_task(session.sandbox.run(replace(start, timeout_s=AGENT_LIFE_S)))
+
+    @property
+    def alive(self) -> bool:
+        return self._running is not None and not self._running.done()
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the pace of its key held it back."""
+        return self._paid.waited
+
+    @property
+    def finished(self) -> Finished | None:
+        """The end of its process; None while it lives, or where we ended it."""
+        running = self._running
+        return running.result() if running is not None and running.done() and not running.cancelled() else None
+
+    async def take(self, work: TurnInput, run_id: str) -> Turn:
+        """Let it take a turn, to the end of the turn's tools: it asks for the next one, or it has ended.
+
+        Where it does neither it is ended, and `fault` says why.
+        """
+        turn = await self._held.let_through(work, run_id)
+        asked = asyncio.create_task(_next_asked(self._held, turn))
+        assert self._running is not None
+        try:
+            while not (self._running.done() or asked.done()):
+                await asyncio.wait({self._running, asked}, timeout=_WATCH_S, return_when=asyncio.FIRST_COMPLETED)
+                if not (self._running.done() or asked.done()) and await self._is_over(turn):
+                    await self._end()
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+        if self.alive:
+            await self._written(turn)
+        return turn
+
+    async def said(self) -> AgentSaid:
+        """Read what it has printed, as its preset says."""
+        return await in_thread(_read, self.preset, self._output)
+
+    async def memory(self) -> bytes:
+        """The files of its session. WorkspaceLost when they are too large to be kept."""
+        return await in_thread(gather, self._home, self.preset.sessions)
+
+    def errors(self) -> str:
+        """The last line that it printed as an error."""
+        errors = self._home / ".perdure-errors"
+        return "".join(errors.read_text(errors="replace").strip().splitlines()[-1:]) if errors.is_file() else ""
+
+    async def stop(self) -> None:
+        """End it with all that it started, and what was there for it."""
+        await self._end()
+        await self._stack.aclose()
+
+    async def _end(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _is_over(self, turn: Turn) -> bool:
+        """True once there is nothing to wait for: it says that it has ended and lives on, or it does nothing at all."""
+        now = time.monotonic()
+        size = self._output.stat().st_size if self._output.exists() else 0
+        if size != self._seen[0]:
+            self._seen = size, now
+        quiet = now - self._seen[1]
+        if quiet > AGENT_ENDS_S and turn.reply is not None and (await self.said()).ended:
+            return True
+        if turn.asked is not None and turn.reply is None and turn.failure is None:
+            return False  # the model's time is not its own
+        calls = turn.reply is not None and bool(_calls(turn))
+        limit = AGENT_TURN_S if calls else AGENT_SILENT_S
+        if now - turn.since > limit:
+            doing = "worked on the calls of one turn" if calls else "neither asked its model nor ended"
+            self.fault = f"it {doing} for {limit:.0f} s"
+            return True
+        return False
+
+    async def _written(self, turn: Turn) -> None:
+        """Its session holds the results it asks with, or will not."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SESSION_WRITTEN_S):
+                while not await in_thread(holds, self._home, self.preset.sessions, _calls(turn)):  # noqa: ASYNC110
+                    await asyncio.sleep(_LOOK_S)
+
+
+def _calls(turn: Turn) -> list[str]:
+    content = turn.reply.message["content"] if turn.reply is not None else []
+    return [block["id"] for block in content if block.get("type") == "tool_use"]
+
+
+async def _next_asked(held: Held, turn: Turn) -> None:
+    """Return when this turn's reply was given and the next request waits."""
+    while turn.reply is None:
+        await held.settled(turn)
+        if turn.reply is None:
+            await asyncio.sleep(_LOOK_S)  # an error: the agent asks again, or ends
+    await held.waits()
+
+
+def _clear(directory: Path) -> None:
+    """Homes of agents whose worker was killed: the lease says that none of them lives."""
+    for home in directory.glob(f"{_HOMES}*"):
+        remove(home)
+
+
+def _read(preset: Preset, output: Path) -> AgentSaid:
+    with output.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - AGENT_OUTPUT_BYTES))
+        return understood(preset, file.read())
