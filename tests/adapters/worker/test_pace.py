@@ -23,6 +23,7 @@ from perdure.rehearsal.record import Call
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from perdure.rehearsal.wire import Refused
+from perdure.rehearsal.wires.base import RehearsalWire
 
 QUESTION = ModelRequest(
     model="claude-sonnet-5-5",
@@ -53,7 +54,7 @@ class Limited(Rehearsal):
         self.closed_until = 0.0
         self.refused = self.early = 0
 
-    async def _answer(self, http: web.Request, call: Call) -> web.StreamResponse:
+    async def _answer(self, wire: RehearsalWire, http: web.Request, call: Call) -> web.StreamResponse:
         self._came += 1
         if self._came <= self._together:
             if self._came == self._together:
@@ -68,7 +69,7 @@ class Limited(Rehearsal):
             self.refused += 1
             raise Refused(429, "rate_limit_error", "slow down", retry_after=PAUSE_S)
         self._let.append(now)
-        return await super()._answer(http, call)
+        return await super()._answer(wire, http, call)
 
 
 class Asking:
