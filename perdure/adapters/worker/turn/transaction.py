@@ -126,7 +126,7 @@ async def _by_agent(
         reply = [took.reply] if took.reply is not None else []
         result = TurnResult(
             checkpoint="",
-            summary=_summary(work, describe(*reply), outcome, ""),
+            summary=_summary(work, describe(*reply) if reply else "", outcome, ""),
             usage=took.turn.reply.usage if took.turn.reply is not None else Usage(),
             spend=await in_thread(session.spend.total),
             notes=_read_by(work),
