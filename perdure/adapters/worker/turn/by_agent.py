@@ -128,7 +128,7 @@ async def _begun(
 
 
 def _told(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
-    """How it ended. A claim is believed only where nothing speaks against it."""
+    """The end of an agent: a claim is believed only where nothing speaks against it."""
     ran, why = agent.finished, agent.fault
     if ran is not None and ran.truncated:
         why = "it printed without end"
