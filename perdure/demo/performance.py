@@ -32,6 +32,7 @@ from perdure.models.config import SandboxGrade
 from perdure.models.decisions import Asked, Gate
 from perdure.models.errors import PerdureError
 from perdure.models.result import DeliveryResult, Reason, Status
+from perdure.models.rules.allowance import Limit
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from perdure.secrets import within
@@ -214,14 +215,17 @@ class Going:
             described = replace(described, asked=None)  # nobody else is asked: K at a question would be no kill
             if self._answer is None or self._answer.done():
                 if asked.key != self._told:
-                    self._performance.screen.say(words.ASKED_BY_KILLS[asked.gate])
+                    unpriced = asked.limit == Limit.PRICE
+                    self._performance.screen.say(words.UNPRICED if unpriced else words.ASKED_BY_KILLS[asked.gate])
                 self._told = asked.key
                 self._answer = asyncio.create_task(self._go_on(asked))
         return self._performance.killer.saw(described)
 
     async def _go_on(self, asked: Asked) -> None:
         with contextlib.suppress(PerdureError):  # counted meanwhile, or asked again at the next look
-            if asked.gate is Gate.BUDGET:
+            if asked.limit == Limit.PRICE:
+                await self._performance.delivery.approve(asked.of, note="nothing is paid", by="demo")
+            elif asked.gate is Gate.BUDGET:
                 await self._performance.delivery.add_budget(1, id=asked.key, by="demo")
             else:
                 await self._performance.delivery.approve(asked.of, note="the kills were asked for", by="demo")

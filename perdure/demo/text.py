@@ -27,6 +27,10 @@ ASKED_BY_KILLS = {
     Gate.BUDGET: f"{STOPS} replies that were cut off count at their upper bound: Perdure asks for more money; here "
     "none is paid, and the demo adds $1",
 }
+UNPRICED = (
+    f"{STOPS} the price of this agent's model is not in the table: Perdure asks before it goes on uncounted; here "
+    "nothing is paid, and the demo says yes"
+)
 RETRIED = f"{AGAIN} it goes on from its last checkpoint"
 
 
