@@ -13,6 +13,7 @@ class CrashPoint(StrEnum):
     WAITING_FOR_MODEL = "waiting-for-model"
     AFTER_REPLY = "after-reply"
     DURING_TOOL = "during-tool"
+    DURING_COMPACTION = "during-compaction"
     INSIDE_REF_UPDATE = "inside-ref-update"
     AFTER_SNAPSHOT = "after-snapshot"
     INSIDE_COMMIT = "inside-commit"

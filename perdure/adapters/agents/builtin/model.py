@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from perdure.adapters.agents.builtin.bounds import bounding
+from perdure.adapters.agents.builtin.compaction import MODEL_WINDOW_TOKENS
 from perdure.adapters.agents.builtin.errors import Endpoint, translate, unavailable
 from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply, most_tokens, upper_bound
 from perdure.adapters.agents.prices import price
@@ -39,14 +40,15 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 BASE_URL = "ANTHROPIC_BASE_URL"
 SILENCE = "PERDURE_MODEL_SILENCE_S"
+WINDOW = "PERDURE_MODEL_WINDOW"
 
 
 class Model:
     """Holds the key, in this process only.
 
     `variable` is the environment variable the key came from, for messages; `silence_s` how long the API may send
-    nothing, `within_s` how long one reply may take, in seconds. `secrets` are the values to keep out of everything
-    that is stored or shown.
+    nothing, `within_s` how long one reply may take, in seconds; `window`: tokens that prompt and reply may have.
+    `secrets` are the values to keep out of everything that is stored or shown.
     """
 
     def __init__(
@@ -58,11 +60,13 @@ class Model:
         variable: str = KEYS[0],
         silence_s: float = MODEL_SILENCE_S,
         within_s: float = MODEL_REPLY_S,
+        window: int = MODEL_WINDOW_TOKENS,
     ) -> None:
         """BadInput when `base_url` is not an HTTP address."""
         self._key = api_key
         self._headers = dict(headers or {})
         self._silence_s, self._within_s = silence_s, within_s
+        self.window = window
         self._client: AsyncAnthropic | None = None
         self._opening = asyncio.Lock()
         address = _address(base_url or API)
@@ -96,7 +100,8 @@ class Model:
             return None
         silence_s = positive(environ.get(SILENCE))
         base_url = environ.get(BASE_URL, "").strip() or None
-        return cls(keys[variable], base_url, headers=headers, variable=variable, silence_s=silence_s)
+        window = window_in(environ.get(WINDOW))
+        return cls(keys[variable], base_url, headers=headers, variable=variable, silence_s=silence_s, window=window)
 
     async def ask(
         self, question: ModelRequest, *, on_first_event: Callable[[], None], on_text: Callable[[str], None]
@@ -251,6 +256,15 @@ def headers_in(text: str) -> dict[str, str]:
     """The headers of lines `name: value`."""
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def window_in(value: str | None) -> int:
+    """Tokens of a variable; without it MODEL_WINDOW_TOKENS. BadInput when it is no such number."""
+    if value is None:
+        return MODEL_WINDOW_TOKENS
+    if not value.isascii() or not value.isdigit() or not int(value):
+        raise BadInput(f"{value!r} is not a number of tokens", where=WINDOW, fix="set it to 200000, or unset it")
+    return int(value)
 
 
 def positive(value: str | None) -> float:

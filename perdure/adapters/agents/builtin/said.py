@@ -63,9 +63,14 @@ def spoken(transcript: Sequence[Message]) -> tuple[str, ...]:
     found = list[str]()
     for message in transcript:
         for block in message["content"] if message["role"] == "user" else ():
-            if block.get("type") == "text" and block["text"].startswith((_SAYS, _ANSWERS, _ANSWERED)):
+            if block.get("type") == "text" and is_spoken(block["text"]):
                 found += words_in(block["text"])
     return tuple(found)
+
+
+def is_spoken(text: str) -> bool:
+    """True for a block that holds words of a person."""
+    return text.startswith((_SAYS, _ANSWERS, _ANSWERED))
 
 
 def _spoken(said: Said, *, asked: bool) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perdure.adapters.agents.builtin.compaction import Message, full
 from perdure.adapters.agents.builtin.stuck import TREES_SEEN
+from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
+from perdure.models.ledger import Usage
 from perdure.models.turn import TurnInput
 
 
@@ -15,3 +20,18 @@ def trees_of(vault: Vault, work: TurnInput) -> tuple[str, ...]:
     ).split()
     found = vault.git.text("rev-parse", "--end-of-options", *(f"{commit}:tree" for commit in reversed(listed)))
     return tuple(line for line in found.splitlines() if not line.startswith("-"))
+
+
+def diff_of(vault: Vault, work: TurnInput) -> str:
+    """The step's change of the files so far."""
+    begun = f"{work.checkpoint}~{work.turn - 1}"
+    return vault.diff(vault.tree_of(f"{begun}:tree"), vault.tree_of(f"{work.checkpoint}:tree"))
+
+
+def is_full(vault: Vault, work: TurnInput, told: Sequence[Message], window: int) -> bool:
+    """True where this turn is to make the conversation shorter: not one in which a person has just been asked or has
+    said something, which is to be read where it was said."""
+    if work.turn == 1 or work.said:
+        return False
+    result = read_turn(vault, work.checkpoint).get("result", {})
+    return not result.get("question") and full(told, Usage.model_validate(result.get("usage", {})), window)

@@ -9,6 +9,7 @@ from typing import Any
 from temporalio import activity
 
 from perdure.adapters.agents.builtin import conversation
+from perdure.adapters.agents.builtin.compaction import compacted, may_begin_anew
 from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.agents.builtin.promised import Promised
@@ -26,7 +27,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
 from perdure.adapters.worker.turn.ask import ModelAccess
 from perdure.adapters.worker.turn.by_agent import agent_turn, outcome_of
-from perdure.adapters.worker.turn.history import trees_of
+from perdure.adapters.worker.turn.history import diff_of, is_full, trees_of
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
 from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.process import AgentProcess
@@ -38,9 +39,11 @@ from perdure.models.ids import run_ref
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
-from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
+from perdure.models.turn import SUMMARY_LIMIT, Ending, Outcome, TurnInput, TurnResult
 
 Message = dict[str, Any]
+
+COMPACTING = "conversation made shorter"
 
 
 async def take_turn(host: Host, work: TurnInput) -> TurnResult:
@@ -78,6 +81,8 @@ async def _by_model(
 ) -> TurnResult:
     """The turn of the built-in agent: a reply, and its tool calls."""
     run_id = activity.info().workflow_run_id or ""
+    if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window):
+        return await _begin_anew(host, session, work, told)
     _, tests_s = await in_thread(session.tested)
     question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
     after = await in_thread(last_message, session.directory, work)
@@ -87,6 +92,8 @@ async def _by_model(
     await in_thread(note_message, session.directory, work, reply)
     session.check()
     acted = await _act(host, session, work, told, reply, promised)
+    if acted.outcome is not None and acted.outcome.ending is Ending.CONTEXT and may_begin_anew(told):
+        return await _begin_anew(host, session, work, told, reply.usage)
     did, missed = describe(*host.redacted([reply.message])), miss(reply, question.after)
     result = TurnResult(
         checkpoint="",
@@ -159,6 +166,24 @@ class _Acted:
     outcome: Outcome | None = None
     question: Question | None = None
     assumption: str = ""
+
+
+async def _begin_anew(
+    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], usage: Usage | None = None
+) -> TurnResult:
+    """A turn that makes the conversation shorter: no request, unless one was what showed that it is too long."""
+    now_doing(doing=COMPACTING)
+    diff = await in_thread(diff_of, session.vault, work)
+    [fresh] = host.redacted(compacted(told, diff))
+    crash_point(CrashPoint.DURING_COMPACTION)
+    result = TurnResult(
+        checkpoint="",
+        summary=_summary(work, COMPACTING, None, ""),
+        usage=usage or Usage(),
+        spend=await in_thread(session.spend.total),
+        notes=_read_by(work),
+    )
+    return await _seal(session, work, run_ref(work.delivery, activity.info().workflow_run_id or ""), [fresh], result)
 
 
 async def _told(session: WorkspaceSession, work: TurnInput) -> list[Message]:

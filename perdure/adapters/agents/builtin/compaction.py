@@ -1,0 +1,110 @@
+"""A conversation that fills its model's window begins anew: the opening, the change so far, the last failure.
+
+That is a turn of its own, made without a request: nothing is paid for it, and whoever does it again makes the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from perdure.adapters.agents.builtin.said import is_spoken
+from perdure.adapters.agents.builtin.tools.ask import ASK
+from perdure.adapters.agents.builtin.tools.run import calls_in, describe
+from perdure.adapters.agents.text import framed, middle_out
+from perdure.models.ledger import Usage
+
+MODEL_WINDOW_TOKENS = 200_000
+"""That a model has at least for prompt and reply together; no price goes up below it."""
+
+COMPACT_AT = 0.6
+"""Of the window: what is left holds any one turn's results and the reply to them."""
+
+COMPACT_TURNS = 8
+"""Replies that a conversation has before it is made shorter: what fills it sooner is its opening, which stays."""
+
+_DIFF_CHARS, _FAILURE_CHARS, _SAID_CHARS = 40_000, 6_000, 2_000
+_TURNS_TOLD = 60
+"""Of the work so far, for a beginning of some 20,000 tokens; the files themselves can be read again."""
+
+COMPACTED = "The conversation up to here has become too long and was cut."
+"""The beginning of what stands in its place."""
+
+_FAILED = re.compile(r"exit code (?!0\b)|killed |ended: ")
+
+Message = dict[str, Any]
+
+
+def full(transcript: Sequence[Message], usage: Usage, window: int) -> bool:
+    """True where a conversation is to be made shorter. `usage`: of its newest turn; `window`: in tokens."""
+    return usage.tokens >= window * COMPACT_AT and _replies(transcript) >= COMPACT_TURNS
+
+
+def may_begin_anew(transcript: Sequence[Message]) -> bool:
+    """True where there is anything to leave out."""
+    return _replies(transcript) > 1
+
+
+def compacted(transcript: Sequence[Message], diff: str) -> list[Message]:
+    """The conversation anew: its first message as it was, then what has become of the work. Equal input, equal bytes.
+
+    diff   of the step so far; empty when nothing was changed
+    """
+    kept = list[dict[str, Any]]()
+    for block in transcript[0]["content"]:
+        if block.get("type") == "text" and block["text"].startswith(COMPACTED):
+            break
+        kept.append(block)
+    did = [f"- {describe(message)}" for message in transcript if message["role"] == "assistant"]
+    left_out = [f"- ({len(did) - _TURNS_TOLD} turns before)"] if len(did) > _TURNS_TOLD else []
+    texts = [
+        f"{COMPACTED} The files are as you left them: go on, and read again what you need. What you did last:",
+        framed("turns", "\n".join([*left_out, *did[-_TURNS_TOLD:]])),
+    ]
+    texts.append(
+        framed("diff so far", middle_out(diff, _DIFF_CHARS)) if diff.strip() else "No file was changed so far."
+    )
+    if failure := _last_failure(transcript):
+        texts.append(framed("last failure", middle_out(failure, _FAILURE_CHARS)))
+    if said := _last_words(transcript):
+        texts.append(framed("your last words", middle_out(said, _SAID_CHARS)))
+    content = [*kept, *({"type": "text", "text": text} for text in texts), *_of_people(transcript, len(kept))]
+    return [{"role": "user", "content": content}]
+
+
+def _replies(transcript: Sequence[Message]) -> int:
+    return sum(message["role"] == "assistant" for message in transcript)
+
+
+def _of_people(transcript: Sequence[Message], kept: int) -> Iterator[dict[str, Any]]:
+    """Every word from a person, as it was read; an answer with its question."""
+    asked = ""
+    for place, message in enumerate(transcript):
+        if message["role"] == "assistant":
+            asked = next((str(call["input"]) for call in calls_in(message) if call["name"] == ASK.name), "")
+            continue
+        for block in message["content"][0 if place else kept :]:
+            if block.get("type") == "text" and is_spoken(block["text"]):
+                if asked:
+                    yield {"type": "text", "text": f"You asked: {framed('question', asked)}"}
+                yield block
+
+
+def _last_failure(transcript: Sequence[Message]) -> str:
+    for message in reversed(transcript):
+        for block in reversed(message["content"] if message["role"] == "user" else ()):
+            if block.get("type") != "tool_result" or not isinstance(block.get("content"), str):
+                continue
+            if block.get("is_error") or _FAILED.match(block["content"]):
+                return str(block["content"])
+    return ""
+
+
+def _last_words(transcript: Sequence[Message]) -> str:
+    for message in reversed(transcript):
+        if message["role"] == "assistant":
+            words = "\n".join(b["text"] for b in message["content"] if b.get("type") == "text").strip()
+            if words:
+                return words
+    return ""

@@ -1,0 +1,58 @@
+"""A conversation of 200 turns is made shorter twice, dies on the way, and ends well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.adapters.worker.turn.transaction import COMPACTING
+from perdure.models.crash import CrashPoint
+from tests.lab import BUILT, Lab, finished, git, make_target
+
+TURNS = 200
+
+WINDOW = 45_000
+"""Tokens, at some 305 a turn: two times, near turns 81 and 155."""
+
+
+def _screenplay() -> str:
+    """Each turn says where it is in a file and in its result: the model goes on from what it is shown last."""
+    lines = ['title = "long"']
+    for n in range(TURNS, 0, -1):
+        asks = f"last = '(?m)^\\+?at {n}$'\n"
+        if n == TURNS:
+            lines.append(f"[[line]]\nstep = 'implement'\n{asks}say = 'Count to {n}'\n")
+            continue
+        lines.append(f"[[line]]\nstep = 'implement'\n{asks}{_use(n + 1)}")
+    lines.append(f"[[line]]\nstep = 'implement'\n{_use(1)}")
+    lines.append("[[line]]\nstep = 'classify'\nanswer = { kind = 'feature', reason = 'new' }\n")
+    return "\n".join(lines)
+
+
+def _use(n: int) -> str:
+    command = f"echo at {n} | tee at.txt; seq 1 350 | tr -d '\\n'"
+    return f"use = [{{ tool = 'bash', input = {{ command = {json.dumps(command)} }} }}]\n"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_two_hundred_turns_are_made_shorter_twice_and_survive_a_death_on_the_way(
+    tmp_path: Path, ports: int
+) -> None:
+    env = {"PERDURE_MODEL_WINDOW": str(WINDOW), "PERDURE_CRASH_AT": CrashPoint.DURING_COMPACTION}
+    config = BUILT["config"] + f"[limits]\nturns_per_step = {TURNS + 20}\ntime = '5h'\n"
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, _screenplay(), ports=ports, env=env) as lab:
+        lab.kept()
+        submitted = await lab.submit(origin, **{**BUILT, "config": config})
+        result = await finished(submitted, lab, timeout=800)
+        assert result.status == "delivered", result.message
+        assert result.receipt.worker_deaths == 1
+        assert result.receipt.replies_paid_twice == 0
+        assert lab.rehearsal is not None
+        assert len(lab.rehearsal.calls) <= TURNS + 3, "a reply was asked for twice"
+        [vault] = lab.home.root.glob("vaults/*.git")
+        made = git(vault, "log", "--all", "--format=%s%n%b").count(COMPACTING)
+        assert made == 2
