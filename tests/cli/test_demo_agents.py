@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
     ],
 )
 def test_one_pull_request_comes_out_of_two_deaths_and_no_reply_is_paid_twice(agent: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "perdure", "demo", "--agent", agent, "--fast", "--yes", "--json", "--keep"]
+    words = [sys.executable, "-m", "perdure.cli", "demo", "--agent", agent, "--fast", "--yes", "--json", "--keep"]
     done = subprocess.run(
         [*words, str(tmp_path / "demo")], capture_output=True, text=True, timeout=patient(240), check=False
     )
