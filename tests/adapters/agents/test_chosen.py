@@ -107,3 +107,9 @@ def test_an_agent_that_is_not_installed_is_refused_with_how_to_get_it(own: Path)
     error = refused(settings('[steps.implement]\nagent = "mine"\n'), own)
     assert error.what == "Mine: absent-program is not installed, or not on PATH"
     assert error.fix == "get it"
+
+
+def test_an_agent_of_a_protocol_that_no_turn_speaks_is_refused(own: Path) -> None:
+    preset(own, "mine", "whole", output='"acp"')
+    error = refused(settings('[steps.implement]\nagent = "mine"\n'), own)
+    assert error.what == "Mine: no turn can be carried out by the Agent Client Protocol yet"
