@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("acp", reason="agent-client-protocol is not installed here")
-
 from perdure.adapters.agents.acp import plug as inside
 from perdure.adapters.agents.acp import talk as talking
 from perdure.adapters.agents.acp.lines import plug
