@@ -41,8 +41,8 @@ AGENT_ENDS_S = 10.0
 SESSION_WRITTEN_S = 10.0
 """For an agent to write down what it has asked with; Claude Code was seen to take 150 ms on an idle machine."""
 
-_LOOK_S, _WATCH_S = 0.05, 1.0
-_HOMES = "agent-home-"
+_LOOK_S, _WATCH_S = 0.05, 2.0
+_HOMES, _SOCKETS = "agent-home-", "perdure-agent-"
 
 
 class AgentProcess:
@@ -56,7 +56,7 @@ class AgentProcess:
         self._held, self._paid, self._home, self._output = held, paid, home, output
         self._stack = AsyncExitStack()
         self._running: asyncio.Task[Finished] | None = None
-        self._seen = (-1, 0.0)
+        self._ended: float | None = None
 
     @classmethod
     async def begin(
@@ -86,8 +86,12 @@ class AgentProcess:
         if memory is not None:
             await in_thread(put_back, self._home, memory)
         await in_thread(furnish, self._home, self.preset, asking)
-        # The paths of sockets have to be short.
-        sockets = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-agent-")))
+        # The paths of sockets have to be short; a worker that is killed leaves it, and the next one finds its name.
+        sockets = Path(tempfile.mkdtemp(prefix=_SOCKETS))
+        named = self._home.with_suffix(".socket")
+        named.write_text(str(sockets))
+        self._stack.callback(named.unlink, missing_ok=True)
+        self._stack.callback(remove, sockets)
         proxy = Proxy(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
         await self._stack.enter_async_context(proxy)
         common = replace(session.command(), lock=session.lease.agent_lock)
@@ -155,12 +159,10 @@ class AgentProcess:
     async def _is_over(self, turn: Turn) -> bool:
         """True once there is nothing to wait for: it says that it has ended and lives on, or it does nothing at all."""
         now = time.monotonic()
-        size = self._output.stat().st_size if self._output.exists() else 0
-        if size != self._seen[0]:
-            self._seen = size, now
-        quiet = now - self._seen[1]
-        if quiet > AGENT_ENDS_S and turn.reply is not None and (await self.said()).ended:
-            return True
+        if self._ended is None and turn.reply is not None and (await self.said()).ended:
+            self._ended = now
+        if self._ended is not None:
+            return now - self._ended > AGENT_ENDS_S
         if turn.asked is not None and turn.reply is None and turn.failure is None:
             return False  # the model's time is not its own
         calls = turn.reply is not None and bool(_calls(turn))
@@ -194,7 +196,10 @@ async def _next_asked(held: Held, turn: Turn) -> None:
 
 
 def _clear(directory: Path) -> None:
-    """Homes of agents whose worker was killed: the lease says that none of them lives."""
+    """Remove homes and sockets of agents whose worker was killed: the lease says that none of them lives."""
+    for named in directory.glob(f"{_HOMES}*.socket"):
+        remove(Path(named.read_text()))
+        named.unlink(missing_ok=True)
     for home in directory.glob(f"{_HOMES}*"):
         remove(home)
 
