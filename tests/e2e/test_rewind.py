@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.client.rewinding import Turn, find, rewind, turns
 from perdure.models.errors import BadInput
 from tests.lab import Lab, make_target, until
+from tests.waiting import patient
 
 TURNS = 12
 LINES = "".join(
@@ -54,6 +58,32 @@ def parents(lab: Lab, checkpoints: list[str]) -> list[str]:
     return [vault.git.text("rev-parse", f"{one}^") for one in checkpoints]
 
 
+async def by_command(lab: Lab, known: list[Turn]) -> None:
+    """`perdure turns` names them all, `perdure rewind` takes one of these names."""
+    told = json.loads(await perdure(lab, "turns", "long", "--json"))
+    assert [one["place"] for one in told] == [one.place for one in known]
+    assert len((await perdure(lab, "turns", "long")).splitlines()) == len(known)
+    run = (await lab.perdure.delivery("long").describe()).run_id
+    said = await perdure(lab, "rewind", "long", "--to", "build:11", "--say", "once more")
+    assert said.splitlines()[0] == "rewound: long takes implement:11 anew"
+    await at_the_gate(lab, run)
+    refused = await perdure(lab, "rewind", "long", "--to", "implement:99", code=2)
+    assert f"the nearest one is implement:{TURNS}" in refused
+
+
+async def perdure(lab: Lab, *words: str, code: int = 0) -> str:
+    """The output of a command that another process runs, and its errors."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.cli", *words),
+        env=lab.environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), patient(60))
+    assert process.returncode == code, err.decode()
+    return (out + err).decode()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -87,6 +117,7 @@ async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
             assert set(heard) <= {number}, "words of another rewind were said once more"
             assert SpendLog(lab.home.workspace("long")).repeats() == (0, 0), "paid twice, or cut off"
             first = again
+        await by_command(lab, first)
         with pytest.raises(BadInput, match="there is no turn 'implement:40'") as refused:
             await rewind(delivery, "implement:40")
         assert refused.value.fix == f"the nearest one is implement:{TURNS}"
