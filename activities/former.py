@@ -17,7 +17,6 @@ from temporalio.client import (
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowHandle,
-    WorkflowHistoryEventFilterType,
     WorkflowQueryFailedError,
 )
 from temporalio.service import RPCError, RPCStatusCode
@@ -54,12 +53,15 @@ async def _went_on(client: Client, id: str, run_id: str) -> bool:
     it begins a next run, too, with what was sent."""
     if not _is_ours(await _described(client, id, run_id), "Backlog"):
         return False
-    handle = client.get_workflow_handle(id, run_id=run_id)
-    closing = WorkflowHistoryEventFilterType.CLOSE_EVENT
-    async for event in handle.fetch_history_events(event_filter_type=closing):
-        if event.HasField("workflow_execution_continued_as_new_event_attributes"):
-            by = event.workflow_execution_continued_as_new_event_attributes.initiator
-            return by == ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW
+    # What this run's own first event says: the event that closed the run before leaves it out (seen with 1.32.0).
+    this = client.get_workflow_handle(id, run_id=activity.info().workflow_run_id)
+    async for event in this.fetch_history_events(page_size=1):
+        begun = event.workflow_execution_started_event_attributes
+        by = begun.initiator
+        return (begun.continued_execution_run_id, by) == (
+            run_id,
+            ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_WORKFLOW,
+        )
     return False
 
 

@@ -19,5 +19,8 @@ WHERE_A_BACKLOG_LANDS = (CrashPoint.DURING_REBASE, CrashPoint.AFTER_REBASE, Cras
 WHERE_A_BASE_MOVES = (CrashPoint.DURING_FOLLOW, CrashPoint.AFTER_FOLLOW, CrashPoint.AFTER_RETARGET)
 """Points that only a backlog comes by whose base moves, or whose stack is merged while it runs."""
 
+WHERE_IT_IS_LONG = (CrashPoint.DURING_COMPACTION,)
+"""Points that only a delivery comes by whose conversation is made shorter: tests/e2e/test_long_conversations.py."""
+
 WHERE_SPECIALISTS_BUILD = (CrashPoint.AFTER_TASKS,)
 """Points that only a delivery comes by whose plan's tasks are built at the same time."""

@@ -17,6 +17,7 @@ from tests.crash_points import (
     IN_AN_EMPTY_REPOSITORY,
     WHERE_A_BACKLOG_LANDS,
     WHERE_A_BASE_MOVES,
+    WHERE_IT_IS_LONG,
     WHERE_SOMEBODY_IS_TOLD,
     WHERE_SPECIALISTS_BUILD,
 )
@@ -46,6 +47,7 @@ ELSEWHERE = {
     *WHERE_A_BASE_MOVES,
     *WHERE_SOMEBODY_IS_TOLD,
     *WHERE_SPECIALISTS_BUILD,
+    *WHERE_IT_IS_LONG,
 }
 """Points that this delivery does not come by."""
 
