@@ -24,6 +24,7 @@ INTERNAL = {
     "PERDURE_CRASH_AT",
     "PERDURE_DEBUG",
     "PERDURE_MODEL_SILENCE_S",
+    "PERDURE_MODEL_WINDOW",
     "PERDURE_SQLITE_SYNCHRONOUS",
 }
 """For tests and for finding faults; not for people."""
