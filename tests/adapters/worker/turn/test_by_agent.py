@@ -82,3 +82,15 @@ async def test_each_turn_is_a_checkpoint_of_tree_and_session_and_every_reply_is_
         assert len(sessions) == 1, "one session, resumed"
         transcript = json.dumps(read_transcript(store, results[-1].checkpoint))
         assert "42" in transcript
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_an_agent_that_nothing_disturbs_is_begun_once_and_leaves_nothing(agent: str, tmp_path: Path) -> None:
+    async with working(tmp_path, PLAY, config=config(agent)) as bench:
+        results = await taken(bench, fresh=False)
+        assert [one.outcome is None for one in results] == [True, True, True, False]
+        asked = [json.dumps(call.body) for call in bench.rehearsal.calls]
+        assert len(asked) == 4
+        assert not any("Go on." in one for one in asked), "it was begun again"
+        left = [path.name for path in bench.host.home.root.rglob("agent-home-*") if not path.name.endswith(".log")]
+        assert left == []
