@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +23,9 @@ def gather(home: Path, globs: Sequence[str]) -> bytes:
     kept = io.BytesIO()
     with tarfile.open(fileobj=kept, mode="w") as archive:
         for file in _files(home, globs):
-            data = file.read_bytes()
+            data = read_inside(home, file.relative_to(home), MEMORY_BYTES)
+            if data is None:
+                continue
             entry = tarfile.TarInfo(str(file.relative_to(home)))
             entry.size, entry.mode = len(data), 0o600
             archive.addfile(entry, io.BytesIO(data))
@@ -41,14 +45,36 @@ def holds(home: Path, globs: Sequence[str], ids: Iterable[str]) -> bool:
 
     Agents write a little later than they ask: what is not there yet would be forgotten.
     """
-    text = b"".join(file.read_bytes() for file in _files(home, globs))
+    files = (read_inside(home, file.relative_to(home), MEMORY_BYTES) for file in _files(home, globs))
+    text = b"".join(data for data in files if data is not None)
     return all(text.count(one.encode()) >= _CALL_AND_RESULT for one in ids)
 
 
 _CALL_AND_RESULT = 2
 
 
+def read_inside(home: Path, name: Path, most: int) -> bytes | None:
+    """The first bytes of a file in an agent's home, one more than `most` at most; None where it is no plain file there.
+
+    The agent may live, and put a link in the place of any part of the path while it is walked: none is followed.
+    """
+    at = os.open(home, _INTO)
+    try:
+        for part in name.parts[:-1]:
+            inner = os.open(part, _INTO, dir_fd=at)
+            os.close(at)
+            at = inner
+        fd = os.open(name.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        with os.fdopen(fd, "rb") as file:
+            return file.read(most + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(at)
+
+
+_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
 def _files(home: Path, globs: Sequence[str]) -> list[Path]:
-    found = {file for one in globs for file in home.glob(one)}
-    inside = home.resolve()
-    return sorted(file for file in found if file.is_file() and file.resolve() == inside / file.relative_to(home))
+    return sorted({file for one in globs for file in home.glob(one)})

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from perdure.adapters.agents.cli.launch import Asking, command, furnish
-from perdure.adapters.agents.cli.memory import gather, holds, put_back
+from perdure.adapters.agents.cli.memory import gather, holds, put_back, read_inside
 from perdure.adapters.agents.cli.output import AGENT_OUTPUT_BYTES, AgentSaid, understood
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import Upstream
@@ -40,6 +40,9 @@ AGENT_ENDS_S = 10.0
 
 SESSION_WRITTEN_S = 10.0
 """For an agent to write down what it has asked with; Claude Code was seen to take 150 ms on an idle machine."""
+
+_ERRORS_BYTES = 64 * 1024
+"""Of what an agent prints as errors: its last line is shown."""
 
 _LOOK_S, _WATCH_S = 0.05, 2.0
 _HOMES, _SOCKETS = "agent-home-", "perdure-agent-"
@@ -143,8 +146,8 @@ class AgentProcess:
 
     def errors(self) -> str:
         """The last line that it printed as an error."""
-        errors = self._home / ".perdure-errors"
-        return "".join(errors.read_text(errors="replace").strip().splitlines()[-1:]) if errors.is_file() else ""
+        printed = read_inside(self._home, Path(".perdure-errors"), _ERRORS_BYTES) or b""
+        return "".join(printed.decode(errors="replace").strip().splitlines()[-1:])
 
     async def stop(self) -> None:
         """End it with all that it started, and what was there for it."""
@@ -198,7 +201,9 @@ async def _next_asked(held: Held, turn: Turn) -> None:
 def _clear(directory: Path) -> None:
     """Remove homes and sockets of agents whose worker was killed: the lease says that none of them lives."""
     for named in directory.glob(f"{_HOMES}*.socket"):
-        remove(Path(named.read_text()))
+        sockets = Path(tempfile.gettempdir(), Path(named.read_text(errors="replace")).name)
+        if sockets.name.startswith(_SOCKETS):  # after a power cut the file may be empty, or hold anything
+            remove(sockets)
         named.unlink(missing_ok=True)
     for home in directory.glob(f"{_HOMES}*"):
         remove(home)
