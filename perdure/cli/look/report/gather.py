@@ -22,15 +22,19 @@ if TYPE_CHECKING:
     from perdure.client.history import Past
 
 
-async def gather(delivery: Delivery) -> Report:
-    """Everything that can be known now. BadInput when there is no such delivery; what cannot be read is said in it."""
+async def gather(delivery: Delivery, *, seen: bool = False) -> Report:
+    """Everything that can be known now. BadInput when there is no such delivery; what cannot be read is said in it.
+
+    seen  only looked at, again and again: no workflow is asked, which would wake one that waits, and the bytes of the
+          screenshots are left out
+    """
     from temporalio.service import RPCError
 
     described = await delivery.describe()
     past = await delivery.past()
     state = from_history.state_of(past)
     unread = [] if past.complete else ["Temporal does not have the first runs any more: their turns are missing"]
-    facts = await _facts(delivery, described, past, state, unread)
+    facts = await _facts(delivery, described, past, state, unread, ask=not seen)
     reader = HostReader(delivery, state.prepared.queue if state.prepared else "")
     tests, review = facts["tests"], facts["review"]
     plan = await reader.document(state.plan, "the plan", Plan)
@@ -38,7 +42,7 @@ async def gather(delivery: Delivery) -> Report:
     reviewed = await reader.document(review.report or "", "the review", Review)
     findings = await reader.document(review.findings or "", "the engine's findings", Findings)
     screenshots = await reader.document(state.screenshots, "the screenshots", Screenshots)
-    pictures = await reader.pictures(screenshots) if screenshots else {}
+    pictures = await reader.pictures(screenshots) if screenshots and not seen else {}
     diff = await reader.diff() if state.head or facts["head_sha"] else ""
     turns = await reader.said(from_history.turns_of(past.acts))
     try:
@@ -71,18 +75,15 @@ async def gather(delivery: Delivery) -> Report:
 
 
 async def _facts(
-    delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str]
+    delivery: Delivery, described: Described, past: Past, state: DeliveryState, unread: list[str], *, ask: bool
 ) -> dict[str, Any]:
     """Return what result or progress say; without a worker, what history does."""
     request = from_history.request_of(past)
     status, message, waiting = "", "", ""
     steps: Sequence[StepRecord] = ()
     if described.running:
-        try:
-            progress = await delivery.progress()
-        except PerdureError:
-            progress = from_history.progress_from(past, delivery.id, described.run_id, state)
-            unread.append("no worker answers: steps and costs are as history has them")
+        progress = await _progress(delivery, unread) if ask else None
+        progress = progress or from_history.progress_from(past, delivery.id, described.run_id, state)
         status, message, waiting, steps = progress.status, progress.message, progress.waiting, progress.steps
         if waiting:
             status = "waiting"
@@ -120,6 +121,14 @@ async def _facts(
         "decisions": told.decisions,
         "steps": tuple(steps),
     }
+
+
+async def _progress(delivery: Delivery, unread: list[str]) -> Progress | None:
+    try:
+        return await delivery.progress()
+    except PerdureError:
+        unread.append("no worker answers: steps and costs are as history has them")
+        return None
 
 
 def _running(

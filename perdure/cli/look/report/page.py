@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure import __version__
 from perdure.adapters.forges.neutral import web_address
 from perdure.cli.decide.asking import decided
 from perdure.cli.look.report import tiles, view
-from perdure.cli.look.report.facts import Report, Turn
+from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.svg import svg_of
 from perdure.cli.look.report.timeline import timeline_of
 from perdure.cli.words import count, money, shown, shown_line, tokens
@@ -29,26 +30,33 @@ def page_of(report: Report) -> str:
     """The whole page. Every word of others is made visible, bounded and escaped on its way into it."""
     from markupsafe import Markup
 
+    pictures = {
+        sha256: Markup("data:image/png;base64," + base64.b64encode(data).decode())  # noqa: S704  # base64
+        for sha256, data in report.pictures.items()
+    }
+    values = values_of(report, pictures)
+    return environment().get_template("page.html.j2").render(values, version=__version__)
+
+
+def values_of(report: Report, pictures: Mapping[str, str]) -> dict[str, Any]:
+    """The values of templates/facts.html.j2 and body.html.j2. `pictures`: address of each screenshot, by SHA-256."""
+    from markupsafe import Markup
+
     timeline = timeline_of(report)
-    pictures = {sha256: base64.b64encode(data).decode() for sha256, data in report.pictures.items()}
-    return (
-        environment()
-        .get_template("page.html.j2")
-        .render(
-            report=report,
-            timeline=timeline,
-            svg=Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
-            pictures={sha256: Markup(data) for sha256, data in pictures.items()},  # noqa: S704  # base64
-            links={"pull": web_address(report.pull_request.url) if report.pull_request else False},
-            points=wording.points(report.reviewed, report.findings),
-            shot_of=_anchors(report).get,
-            sections=_sections(report, bool(timeline.rows)),
-            turns=[(name, list(turns)) for name, turns in groupby(report.turns, key=_loop)],
-            total=view.total(report.steps),
-            diff_lines=view.diff_lines(report.diff),
-            version=__version__,
-        )
-    )
+    shots = report.screenshots.pictures if report.screenshots else ()
+    return {
+        "report": report,
+        "timeline": timeline,
+        "svg": Markup(svg_of(timeline)),  # noqa: S704  # drawn by us, its words escaped there
+        "pictures": pictures,
+        "links": {"pull": web_address(report.pull_request.url) if report.pull_request else False},
+        "points": wording.points(report.reviewed, report.findings),
+        "shot_of": {shot.page: f"shot-{n}" for n, shot in enumerate(shots, 1) if shot.artifact in pictures}.get,
+        "sections": _sections(report, bool(timeline.rows)),
+        "turns": [(name, list(turns)) for name, turns in groupby(report.turns, key=view.step_name)],
+        "total": view.total(report.steps),
+        "diff_lines": view.diff_lines(report.diff),
+    }
 
 
 def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
@@ -66,16 +74,6 @@ def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
         "turns": bool(report.turns),
     }
     return [(anchor, anchor.capitalize()) for anchor, holds in there.items() if holds]
-
-
-def _anchors(report: Report) -> dict[str, str]:
-    """Return the place of each screenshot on the page, by its page's address."""
-    shots = report.screenshots.pictures if report.screenshots else ()
-    return {shot.page: f"shot-{number}" for number, shot in enumerate(shots, 1) if shot.artifact in report.pictures}
-
-
-def _loop(turn: Turn) -> str:
-    return view.step_name(turn)
 
 
 @cache
