@@ -15,7 +15,8 @@ from perdure.adapters.worker import attempt
 from perdure.adapters.worker.pace import PACE_GAP_S, Pace
 from perdure.adapters.worker.replies import Replies
 from perdure.adapters.worker.spend import SpendLog
-from perdure.adapters.worker.turn.ask import ModelAccess
+from perdure.adapters.worker.turn.ask import ask_model
+from perdure.adapters.worker.turn.buy import Books
 from perdure.models.errors import ModelUnavailable
 from perdure.models.phases import Step
 from perdure.models.turn import TurnInput
@@ -84,10 +85,8 @@ class Asking:
         facts = Facts(self.shown.setdefault(number, []))
         attempt.doing.set(facts)
         directory = self._root / str(number)
-        access = ModelAccess(
-            Replies(directory), SpendLog(directory), self.models[number % 2], Pace(self._root / "pace" / "key")
-        )
-        return await access.reply(QUESTION, WORK, "run")
+        books = Books(Replies(directory), SpendLog(directory), Pace(self._root / "pace" / "key"))
+        return await ask_model(books, self.models[number % 2], QUESTION, WORK, "run")
 
 
 class Facts(dict[str, Any]):

@@ -160,8 +160,8 @@ class Reply:
     id: str = ""
     missed: str = ""
 
-    def to_json(self) -> bytes:
-        """Equal bytes for equal replies; `from_json` gives the reply back."""
+    def to_json(self) -> str:
+        """Equal texts for equal replies; `from_json` gives the reply back."""
         return canonical(
             {
                 "message": self.message,
@@ -173,11 +173,11 @@ class Reply:
                 "id": self.id,
                 "missed": self.missed,
             }
-        )
+        ).decode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> Reply:
-        """ValueError or KeyError when these are not the bytes of a reply."""
+    def from_json(cls, data: str) -> Reply:
+        """ValueError or KeyError when this is not the text of a reply."""
         fields = json.loads(data)
         return cls(
             message=fields["message"],

@@ -26,8 +26,8 @@ from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
-from perdure.adapters.worker.turn.paid import Paid
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import ModelRefusesUs, SandboxUnavailable, WorkCutOff
@@ -122,9 +122,9 @@ async def _begun(
     memory = None
     if asking.resumed:
         memory = await in_thread(session.vault.get_artifact, work.delivery, before["files"])
-    paid = Paid(session.replies, session.spend, await in_thread(Pace.of, host.home, upstream))
+    books = Books(session.replies, session.spend, await in_thread(Pace.of, host.home, upstream))
     now_doing(doing=f"{preset.title} begins")
-    return await AgentProcess.begin(session, preset, asking, memory, upstream, paid)
+    return await AgentProcess.begin(session, preset, asking, memory, upstream, books)
 
 
 def _told(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:

@@ -8,9 +8,14 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 
 from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
-from perdure.adapters.worker.turn.paid import Paid
-from perdure.models.errors import PerdureError
+from perdure.adapters.worker.turn.buy import Books, Wanted, sample_of
+from perdure.models.errors import ModelRefusesUs, PerdureError
+from perdure.models.ids import digest
 from perdure.models.turn import TurnInput
+
+BESIDE_PER_TURN = 20
+"""Requests beside the conversation in one turn: a title, a summary, counting tokens. A shell inside can send any
+number, and only between turns it is decided whether there is money for more."""
 
 
 @dataclass
@@ -20,6 +25,7 @@ class Turn:
     asked    its request has come, with the conversation; None before
     reply    the reply it was given; None before
     failure  the last error it was answered with in place of a reply, when it has asked in vain
+    beside   the number of requests beside its conversation
     since    when something last came of it: it was let through, asked or was answered
     context  that of the attempt at the turn, for its heartbeats
     """
@@ -29,6 +35,7 @@ class Turn:
     asked: ProxiedRequest | None = None
     reply: ProxiedReply | None = None
     failure: PerdureError | None = None
+    beside: int = 0
     since: float = field(default_factory=time.monotonic)
     context: Context = field(default_factory=copy_context)
 
@@ -41,8 +48,8 @@ class Held:
     same request after its reply is answered once more. Requests beside the conversation belong to the turn that is on.
     """
 
-    def __init__(self, paid: Paid) -> None:
-        self._paid = paid
+    def __init__(self, books: Books) -> None:
+        self._books = books
         self._turn: Turn | None = None
         self._end: PerdureError | None = None
         self._waiting = 0
@@ -52,8 +59,7 @@ class Held:
         """As the proxy's ledger. Raises the error of `end` once that was called, before anything more is paid."""
         turn = await self._turn_of(request)
         try:
-            paying = self._paid.reply(request, ask, turn.work, turn.run_id)
-            reply = await asyncio.get_running_loop().create_task(paying, context=turn.context)
+            reply = await asyncio.get_running_loop().create_task(self._bought(turn, request, ask), context=turn.context)
         except PerdureError as error:
             if request.turn:
                 await self._set(turn, failure=error)
@@ -85,6 +91,13 @@ class Held:
             self._end = error
             self._changed.notify_all()
 
+    async def _bought(self, turn: Turn, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
+        if not request.turn:
+            turn.beside += 1
+            if turn.beside > BESIDE_PER_TURN:
+                raise ModelRefusesUs(f"the agent asks more than {BESIDE_PER_TURN} times beside its work in one turn")
+        return await self._books.buy(_wanted(request, turn.work, turn.run_id), ask, ProxiedReply.from_json)
+
     async def _turn_of(self, request: ProxiedRequest) -> Turn:
         async with self._changed:
             self._waiting += request.turn
@@ -111,3 +124,19 @@ class Held:
         async with self._changed:
             turn.reply, turn.failure, turn.since = reply or turn.reply, failure, time.monotonic()
             self._changed.notify_all()
+
+
+def _wanted(request: ProxiedRequest, work: TurnInput, run_id: str) -> Wanted:
+    """The reply of a turn has the turn's name, not its request's: an agent that was started again may add a word to
+    what it sends. Words that people have said since are another turn: a reply that has not heard them is not its
+    reply."""
+    sample = sample_of(work, run_id)
+    turn = digest(sample, work.step, str(work.attempt), str(work.turn), *(said.id for said in work.said))
+    shape = (request.wire, request.model, "stream" if request.stream else "whole")
+    return Wanted(
+        name=digest(turn, *shape) if request.turn else digest(turn, *shape, request.key),
+        asked=digest(sample, request.key),
+        run=run_id,
+        upper=(request.upper_usd, request.upper_tokens),
+        again=work.again,
+    )

@@ -21,8 +21,8 @@ from perdure.adapters.sandbox.base import Finished
 from perdure.adapters.system.removal import remove
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Held, Turn
-from perdure.adapters.worker.turn.paid import Paid
 from perdure.models.preset import Preset
 from perdure.models.turn import TurnInput
 
@@ -54,9 +54,9 @@ class AgentProcess:
     session  the id of its session, as it was given; fault: why it was ended, where it did not behave
     """
 
-    def __init__(self, preset: Preset, held: Held, paid: Paid, session: str, home: Path, output: Path) -> None:
+    def __init__(self, preset: Preset, held: Held, books: Books, session: str, home: Path, output: Path) -> None:
         self.preset, self.session, self.fault = preset, session, ""
-        self._held, self._paid, self._home, self._output = held, paid, home, output
+        self._held, self._books, self._home, self._output = held, books, home, output
         self._stack = AsyncExitStack()
         self._running: asyncio.Task[Finished] | None = None
         self._ended: float | None = None
@@ -69,12 +69,12 @@ class AgentProcess:
         asking: Asking,
         memory: bytes | None,
         upstream: Upstream,
-        paid: Paid,
+        books: Books,
     ) -> AgentProcess:
         """Start it, with the session files of a checkpoint where it goes on. BadInput when it is not installed."""
         await in_thread(_clear, session.directory)
-        home, held = session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}", Held(paid)
-        made = cls(preset, held, paid, asking.session, home, session.logs / f"{home.name}.log")
+        home, held = session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}", Held(books)
+        made = cls(preset, held, books, asking.session, home, session.logs / f"{home.name}.log")
         try:
             await made._begin(session, asking, memory, upstream)
         except BaseException:
@@ -108,7 +108,7 @@ class AgentProcess:
     @property
     def waited(self) -> float:
         """Seconds for which the pace of its key held it back."""
-        return self._paid.waited
+        return self._books.waited
 
     @property
     def finished(self) -> Finished | None:

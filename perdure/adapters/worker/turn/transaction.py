@@ -25,7 +25,8 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.live import Standing, Waiting
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import adopt, record
-from perdure.adapters.worker.turn.ask import ModelAccess
+from perdure.adapters.worker.turn.ask import ask_model
+from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.by_agent import agent_turn, outcome_of
 from perdure.adapters.worker.turn.history import diff_of, is_full, trees_of
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
@@ -87,8 +88,8 @@ async def _by_model(
     question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
     after = await in_thread(last_message, session.directory, work)
     question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
-    access = ModelAccess(session.replies, session.spend, host.model_or_refuse(), await in_thread(host.pace))
-    reply = await access.reply(question, work, run_id)
+    books = Books(session.replies, session.spend, await in_thread(host.pace))
+    reply = await ask_model(books, host.model_or_refuse(), question, work, run_id)
     await in_thread(note_message, session.directory, work, reply)
     session.check()
     acted = await _act(host, session, work, told, reply, promised)
@@ -107,7 +108,7 @@ async def _by_model(
     )
     transcript = [*told, reply.message, *acted.said]
     sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result)
-    return sealed.model_copy(update={"waited_s": round(access.waited, 1)})
+    return sealed.model_copy(update={"waited_s": round(books.waited, 1)})
 
 
 async def _by_agent(

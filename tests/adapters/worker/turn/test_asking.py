@@ -7,7 +7,7 @@ from turn_fixtures import DELIVERY, Bench, in_activity
 
 from activities.close import Closing
 from activities.forge import Publishing
-from perdure.adapters.worker.turn.ask import REPLIES_CUT_PER_TURN
+from perdure.adapters.worker.turn.buy import REPLIES_CUT_PER_TURN
 from perdure.models.errors import Diverged, ModelUnavailable, RepliesCut
 from perdure.models.publishing import ShipInput
 from perdure.models.result import TestsStatus as Status

@@ -13,9 +13,8 @@ from perdure.adapters.agents.proxied.base import Ask, OnBegun, ProxiedReply, Pro
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.replies import Replies
 from perdure.adapters.worker.spend import SpendLog
-from perdure.adapters.worker.turn.ask import REPLIES_CUT_PER_TURN
-from perdure.adapters.worker.turn.held import Held
-from perdure.adapters.worker.turn.paid import BESIDE_PER_TURN, Paid
+from perdure.adapters.worker.turn.buy import REPLIES_CUT_PER_TURN, Books
+from perdure.adapters.worker.turn.held import BESIDE_PER_TURN, Held
 from perdure.models.decisions import Said
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable, RepliesCut
 from perdure.models.ledger import Usage
@@ -63,13 +62,15 @@ class Api:
         return ProxiedReply(200, "application/json", json.dumps(self.asked).encode(), usage, message, "end_turn")
 
 
-def books(directory: Path) -> Paid:
+def books(directory: Path) -> Books:
     """As a worker has it that has just begun: all it knows is on disk."""
-    return Paid(Replies(directory), SpendLog(directory), Pace(directory / "pace"))
+    return Books(Replies(directory), SpendLog(directory), Pace(directory / "pace"))
 
 
 async def bought(directory: Path, asked: ProxiedRequest, ask: Ask, work: TurnInput = WORK) -> ProxiedReply:
-    return await books(directory).reply(asked, ask, work, RUN)
+    held = Held(books(directory))
+    await held.let_through(work, RUN)
+    return await held.reply(asked, ask)
 
 
 async def test_a_reply_that_was_received_is_given_again_after_a_death(tmp_path: Path) -> None:
@@ -123,12 +124,14 @@ async def test_what_is_beside_the_conversation_is_told_apart_by_its_bytes(tmp_pa
 
 
 async def test_a_shell_that_asks_beside_the_agents_work_comes_to_an_end_within_the_turn(tmp_path: Path) -> None:
-    api, paid = Api(), books(tmp_path)
+    api, held = Api(), Held(books(tmp_path))
+    await held.let_through(turn(1), RUN)
     for number in range(BESIDE_PER_TURN):
-        await paid.reply(request(str(number), turn=False), api, WORK, RUN)
+        await held.reply(request(str(number), turn=False), api)
     with pytest.raises(ModelRefusesUs, match="beside its work"):
-        await paid.reply(request("more", turn=False), api, WORK, RUN)
-    await paid.reply(request("next", turn=False), api, turn(2), RUN)
+        await held.reply(request("more", turn=False), api)
+    await held.let_through(turn(2), RUN)
+    await held.reply(request("next", turn=False), api)
     assert api.asked == BESIDE_PER_TURN + 1
 
 
@@ -165,10 +168,12 @@ async def test_replies_that_break_off_again_and_again_ask_a_person(tmp_path: Pat
 
 async def test_429_is_waited_out_and_nobody_is_told_of_an_error(tmp_path: Path) -> None:
     limited = ModelUnavailable("429", limited="rate limit", retry_after=0.2)
-    api, paid = Api(limited), books(tmp_path)
-    reply = await paid.reply(request("a"), api, WORK, RUN)
+    api, kept = Api(limited), books(tmp_path)
+    held = Held(kept)
+    await held.let_through(WORK, RUN)
+    reply = await held.reply(request("a"), api)
     assert api.asked == 2
-    assert paid.waited >= 0.2
+    assert kept.waited >= 0.2
     assert reply.usage.cost_usd == 0.25
     assert SpendLog(tmp_path).total().at_risk_usd == 0.0
 
