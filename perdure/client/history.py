@@ -63,6 +63,7 @@ class Past:
     request   as the newest run got it
     newest    how many of `acts` are of the runs before it
     complete  False: Temporal does not have the first runs any more
+    rewinds   what the signals of that name said, in one run
     """
 
     request: dict[str, Any] = field(default_factory=dict)
@@ -70,6 +71,7 @@ class Past:
     waits: tuple[Wait, ...] = ()
     newest: int = 0
     complete: bool = True
+    rewinds: tuple[dict[str, Any], ...] = ()
 
 
 async def read_past(client: Client, id: str) -> Past:
@@ -108,7 +110,8 @@ async def read_run(client: Client, id: str, run_id: str | None) -> Past:
     reading = Reading(client.data_converter)
     async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         await reading.take(event)
-    return Past(reading.request, tuple(reading.acts.values()), tuple(reading.waits.values()))
+    acts, waits = tuple(reading.acts.values()), tuple(reading.waits.values())
+    return Past(reading.request, acts, waits, rewinds=tuple(reading.rewinds))
 
 
 class Reading:
@@ -122,6 +125,7 @@ class Reading:
         self.request: dict[str, Any] = {}
         self.acts: dict[int, Act] = {}
         self.waits: dict[int, Wait] = {}
+        self.rewinds: list[dict[str, Any]] = []
         self.type = self.outcome = ""
 
     async def take(self, event: HistoryEvent) -> None:
@@ -142,6 +146,8 @@ class Reading:
                 self._change(told.scheduled_event_id, ended=at, failure=words)
             case "activity_task_canceled":
                 self._change(told.scheduled_event_id, ended=at, failure="cancelled")
+            case "workflow_execution_signaled" if told.signal_name == "rewind":
+                self.rewinds.append(await self.first(told.input))
             case "timer_started":
                 self.waits[event.event_id] = Wait(at, None, await self._words(event))
             case "timer_fired" | "timer_canceled":

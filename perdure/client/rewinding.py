@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
@@ -54,8 +54,12 @@ async def turns(delivery: Delivery) -> list[Turn]:
 
     BadInput when there is no such delivery. Raises RPCError.
     """
+    return _turns(await _runs(delivery.client, delivery.id, (await delivery.describe()).run_id))
+
+
+def _turns(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
     found: dict[tuple[str, int, int], Turn] = {}
-    for run, past in await _runs(delivery.client, delivery.id, (await delivery.describe()).run_id):
+    for run, past in runs:
         for act in past.acts:
             if act.activity in AGENTIC and act.turn:
                 # Where a retry goes on within a step, its turns come after those of the run before.
@@ -110,12 +114,25 @@ def find(known: Sequence[Turn], text: str) -> Turn:
     return found[0]
 
 
-async def rewind(delivery: Delivery, to: str, *, say: str = "", by: str = "") -> Turn:
+@dataclass(frozen=True)
+class Rewound:
+    """A rewind that has happened: the delivery goes on in run `run_id`, and takes the turn `place` anew.
+
+    before  it had happened before this call: nothing was done now
+    """
+
+    place: str
+    run_id: str
+    before: bool = False
+
+
+async def rewind(delivery: Delivery, to: str, *, say: str = "", by: str = "", again: bool = False) -> Rewound:
     """Go back to before a turn: it is taken anew, from the files and the conversation it began with.
 
     Earlier turns are not paid again; what was said and held before is forgotten, `say` are words for the turn itself.
     The run that is left begins no further turn once it has the signal; where the reset then does not come, it goes on
-    after a minute and says so. The same rewind sent twice counts once. Returns the turn.
+    after a minute and says so. The same rewind sent twice happens once, also where the first sender died; `again`: one
+    more all the same.
     BadInput for a turn that is not there, for a delivery of a backlog, and for one that has ended.
     """
     described = await delivery.describe()
@@ -126,21 +143,55 @@ async def rewind(delivery: Delivery, to: str, *, say: str = "", by: str = "") ->
     if request.get("landing"):
         fix = f'perdure say {delivery.id} "…" tells it something'
         raise BadInput("an item of a backlog cannot be rewound: its turn to land was granted for what it is", fix=fix)
-    turn = find(await turns(delivery), to)
-    told = {"from_run": described.run_id, "to": turn.place, "text": say, "id": f"rewind-{described.run_id}"}
-    handle = delivery.client.get_workflow_handle(delivery.id)
-    await handle.signal("rewind", understood(Rewind, told).model_dump(mode="json"))
+    runs = await _runs(delivery.client, delivery.id, described.run_id)
+    if not again and (place := _made_by(runs, to, say)):
+        return Rewound(place, described.run_id, before=True)
+    turn = find(_turns(runs), to)
+    await _announce(delivery, described.run_id, turn, say)
+    asked = ResetWorkflowExecutionRequest(
+        namespace=delivery.client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=delivery.id, run_id=turn.run),
+        reason=f"rewound to {turn.place}" + (f" by {by}" if by else ""),
+        workflow_task_finish_event_id=turn.task,
+        request_id=_named(described.run_id, turn, say),
+        identity=delivery.client.identity,
+    )
     try:
-        await delivery.client.workflow_service.reset_workflow_execution(
-            ResetWorkflowExecutionRequest(
-                namespace=delivery.client.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=delivery.id, run_id=turn.run),
-                reason=f"rewound to {turn.place}" + (f" by {by}" if by else ""),
-                workflow_task_finish_event_id=turn.task,
-                request_id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{described.run_id} {turn.run} {turn.task} {say}")),
-                identity=delivery.client.identity,
-            )
-        )
+        made = await delivery.client.workflow_service.reset_workflow_execution(asked)
     except RPCError as error:
         raise PerdureError(f"it was not rewound: {error.message}", where=delivery.id, fix="try it again") from None
-    return turn
+    return Rewound(turn.place, made.run_id)
+
+
+def _named(run: str, turn: Turn, say: str) -> str:
+    """The name of a rewind: the same whoever sends it, and however often."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run} {turn.run} {turn.task} {say}"))
+
+
+def _made_by(runs: Sequence[tuple[str, Past]], to: str, say: str) -> str:
+    """The place that the newest run was rewound to, where it was made by just such a rewind; else empty."""
+    run, past = runs[-1]
+    if not past.rewinds or past.rewinds[-1].get("from_run") in (None, run):
+        return ""
+    place, text = (str(past.rewinds[-1].get(name) or "") for name in ("to", "text"))
+    # Its turn may not have begun anew yet: without a worker none does.
+    known = [*_turns(runs), *([_turn_at(place)] if _PLACE.fullmatch(place) else [])]
+    return place if text == say and find(known, to).place == place else ""
+
+
+def _turn_at(place: str) -> Turn:
+    found = _PLACE.fullmatch(place)
+    assert found is not None
+    return Turn(found["step"], int(found["attempt"] or 1), int(found["turn"] or 1), datetime.now(UTC))
+
+
+async def _announce(delivery: Delivery, run: str, turn: Turn, say: str) -> None:
+    """Say it to the run that is to be left, and to no other: it begins no further turn."""
+    said = {"from_run": run, "to": turn.place, "text": say, "id": _named(run, turn, say)}
+    handle = delivery.client.get_workflow_handle(delivery.id, run_id=run)
+    try:
+        await handle.signal("rewind", understood(Rewind, said).model_dump(mode="json"))
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        raise PerdureError("it went on in another run meanwhile", where=delivery.id, fix="try it again") from None

@@ -103,7 +103,7 @@ async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
         for number in places:
             run, calls = (await delivery.describe()).run_id, lab.model_calls()
             words = f"words for turn {number}"
-            assert (await rewind(delivery, f"implement:{number}", say=words)).turn == number
+            assert (await rewind(delivery, f"implement:{number}", say=words)).place == f"implement:{number}"
             again = await at_the_gate(lab, run)
             assert lab.model_calls() == calls + TURNS + 1 - number, "a turn before it was paid again"
             anew, old = ([one.checkpoint for one in told if one.step == "implement"] for told in (again, first))

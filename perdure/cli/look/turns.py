@@ -53,6 +53,7 @@ def rewind(
         str, typer.Option("--to", metavar="STEP[:TURN]", help="The turn to take anew, as perdure turns names it.")
     ],
     say: Annotated[str, typer.Option("--say", metavar="TEXT", help="Words for that turn.")] = "",
+    again: Annotated[bool, typer.Option("--again", help="Also where it was rewound just so before.")] = False,
     json: Json = False,
 ) -> None:
     """Go back to before a turn of a running delivery: files and conversation as they were, taken anew from there."""
@@ -63,11 +64,14 @@ def rewind(
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
-        turn = await rewound(delivery, to, say=say)
-        run = (await delivery.describe()).run_id
+        done = await rewound(delivery, to, say=say, again=again)
         if json:
-            screen.data({"delivery_id": delivery.id, "rewound_to": turn.place, "run_id": run})
-            return
-        screen.lines([f"rewound: {delivery.id} takes {turn.place} anew", f"perdure watch {delivery.id}"])
+            told = {"delivery_id": delivery.id, "rewound_to": done.place, "run_id": done.run_id, "before": done.before}
+            screen.data(told)
+        elif done.before:
+            words = f"{delivery.id} was rewound to {done.place} before, with the same words: nothing was done now"
+            screen.lines([words, "--again takes it anew once more"])
+        else:
+            screen.lines([f"rewound: {delivery.id} takes {done.place} anew", f"perdure watch {delivery.id}"])
 
     with_delivery(screen, id, work)

@@ -134,6 +134,8 @@ class Inbox:
         if said.from_run == run:
             state.leaving = said.to or "an earlier turn"
             return
+        if said.id and said.id in state.heard:  # a command that was killed, and was run again
+            return
         state.said, state.held, state.leaving = (), "", ""
         if said.text:
             self.hear({"text": said.text, "id": said.id})

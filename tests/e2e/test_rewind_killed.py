@@ -1,0 +1,151 @@
+"""A rewind is two calls of one command: killed between them, or in the second one, it happens once or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
+
+from perdure.adapters.worker.spend import SpendLog
+from perdure.client.rewinding import turns
+from tests.lab import Lab, make_target, until
+from tests.waiting import patient
+
+TURNS, BACK, ID = 4, 3, "short"
+WORDS = "keep the old name"
+LINES = "".join(
+    f"""
+[[line]]
+step = "implement"
+turn = {number}
+use = [{{ tool = "bash", input = {{ command = "echo line {number} >> notes.txt" }} }}]
+"""
+    for number in range(1, TURNS)
+)
+STORY = f"""
+[[line]]
+step = "classify"
+answer = {{ kind = "feature", reason = "it adds a file" }}
+{LINES}
+[[line]]
+step = "implement"
+turn = {TURNS}
+say = "All turns are done."
+"""
+REQUEST = {"id": ID, "phases": ["build", "ship"], "config": "version = 1\n[gates]\nbefore = ['pull_request']\n"}
+
+KILLED = """
+import asyncio, os, signal, sys
+from temporalio.service import WorkflowService
+
+call, moment = WorkflowService.reset_workflow_execution, sys.argv.pop(1)
+
+async def reset(self, *given, **more):
+    if moment != "before":
+        calling = asyncio.ensure_future(call(self, *given, **more))
+        await (calling if moment == "after" else asyncio.sleep(0.001))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+WorkflowService.reset_workflow_execution = reset
+from perdure.cli.app import main
+main()
+"""
+"""The command, which kills itself before Temporal's call, while it is on its way, or before its answer is read."""
+
+REWIND = ("rewind", ID, "--to", f"implement:{BACK}", "--say", WORDS)
+
+
+async def run(lab: Lab, *command: str) -> tuple[int, str]:
+    """A command in a process of its own: its exit code, and all it said."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *command),
+        env=lab.environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), patient(60))
+    return process.returncode or 0, out.decode()
+
+
+async def waiting(lab: Lab, left: str = "") -> str:
+    """The run that waits for a person, another one than that."""
+    delivery = lab.perdure.delivery(ID)
+
+    async def waits() -> str:
+        described = await delivery.describe()
+        return described.run_id if described.asked is not None and described.run_id != left else ""
+
+    return str(await until(waits, 100))
+
+
+async def killed(lab: Lab, moment: str) -> None:
+    code, out = await run(lab, "-c", KILLED, moment, *REWIND)
+    assert code == -signal.SIGKILL, out
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_nothing_is_rewound_twice(
+    moment: str, tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
+        first = await waiting(lab)
+        calls = lab.model_calls()
+        lab.end_workers()  # so that it is the same whichever of these commands is the faster one
+        await killed(lab, moment)
+        told = [json.loads((await run(lab, "-m", "perdure.cli", *REWIND, "--json"))[1]) for _ in range(2)]
+        runs = {(await delivery.describe()).run_id, *(one["run_id"] for one in told)}
+        assert len(runs) == 1, "rewound twice"
+        assert first not in runs
+        assert told[1]["before"] is True
+        if moment != "during":
+            assert told[0]["before"] is (moment == "after")
+        assert {one["rewound_to"] for one in told} == {f"implement:{BACK}"}
+        lab.worker()
+        assert await waiting(lab, first) in runs
+        assert lab.model_calls() == calls + TURNS + 1 - BACK, "a turn was paid for that nobody took back"
+        assert lab.rehearsal is not None
+        asked = json.dumps(lab.rehearsal.calls[calls].body)
+        assert asked.count(WORDS) == 1, "the words were lost, or said twice"
+        assert SpendLog(lab.home.workspace(ID)).repeats() == (0, 0)
+        once_more = await run(lab, "-m", "perdure.cli", *REWIND, "--again")
+        assert once_more[1].startswith(f"rewound: {ID}"), once_more[1]
+        assert await waiting(lab, runs.pop())
+        await delivery.cancel()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_a_delivery_whose_rewind_was_killed_before_the_reset_goes_on_and_says_so(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY.replace("echo", "sleep 5; echo"), ports=ports) as lab:
+        worker = lab.worker()
+        delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
+
+        async def begun() -> bool:
+            return bool([one for one in await turns(delivery) if one.place == f"implement:{BACK}"])
+
+        await until(begun, 100)
+        worker.send_signal(signal.SIGSTOP)
+        try:
+            await killed(lab, "before")
+        finally:
+            worker.send_signal(signal.SIGCONT)
+        stayed = await waiting(lab)
+        told = await lab.handle(ID).query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        assert "the rewind to implement" in told.current_details
+        assert "did not happen" in told.current_details
+        await lab.handle(ID).execute_update("approve", {})
+        assert (await delivery.result()).run_id == stayed, "it did not go on in the run that was not left"
+        assert lab.rehearsal is not None
+        assert WORDS not in json.dumps([call.body for call in lab.rehearsal.calls])
