@@ -15,7 +15,7 @@ from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, ST
 from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
-from perdure.cli.host import agents, config, doctor, gc, init, local, rehearse
+from perdure.cli.host import agents, config, doctor, gc, init, local, page, rehearse
 from perdure.cli.look import events, logs, pulls, read, report, schedules, turns, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, retry
@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         report.report,
         verify.verify,
         pulls.pulls,
+        page.page,
         local.ui,
     ),
     DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),

@@ -18,7 +18,7 @@ from tests.lab import git
 
 COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "events", "turns", "report"),
-    *("verify", "pulls", "ui", "backlog", "schedules"),
+    *("verify", "pulls", "page", "ui", "backlog", "schedules"),
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "retry", "cancel"),
     *("up", "down", "doctor", "agents", "gc", "config"),
 )

@@ -1,0 +1,75 @@
+"""`perdure page`: all that runs and waits for you, in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from perdure.cli.screen import Screen
+    from perdure.page.server import Page, Place
+
+
+def page(
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="Default: 8240; a taken one: the next.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser, on a terminal.")] = True,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Its certificate, for other machines.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="The certificate's key.")] = None,
+    proxy_user_header: Annotated[
+        str, typer.Option("--proxy-user-header", metavar="NAME", help="In which a proxy before it names the person.")
+    ] = "",
+    proxy: Annotated[
+        list[str] | None, typer.Option("--proxy", metavar="HOST", help="The name that proxy is asked by; repeatable.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+) -> None:
+    """The page with all that runs and waits for you, in a browser, where you decide too. Runs until Ctrl-C."""
+    import asyncio
+
+    from perdure.cli.screen import Screen
+    from perdure.page.server import PORT, Place
+
+    names = tuple(proxy or ())
+    place = Place(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
+    asyncio.run(_run(place, Screen(json=json), show=open_))
+
+
+async def _run(place: Place, screen: Screen, *, show: bool) -> None:
+    import asyncio
+    import signal
+
+    from perdure.adapters.system.home import Home
+    from perdure.cli.session import connected
+    from perdure.client import Perdure
+    from perdure.page.guard import token_of
+    from perdure.page.server import serve
+
+    home = Home.find()
+    place.context()  # before anything is asked
+    client = (await connected(screen)).client
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with serve(Perdure(client, home.key()), token_of(home), place) as page:
+        _tell(page, place, screen, show)
+        await ended.wait()
+
+
+def _tell(page: Page, place: Place, screen: Screen, show: bool) -> None:
+    import webbrowser
+
+    if page.taken is not None:
+        screen.say(f"port {page.taken} is taken: {page.url.rpartition(':')[2]} instead")
+    if screen.json:
+        screen.data({"url": page.url, "address": page.address})
+    else:
+        screen.line(page.address)
+    if show and screen.terminal:
+        webbrowser.open(page.address)

@@ -1,0 +1,170 @@
+"""The page's server: one process that reads Temporal and answers browsers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from aiohttp import web
+from temporalio.service import RPCError
+
+from perdure.client import Perdure
+from perdure.local.ports import HOST
+from perdure.models.errors import BadInput, PerdureError
+from perdure.page.guard import Guard, Handler, login_name, with_headers
+from perdure.page.render import GUARD, PERDURE, SAID, render, static
+from perdure.page.views import all_routes
+
+PORT = 8240
+"""Beside Temporal's 8233."""
+
+PORTS_TRIED = 50
+"""After a taken one the next is tried, and so on."""
+
+FORM_BYTES = 256 * 1024
+"""Of one form: a plan of 64 KiB, every character of it escaped, fits."""
+
+ENDING_S = 1.0
+"""Browsers keep a stream open for ever: they are not waited for."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """The address at which the page listens, and the names it is asked by.
+
+    names        names besides the host's own: a proxy's
+    user_header  the header in which a proxy names the person; empty: the token opens the page
+    """
+
+    host: str = HOST
+    port: int = PORT
+    names: tuple[str, ...] = ()
+    user_header: str = ""
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def tls(self) -> bool:
+        return self.certificate is not None
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    def context(self) -> ssl.SSLContext | None:
+        """Raises BadInput for a place that strangers could listen in on, and for a certificate that cannot be read."""
+        if (self.certificate is None) != (self.key is None):
+            raise BadInput("a certificate needs its key, and a key its certificate", where="--tls-cert and --tls-key")
+        if not (self.loopback or self.tls or self.user_header):
+            fix = "give --tls-cert and --tls-key, or put a proxy before it and say --proxy-user-header NAME"
+            raise BadInput("beyond this machine the token would be readable on its way", where=self.host, fix=fix)
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            what = f"the certificate cannot be used: {error.strerror or error}"
+            raise BadInput(what, where=str(self.certificate)) from None
+        return context
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that listens. `url`: without the token. `taken`: the port that was wanted, where it was another's."""
+
+    url: str
+    token: str
+    taken: int | None = None
+
+    @property
+    def address(self) -> str:
+        """The link a person opens; empty token: a proxy lets them in."""
+        return f"{self.url}/?token={self.token}" if self.token else f"{self.url}/"
+
+
+@asynccontextmanager
+async def serve(perdure: Perdure, token: str, place: Place) -> AsyncIterator[Page]:
+    """The page, until the end of the context. Raises BadInput as Place.context does, and where no port is free."""
+    context = place.context()
+    for port in range(place.port, min(place.port + PORTS_TRIED, 65536)):
+        names = _LOOPBACK | {place.host.lower()} if place.loopback else {place.host.lower()}
+        guard = Guard(
+            token=token,
+            names=frozenset(names | {name.lower() for name in place.names}),
+            port=None if place.names or place.user_header else port,
+            person=login_name(),
+            user_header=place.user_header,
+            tls=place.tls,
+        )
+        runner = web.AppRunner(application(perdure, guard), access_log=None, shutdown_timeout=ENDING_S)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, place.host, port, ssl_context=context).start()
+        except OSError as error:
+            await runner.cleanup()
+            if port == 0 or not _taken(error):
+                raise BadInput(f"cannot listen there: {error.strerror}", where=f"{place.host}:{port}") from None
+            continue
+        try:
+            taken = place.port if port != place.port else None
+            yield Page(_url(place, port), "" if place.user_header else token, taken)
+        finally:
+            await runner.cleanup()
+        return
+    raise BadInput(f"no port from {place.port} on is free", where=place.host, fix="--port N names another beginning")
+
+
+def application(perdure: Perdure, guard: Guard) -> web.Application:
+    @web.middleware
+    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await guard.door(request, lambda one: _answered(one, handler))
+
+    app = web.Application(middlewares=[door], client_max_size=FORM_BYTES)
+    app[PERDURE], app[GUARD], app[SAID] = perdure, guard, {}
+    app.on_response_prepare.append(with_headers)
+    app.add_routes([web.get("/static/{name}", _static), *all_routes()])
+    return app
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whatever goes wrong is one line on a page of ours."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        return render(request, "error.html", status=error.status, what=error.reason, where=request.path, fix="")
+    except PerdureError as error:
+        status = HTTPStatus.BAD_REQUEST if isinstance(error, BadInput) else HTTPStatus.BAD_GATEWAY
+        return render(request, "error.html", status=status, what=error.what, where=error.where, fix=error.fix)
+    except (RPCError, TimeoutError) as error:
+        said = error.message if isinstance(error, RPCError) else "it did not answer in time"
+        fix = "perdure up starts it; the page goes on by itself"
+        return render(request, "error.html", status=502, what=f"Temporal: {said[:200]}", where="", fix=fix)
+
+
+async def _static(request: web.Request) -> web.Response:
+    found = static().get(request.match_info["name"])
+    if found is None:
+        raise web.HTTPNotFound
+    body, kind = found
+    return web.Response(body=body, content_type=kind, headers={"Cache-Control": "private, max-age=86400"})
+
+
+def _taken(error: OSError) -> bool:
+    import errno
+
+    return error.errno in (errno.EADDRINUSE, errno.EACCES)
+
+
+def _url(place: Place, port: int) -> str:
+    host = place.names[0] if place.names else f"[{place.host}]" if ":" in place.host else place.host
+    scheme = "https" if place.tls or place.names else "http"
+    return f"{scheme}://{host}" + ("" if place.names else f":{port}")

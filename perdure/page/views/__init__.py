@@ -1,0 +1,11 @@
+"""The views of the page; each module has `routes()`."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from perdure.page.views import inbox
+
+
+def all_routes() -> list[web.RouteDef]:
+    return [*inbox.routes()]
