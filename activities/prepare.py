@@ -6,11 +6,14 @@ twice. Key: the delivery.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from temporalio import activity
 
+from activities.forks import as_sibling, forked_words
 from activities.run_tests import Base, test_base
 from activities.terms import CONFIG_FILE, Terms, of_task
 from perdure.adapters.checks.experiment.survey import survey
@@ -48,6 +51,8 @@ from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
 """The time the first look at a remote waits for a host's name to be known: as long as a network is away after a laptop
 was opened. A misspelt one is no outage, and nothing is done or paid for yet."""
+
+T = TypeVar("T")
 
 
 class Preparation:
@@ -92,6 +97,8 @@ class Preparation:
 
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
+        if (forked := work.request.forked) is not None:
+            previous = await as_sibling(self._host, work, forked, previous, self._worktree)
         asked_for = work.checkpoint or previous.checkpoint
         async with self._host.session(work.delivery, previous.contract) as session:
             await in_thread(session.workspace.begin_again)
@@ -108,7 +115,7 @@ class Preparation:
             "hosted": hosted,
             "publisher": self._host.publisher,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
-            "summary": "goes on from its last checkpoint" + (" that is not damaged" if damaged else ""),
+            "summary": forked_words(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
             "budget_tokens": tokens_of(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
             "inspects": True,
             "comments_at_gates": True,
@@ -135,8 +142,12 @@ class Preparation:
             raise
 
     async def placed(self, vault: Vault, contract: Contract, settings: Effective) -> Contract:
-        """The terms, complete, with a worktree where nobody else can be writing: a worker that sleeps in the middle of
-        this keeps its directory, and the next one makes another."""
+        """The terms, complete, with a worktree."""
+        return await self._placed(vault, contract, lambda tree: complete(contract, settings, tree))
+
+    async def _placed(self, vault: Vault, contract: Contract, then: Callable[[Path], T]) -> T:
+        """A worktree where nobody else can be writing, and what is to be made of it then: a worker that sleeps in the
+        middle of this keeps its directory, and the next one makes another."""
         home, delivery = self._host.home, contract.delivery
         generation = await in_thread(_generation, home, delivery)
         while True:
@@ -144,8 +155,11 @@ class Preparation:
                 if lease.proved:
                     workspace = await in_thread(self._workspace, vault, contract, generation)
                     lease.check()
-                    return await in_thread(complete, contract, settings, workspace.path)
+                    return await in_thread(then, workspace.path)
             generation += 1
+
+    async def _worktree(self, vault: Vault, contract: Contract) -> Path:
+        return await self._placed(vault, contract, lambda tree: tree)
 
     def _workspace(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
         """A valid one is reused if it was made for the same commit; the base may have moved since a failed attempt."""

@@ -49,6 +49,24 @@ export interface DeliveryRequest {
   landing?: LandingPlace | null;
   /** set by `perdure retry`: go on where another run ended */
   resume?: ResumePoint | null;
+  /** set by `perdure fork`: the turn of another delivery before which this one begins */
+  forked?: ForkedFrom | null;
+}
+
+/** The turn of another delivery before which a sibling begins, with that turn's files and conversation. */
+export interface ForkedFrom {
+  /** the other one's workflow id */
+  delivery: string;
+  /** its turn, `implement:4` */
+  at: string;
+  /** what that turn began with */
+  checkpoint: string;
+  /** of the host that has it */
+  queue: string;
+  /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
+  turns?: number;
+  /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
+  usd?: number | null;
 }
 
 /** In a delivery's request: the backlog that it lands for. `backlog`: its workflow id; `branch`: the integration branch; `role`: the item's, its agents are told; `decompose`: it lands nothing, but says which items it consists of (BacklogItem); `within`: it is a task of that delivery, and lands in its vault; `ships`: it is one of a stack, and opens a pull request of its own; into `branch` where the branch it began from is gone by then. */
@@ -407,6 +425,12 @@ export interface Receipt {
   replies_cut: number;
   /** what was shown of the tree that was tested: the base's own tests on it, its tests without the change, canaries; empty: not tried */
   experiment: string;
+  /** the delivery and its turn that it began before, `night at implement:4`; empty: it is no fork */
+  forked_from: string;
+  /** of that delivery, until then: it has paid, this is no part of this one's cost; null: not known */
+  inherited_turns: number;
+  /** of that delivery, until then: it has paid, this is no part of this one's cost; null: not known */
+  inherited_usd: number | null;
 }
 
 /** Counts of what the reviewer and the engine found. `findings`: the engine's own, `report`: the reviewer's. */

@@ -18,7 +18,7 @@ from perdure.cli.failures import report as report_failure
 from perdure.cli.host import agents, config, doctor, gc, init, local, page, rehearse
 from perdure.cli.look import events, logs, pulls, read, report, schedules, turns, verify
 from perdure.cli.plain import PLAIN
-from perdure.cli.request import deliver, retry
+from perdure.cli.request import deliver, fork, retry
 from perdure.cli.request import run as run_phase
 from perdure.demo import command as demo
 from perdure.models.errors import BadInput
@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         local.ui,
     ),
     DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),
-    STEER: (say.say, say.hold, say.resume, turns.rewind, retry.retry, retry.cancel),
+    STEER: (say.say, say.hold, say.resume, turns.rewind, fork.fork, retry.retry, retry.cancel),
     HOST: (local.up, local.down, doctor.doctor, agents.agents, gc.gc, config.config),
     ADVANCED: (local.worker, rehearse.rehearse),
 }

@@ -54,10 +54,10 @@ async def turns(delivery: Delivery) -> list[Turn]:
 
     BadInput when there is no such delivery. Raises RPCError.
     """
-    return _turns(await _runs(delivery.client, delivery.id, (await delivery.describe()).run_id))
+    return turns_in(await runs_of(delivery.client, delivery.id, (await delivery.describe()).run_id))
 
 
-def _turns(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
+def turns_in(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
     found: dict[tuple[str, int, int], Turn] = {}
     for run, past in runs:
         for act in past.acts:
@@ -67,7 +67,7 @@ def _turns(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
     return list(found.values())
 
 
-async def _runs(client: Client, id: str, newest: str) -> list[tuple[str, Past]]:
+async def runs_of(client: Client, id: str, newest: str) -> list[tuple[str, Past]]:
     """The runs that a delivery goes on from, oldest first."""
     runs: list[tuple[str, Past]] = []
     run = newest
@@ -92,7 +92,7 @@ def _turn(run: str, act: Act) -> Turn:
     return replace(turn, summary=told[0], checkpoint=told[1], cost_usd=cost if isinstance(cost, float | int) else None)
 
 
-def find(known: Sequence[Turn], text: str) -> Turn:
+def find(known: Sequence[Turn], text: str, *, where: str = "--to") -> Turn:
     """The turn that `STEP[.ATTEMPT][:TURN]` names: of the newest attempt and the first turn where it does not say.
 
     BadInput that names the nearest turn when there is none like it.
@@ -104,13 +104,13 @@ def find(known: Sequence[Turn], text: str) -> Turn:
     if wanted is None or not of_step:
         near = difflib.get_close_matches(text, [*dict.fromkeys(turn.step for turn in known), *places], 1, 0.5)
         fix = f"did you mean {near[0]}?" if near else "perdure turns shows them"
-        raise BadInput(f"there is no turn {text[:60]!r}", where="--to", fix=fix)
+        raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=fix)
     attempt = int(wanted["attempt"] or of_step[-1].attempt)
     number = int(wanted["turn"] or 1)
     found = [turn for turn in of_step if (turn.attempt, turn.turn) == (attempt, number)]
     if not found:
         near_by = min(of_step, key=lambda turn: (abs(turn.attempt - attempt), abs(turn.turn - number)))
-        raise BadInput(f"there is no turn {text[:60]!r}", where="--to", fix=f"the nearest one is {near_by.place}")
+        raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=f"the nearest one is {near_by.place}")
     return found[0]
 
 
@@ -143,10 +143,10 @@ async def rewind(delivery: Delivery, to: str, *, say: str = "", by: str = "", ag
     if request.get("landing"):
         fix = f'perdure say {delivery.id} "…" tells it something'
         raise BadInput("an item of a backlog cannot be rewound: its turn to land was granted for what it is", fix=fix)
-    runs = await _runs(delivery.client, delivery.id, described.run_id)
+    runs = await runs_of(delivery.client, delivery.id, described.run_id)
     if not again and (place := _made_by(runs, to, say)):
         return Rewound(place, described.run_id, before=True)
-    turn = find(_turns(runs), to)
+    turn = find(turns_in(runs), to)
     await _announce(delivery, described.run_id, turn, say)
     asked = ResetWorkflowExecutionRequest(
         namespace=delivery.client.namespace,
@@ -175,7 +175,7 @@ def _made_by(runs: Sequence[tuple[str, Past]], to: str, say: str) -> str:
         return ""
     place, text = (str(past.rewinds[-1].get(name) or "") for name in ("to", "text"))
     # Its turn may not have begun anew yet: without a worker none does.
-    known = [*_turns(runs), *([_turn_at(place)] if _PLACE.fullmatch(place) else [])]
+    known = [*turns_in(runs), *([_turn_at(place)] if _PLACE.fullmatch(place) else [])]
     return place if text == say and find(known, to).place == place else ""
 
 

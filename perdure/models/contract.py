@@ -29,6 +29,7 @@ class Contract(Recorded):
     grade      the sandbox grade this delivery runs in
     prompts    the repository's own prompts (`.perdure/prompts/<step>.md` of the base branch), by step
     landing    the integration branch that it lands on, as an item of a backlog; None: it is no item
+    forked     the deliveries that it was forked from, the first one first: commits of theirs may be among its own
     began      the commit it began on, where it stands on a later one since; empty: base_sha
     """
 
@@ -51,6 +52,7 @@ class Contract(Recorded):
     issue: Issue | None = None
     landing: LandingPlace | None = None
     began: str = ""
+    forked: tuple[str, ...] = ()
 
     @property
     def task(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from perdure.models.backlog import LandingPlace
 from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
+from perdure.models.forking import ForkedFrom
 from perdure.models.issue import IssueName
 from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
@@ -69,6 +70,7 @@ class DeliveryRequest(Written):
                         it no path of the worker's host counts, but for repositories its owner's settings allow
     landing             set by a backlog: its change lands there, instead of a pull request
     resume              set by `perdure retry`: go on where another run ended
+    forked              set by `perdure fork`: the turn of another delivery before which this one begins
     """
 
     repository: str = Field(min_length=1, max_length=PLACE_CHARS)
@@ -94,6 +96,7 @@ class DeliveryRequest(Written):
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
     landing: LandingPlace | None = None
     resume: ResumePoint | None = None
+    forked: ForkedFrom | None = None
 
     @property
     def issue_number(self) -> int | None:
@@ -106,7 +109,9 @@ class DeliveryRequest(Written):
 
     @property
     def host(self) -> str:
-        """The queue where it is prepared: any host's, but for a task that of its delivery."""
+        """The queue where it is prepared: any host's, but for a task or a fork that of the delivery it is of."""
+        if self.forked is not None:
+            return self.forked.queue
         return self.landing.within.queue if self.landing is not None and self.landing.within is not None else TASK_QUEUE
 
     @property

@@ -138,6 +138,9 @@ class Receipt(Published):
     replies_cut         requests cut off by a death before the reply was whole: possibly billed, never counted as free
     experiment          what was shown of the tree that was tested: the base's own tests on it, its tests without the
                         change, canaries; empty: not tried
+    forked_from         the delivery and its turn that it began before, `night at implement:4`; empty: it is no fork
+    inherited_turns, inherited_usd   of that delivery, until then: it has paid, this is no part of this one's cost;
+                        null: not known
     """
 
     worker_deaths: int = 0
@@ -145,6 +148,9 @@ class Receipt(Published):
     replies_paid_twice: int = 0
     replies_cut: int = 0
     experiment: str = ""
+    forked_from: str = ""
+    inherited_turns: int = 0
+    inherited_usd: float | None = 0.0
 
 
 class DecisionMade(Published):

@@ -10,6 +10,7 @@ from perdure.models.result import (
     DecisionMade,
     DeliveryResult,
     PullRequest,
+    Receipt,
     Status,
     TestsResult,
     TestsStatus,
@@ -51,11 +52,19 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         ),
         steps=tuple(state.steps),
         usage=usage_of(state),
-        receipt=state.receipt.model_copy(update={"experiment": state.tests.experiment if state.tests else ""}),
+        receipt=_receipt(state, request),
         next=next_commands(state, delivery_id),
         unread=unread_of(state),
         decisions=decisions_of(state),
     )
+
+
+def _receipt(state: DeliveryState, request: DeliveryRequest) -> Receipt:
+    told: dict[str, object] = {"experiment": state.tests.experiment if state.tests else ""}
+    if (forked := request.forked) is not None:
+        told["forked_from"] = f"{forked.delivery} at {forked.at}"
+        told |= {"inherited_turns": forked.turns, "inherited_usd": forked.usd}
+    return state.receipt.model_copy(update=told)
 
 
 def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:

@@ -40,7 +40,7 @@ def publish(vault: Vault, contract: Contract, *, branch: str, head: str, tested:
     if existing:
         if tip is None or not _between(vault, contract.head, tip, head, branch):
             raise _moved(contract, branch, tip, again)
-    elif tip is not None and not made_by(vault, contract.delivery, branch, contract.base_sha, tip):
+    elif tip is not None and not made_by(vault, contract.delivery, branch, contract.base_sha, tip, contract.forked):
         raise ForgeRefused(
             f"branch {branch} on the remote holds commits that are not this delivery's ({tip[:12]})",
             where=url,
@@ -114,15 +114,19 @@ def _between(vault: Vault, began: str, tip: str, head: str, branch: str) -> bool
     return vault.is_ancestor(began, tip) and vault.is_ancestor(tip, head)
 
 
-def made_by(vault: Vault, delivery: str, branch: str, base_sha: str, tip: str) -> bool:
+def made_by(vault: Vault, delivery: str, branch: str, base_sha: str, tip: str, older: tuple[str, ...] = ()) -> bool:
     """True when a branch of the remote is this delivery's own: its tip, and every commit it has and the base has not,
-    carry the delivery's trailer. One that somebody made at the base, or that is an ancestor of our work, is not."""
+    carry the delivery's trailer. One that somebody made at the base, or that is an ancestor of our work, is not.
+
+    older  deliveries that it was forked from: commits of theirs may be below its own
+    """
     if vault.fetch_branch(branch) != tip:
         return False
     told = "--format=by %(trailers:key=Perdure-Delivery,valueonly,separator=%x2C)"
     newest = vault.git.text("log", "-1", told, "--end-of-options", tip)
     others = vault.git.text("log", told, "--end-of-options", tip, f"^{base_sha}")
-    return {newest, *others.splitlines()} == {f"by {delivery}"}
+    ours = f"by {delivery}"
+    return newest == ours and {*others.splitlines()} <= {ours, *(f"by {one}" for one in older)}
 
 
 def _moved(contract: Contract, branch: str, tip: str | None, again: str) -> ForgeRefused:

@@ -31,6 +31,9 @@ from perdure.models.ids import checkout_name
 
 _TESTED = "base-tested.json"
 
+NOTED = ("base", _TESTED)
+"""Files in which a workspace keeps what is known of its base: true of every delivery on the same one."""
+
 
 @dataclass(frozen=True)
 class WorkspaceSession:

@@ -19,7 +19,7 @@ from tests.lab import git
 COMMANDS = (
     *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "events", "turns", "report"),
     *("verify", "pulls", "page", "ui", "backlog", "schedules"),
-    *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "retry", "cancel"),
+    *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "fork", "retry", "cancel"),
     *("up", "down", "doctor", "agents", "gc", "config"),
 )
 ADVANCED = ("server", "worker", "temporal", "rehearse")

@@ -67,6 +67,10 @@ def receipt_line(receipt: Receipt, tests: TestsResult, *, ended: bool = True) ->
         parts.append(f"{count(receipt.replies_cut, 'reply', 'replies')} cut off by a death")
     if tests.tree_sha and tests.status in (TestsStatus.GREEN, TestsStatus.RED):
         parts.append(f"{tests.status} on tree {short(tests.tree_sha)}")
+    if receipt.forked_from:
+        usd = "unknown" if receipt.inherited_usd is None else f"${receipt.inherited_usd:.4f}"
+        there = f"{count(receipt.inherited_turns, 'turn')}, {usd}, paid there"
+        parts.append(f"forked from {receipt.forked_from} ({there})")
     return " · ".join(parts)
 
 

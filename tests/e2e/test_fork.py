@@ -1,0 +1,177 @@
+"""A fork has a turn's files and conversation, goes its own way, and leaves the delivery it came from as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.adapters.git.vault import Vault
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.worker.spend import SpendLog
+from perdure.client import Delivery
+from perdure.client.forking import fork
+from perdure.client.rewinding import turns
+from perdure.models.errors import BadInput
+from perdure.models.phases import Step
+from tests.lab import FIXES, Lab, git, make_target, pulls, until
+from tests.waiting import patient
+
+TURNS, AT = 4, 3
+WORDS = "use tabs"
+LINES = "".join(
+    f"""
+[[line]]
+step = "implement"
+turn = {number}
+use = [{{ tool = "bash", input = {{ command = "echo line {number} >> notes.txt" }} }}]
+"""
+    for number in range(1, TURNS)
+)
+STORY = f"""
+[[line]]
+step = "classify"
+answer = {{ kind = "feature", reason = "it adds a file" }}
+{LINES}
+[[line]]
+step = "implement"
+turn = {TURNS}
+say = "All turns are done."
+"""
+CONFIG = "version = 1\n[gates]\nbefore = ['pull_request']\n[ship]\nallow_untested = true\n"
+REQUEST: dict[str, Any] = {"id": "whole", "phases": ["build", "ship"], "config": CONFIG}
+
+
+async def perdure(lab: Lab, *words: str, code: int = 0) -> str:
+    there = lab.client.service_client.config.target_host
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.cli", *words),
+        env=lab.environment({"TEMPORAL_ADDRESS": there, "TEMPORAL_NAMESPACE": lab.client.namespace}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), patient(60))
+    assert process.returncode == code, (out + err).decode()
+    return (out + err).decode()
+
+
+async def waiting(delivery: Delivery) -> None:
+    async def waits() -> bool:
+        described = await delivery.describe()
+        assert described.running, described
+        return described.asked is not None
+
+    await until(waits, 100)
+
+
+async def approved(lab: Lab, delivery: Delivery) -> Any:
+    await waiting(delivery)
+    await lab.handle(delivery.id).execute_update("approve", {})
+    return await delivery.result()
+
+
+async def history(lab: Lab) -> int:
+    """Events of the other delivery, workflow tasks that queries caused among them."""
+    return len((await lab.handle("whole").fetch_history()).events)
+
+
+def refs_of(lab: Lab, delivery: str) -> dict[str, str]:
+    vault: Vault = Workspace.open(lab.home, delivery).vault
+    return vault.refs(f"refs/perdure/{delivery}/") | vault.refs(f"refs/artifacts/{delivery}/")
+
+
+@pytest.mark.timeout(300)
+async def test_a_fork_goes_on_from_a_turn_and_the_delivery_it_came_from_notices_nothing(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        whole = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
+        await waiting(whole)
+        first, calls = await turns(whole), lab.model_calls()
+        events, refs = (await history(lab)), refs_of(lab, "whole")
+        lab.end_workers()
+        lab.kept(PERDURE_CRASH_AT="during-prepare")
+        said = await perdure(lab, "fork", "whole", "--at", f"build:{AT}", "--say", WORDS)
+        told = json.loads(await perdure(lab, "fork", "whole", "--at", f"implement:{AT}", "--say", WORDS, "--json"))
+        id = told["delivery_id"]
+        assert said.startswith(f"{id} begins: whole before implement:{AT}"), said
+        assert (told["before"], told["turns"]) == (True, AT - 1), "one more sibling, or other turns than before it"
+        sibling = lab.perdure.delivery(id)
+        await waiting(sibling)
+
+        assert lab.model_calls() == calls + TURNS + 1 - AT, "a turn before it was paid again"
+        assert lab.rehearsal is not None
+        asked = str(lab.rehearsal.calls[calls].body)
+        assert (WORDS in asked, f"echo line {AT - 1}" in asked) == (True, True), "its words, or what was said before"
+        anew = [one for one in await turns(sibling) if one.step == "implement"]
+        assert [one.place for one in anew] == [f"implement:{number}" for number in range(AT, TURNS + 1)]
+        vault = Workspace.open(lab.home, id).vault
+        before = [one.checkpoint for one in first if one.place == f"implement:{AT - 1}"]
+        assert vault.git.text("rev-parse", f"{anew[0].checkpoint}^") == before[0], "it began with other files or words"
+        assert await history(lab) == events, "something was written into the other's history"
+        assert refs_of(lab, "whole") == refs
+
+        results = [await approved(lab, one) for one in (whole, sibling)]
+        assert [result.status for result in results] == ["delivered", "delivered"]
+        assert results[0].branch == "perdure/whole"
+        assert results[1].branch == f"perdure/{id}"
+        texts = [git(origin, "show", f"{one.head_sha}:notes.txt") for one in results]
+        assert texts[0] == texts[1] == "line 1\nline 2\nline 3"
+        assert len(pulls(origin)) == 2
+        receipt = results[1].receipt
+        assert (receipt.forked_from, receipt.inherited_turns) == (f"whole at implement:{AT}", AT - 1)
+        shared = sum(one.cost_usd or 0.0 for one in first[: AT - 1])
+        assert receipt.inherited_usd == pytest.approx(shared)
+        own = sum(one.cost_usd or 0.0 for one in anew)
+        assert results[1].usage.cost_usd == pytest.approx(own), "what the other one paid was counted twice"
+        assert SpendLog(lab.home.workspace(id)).repeats() == (0, 0)
+        assert receipt.worker_deaths == 1
+        listed = {one.delivery_id: one.cost_usd for one in await lab.perdure.list()}
+        if listed[id] is not None:
+            assert sum(cost or 0 for cost in listed.values()) == pytest.approx(
+                sum(result.usage.cost_usd or 0 for result in results)
+            )
+        assert "paid there" in await perdure(lab, "show", id)
+
+        again = await fork(whole, "implement:1", id="from-the-end")
+        assert (await approved(lab, again.delivery)).status == "delivered", "a fork of one that has ended"
+        of_fork = await fork(sibling, f"implement:{TURNS}", id="of-a-fork")
+        assert of_fork.began.turns == TURNS - 1
+        assert (await approved(lab, of_fork.delivery)).status == "delivered", "a fork of a fork"
+        with pytest.raises(BadInput, match="is another delivery"):
+            await fork(whole, "implement:2", id=id)
+        with pytest.raises(BadInput, match="there is no turn") as refused:
+            await fork(whole, "implement:9")
+        assert refused.value.fix == f"the nearest one is implement:{TURNS}"
+
+
+@pytest.mark.timeout(300)
+async def test_a_fork_in_a_later_phase_takes_over_plan_commits_and_approval_and_asks_another_model(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, FIXES, ports=ports) as lab:
+        lab.worker()
+        delivery = (await lab.submit(origin, gates=["plan"])).delivery
+        result = await approved(lab, delivery)
+        assert result.status == "delivered"
+        places = {one.step: one.place for one in reversed(await turns(delivery))}
+        for step in (Step.FIX_TESTS, Step.FIX_REVIEW):
+            calls = lab.model_calls()
+            sibling = await fork(delivery, places[step], model="claude-opus-5-5", id=f"of-{step.replace('_', '-')}")
+            ended = await sibling.delivery.result()
+            assert ended.status == "delivered", ended.message
+            assert next(one.step for one in await turns(sibling.delivery)) == step
+            assert lab.rehearsal is not None
+            asked = {str(call.body.get("model")) for call in lab.rehearsal.calls[calls:]}
+            assert asked == {"claude-opus-5-5"}
+            assert git(origin, "show", f"{ended.head_sha}:calc.py") == git(origin, "show", f"{result.head_sha}:calc.py")
+            made = git(origin, "rev-list", "--count", f"{result.base_sha}..{result.head_sha}")
+            assert git(origin, "rev-list", "--count", f"{result.base_sha}..{ended.head_sha}") == made
+        assert len(pulls(origin)) == 3
