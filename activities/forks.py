@@ -39,7 +39,7 @@ async def as_sibling(
     previous: Prepared,
     worktree: Callable[[Vault, Contract], Awaitable[Path]],
 ) -> Prepared:
-    """What a sibling goes on with, its own from here on; prepared before, it is that already."""
+    """All that a sibling goes on with, its own from here on; prepared before, it is that already."""
     vault, contract, own = await in_thread(_terms, host, work, forked, previous)
     if own:
         return previous
