@@ -32,6 +32,14 @@ pytest.register_assert_rewrite("tests.lab", "tests.targets")
 
 os.environ["PERDURE_LOCAL_REPOSITORIES"] = tempfile.gettempdir()  # most submit as any client does, without a key
 
+
+@pytest.fixture(scope="session")
+def ports() -> int:
+    """The first of 60 ports that this test process's workers may lease; parallel ones do not share any."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return 21000 + 60 * worker
+
+
 ABOUT_SECRETS_OR_MONEY = re.compile(
     r"secret|credential|token|leak|redact|_key|budget|treasury|ledger|spen[dt]|paid|pays|money|cost|price",
     re.IGNORECASE,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.view import died
+from perdure.models.decisions import holding
 from perdure.models.limits import RUNS_READ
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Past:
     newest    how many of `acts` are of the runs before it
     complete  False: Temporal does not have the first runs any more
     rewinds   what the signals of that name said, in one run
+    held      who holds it and why, by the newest run; empty: nobody does
     """
 
     request: dict[str, Any] = field(default_factory=dict)
@@ -72,6 +74,7 @@ class Past:
     newest: int = 0
     complete: bool = True
     rewinds: tuple[dict[str, Any], ...] = ()
+    held: str = ""
 
 
 async def read_past(client: Client, id: str) -> Past:
@@ -102,6 +105,7 @@ def _joined(newest_first: Sequence[Past], complete: bool) -> Past:
         waits=tuple(wait for run in runs for wait in run.waits),
         newest=sum(len(run.acts) for run in runs[:-1]),
         complete=complete,
+        held=newest_first[0].held,
     )
 
 
@@ -111,7 +115,7 @@ async def read_run(client: Client, id: str, run_id: str | None) -> Past:
     async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         await reading.take(event)
     acts, waits = tuple(reading.acts.values()), tuple(reading.waits.values())
-    return Past(reading.request, acts, waits, rewinds=tuple(reading.rewinds))
+    return Past(reading.request, acts, waits, rewinds=tuple(reading.rewinds), held=reading.held)
 
 
 class Reading:
@@ -126,7 +130,7 @@ class Reading:
         self.acts: dict[int, Act] = {}
         self.waits: dict[int, Wait] = {}
         self.rewinds: list[dict[str, Any]] = []
-        self.type = self.outcome = ""
+        self.type = self.outcome = self.held = ""
 
     async def take(self, event: HistoryEvent) -> None:
         at, kind = event.event_time.ToDatetime(UTC), event.WhichOneof("attributes") or ""
@@ -148,6 +152,11 @@ class Reading:
                 self._change(told.scheduled_event_id, ended=at, failure="cancelled")
             case "workflow_execution_signaled" if told.signal_name == "rewind":
                 self.rewinds.append(await self.first(told.input))
+                self.held = ""
+            case "workflow_execution_signaled" if told.signal_name == "hold":
+                self.held = holding(str((await self.first(told.input)).get("note") or ""))
+            case "workflow_execution_signaled" if told.signal_name == "resume":
+                self.held = ""
             case "timer_started":
                 self.waits[event.event_id] = Wait(at, None, await self._words(event))
             case "timer_fired" | "timer_canceled":

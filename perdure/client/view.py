@@ -83,7 +83,7 @@ class Pending:
 @dataclass(frozen=True)
 class Described:
     """`asked`: what it waits for a person to decide, as of the last time a worker had it. `outcome`: its status in
-    Perdure's words, in Temporal's where the server has no search attributes."""
+    Perdure's words, in Temporal's where the server has no search attributes. `events`: of its run's history, so far."""
 
     status: WorkflowExecutionStatus
     run_id: str
@@ -93,6 +93,7 @@ class Described:
     resume: ResumePoint | None
     asked: Asked | None = None
     outcome: str = ""
+    events: int = 0
 
     @property
     def running(self) -> bool:
@@ -111,6 +112,7 @@ async def describe(seen: WorkflowExecutionDescription) -> Described:
         resume=ResumePoint.model_validate(resume) if resume else None,
         asked=Asked.model_validate(asked) if asked else None,
         outcome=listed(seen).status,
+        events=seen.history_length,
     )
 
 

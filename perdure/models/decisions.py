@@ -208,6 +208,11 @@ class Hold(Written):
     note: str = Field(default="", max_length=500)
 
 
+def holding(note: str) -> str:
+    """Say that somebody holds it, and why."""
+    return f"held: {note}" if note else "held by a person: resume lets it go on"
+
+
 class Resume(Written):
     """Go on after a hold."""
 

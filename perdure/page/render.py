@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 
 from perdure import __version__
-from perdure.cli.words import count, money, shown, shown_line, span, tokens
+from perdure.models.amounts import span
 from perdure.page.guard import PERSON, SESSION, Guard
 
 if TYPE_CHECKING:
@@ -79,37 +79,33 @@ def told(request: web.Request) -> str:
 
 @cache
 def environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+    """The report's, with our templates before its own: its parts are parts of our pages."""
+    from jinja2 import ChoiceLoader, PackageLoader
 
-    def finalize(value: object) -> object:
-        """The last thing that happens to whatever stands in {{ }}: nobody has to remember it."""
-        if isinstance(value, str) and not isinstance(value, Markup):
-            return shown(value)
-        return "" if value is None else value
+    from perdure.cli.look.report.page import environment as of_report
 
-    made = Environment(
-        loader=PackageLoader("perdure.page", "templates"),
-        autoescape=True,
-        finalize=finalize,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "line": shown_line,
-        "text": shown,
-        "money": money,
-        "tokens": tokens,
-        "span": span,
+    report = of_report()
+    assert report.loader is not None
+    made = report.overlay(loader=ChoiceLoader([PackageLoader("perdure.page", "templates"), report.loader]))
+    made.filters = made.filters | {
         "age": age,
         "time": time,
-        "part": lambda text: quote(text, safe=""),
+        "part": part,
         "words": lambda text: text.replace("_", " "),
         "web": web_link,
     }
-    made.globals |= {"count": count}
     return made
+
+
+def part(text: str) -> str:
+    """Text as one part of an address's path."""
+    return quote(text, safe="")
+
+
+async def text_of(request: web.Request, name: str) -> str:
+    """The text of a form's field; empty where there is none, or a file."""
+    said = (await request.post()).get(name, "")
+    return said if isinstance(said, str) else ""
 
 
 def age(since: datetime, until: datetime | None = None) -> str:
@@ -136,8 +132,9 @@ def web_link(address: str) -> str:
 def static() -> Mapping[str, tuple[bytes, str]]:
     """Bytes and type of what pages are made with, by name: nothing else is ever read, whatever is asked for."""
     kept = files("perdure.page").joinpath("static")
+    report = files("perdure.cli.look.report").joinpath("templates", "page.css")
     return {
         one.name: (one.read_bytes(), kind)
         for one in kept.iterdir()
         if (kind := _TYPES.get(one.name[one.name.rfind(".") :]))
-    }
+    } | {"report.css": (report.read_bytes(), _TYPES[".css"])}

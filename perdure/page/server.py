@@ -17,7 +17,7 @@ from perdure.local.ports import HOST
 from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import Guard, Handler, login_name, with_headers
 from perdure.page.render import GUARD, PERDURE, SAID, render, static
-from perdure.page.views import all_routes
+from perdure.page.views import all_routes, delivery
 
 PORT = 8240
 """Beside Temporal's 8233."""
@@ -127,7 +127,7 @@ def application(perdure: Perdure, guard: Guard) -> web.Application:
         return await guard.door(request, lambda one: _answered(one, handler))
 
     app = web.Application(middlewares=[door], client_max_size=FORM_BYTES)
-    app[PERDURE], app[GUARD], app[SAID] = perdure, guard, {}
+    app[PERDURE], app[GUARD], app[SAID], app[delivery.REPORTS] = perdure, guard, {}, {}
     app.on_response_prepare.append(with_headers)
     app.add_routes([web.get("/static/{name}", _static), *all_routes()])
     return app

@@ -16,7 +16,7 @@ from perdure.text import one_line
 if TYPE_CHECKING:
     from perdure.client import Backlog
 
-_MARKS = {"landed": "✓", "failed": "✗", "blocked": "✗", "waits": "!", "building": "▸", "landing": "▸"}
+MARKS = {"landed": "✓", "failed": "✗", "blocked": "✗", "waits": "!", "building": "▸", "landing": "▸"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def report_lines(report: BacklogReport) -> list[str]:
     rows = [("", "item", "state", "commit", "cost", "wanted")]
     rows += [
         (
-            _MARKS.get(view.phase, "–"),
+            MARKS.get(view.phase, "–"),
             view.id,
             state(view),
             short(view.commit),
@@ -102,7 +102,7 @@ def page_of(report: BacklogReport) -> str:
             svg=Markup(drawn),  # noqa: S704  # drawn by us, its words escaped there
             pull=web_address(report.progress.pull_request) if report.progress.pull_request else "",
             state=state,
-            marks=_MARKS,
+            marks=MARKS,
             short=short,
             version=__version__,
         )

@@ -118,7 +118,7 @@ class Inbox:
         note = ""
         with suppress(InvalidRequest):
             note = decisions.understood(decisions.Hold, raw).note
-        self.state.held = f"held: {note}" if note else "held by a person: resume lets it go on"
+        self.state.held = decisions.holding(note)
 
     def resume(self) -> None:
         self.state.held, self.state.leaving = "", ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from perdure.page.views import inbox
+from perdure.page.views import backlog, delivery, inbox
 
 
 def all_routes() -> list[web.RouteDef]:
-    return [*inbox.routes()]
+    return [*inbox.routes(), *delivery.routes(), *backlog.routes()]

@@ -64,7 +64,7 @@ def progress_from(past: Past, delivery_id: str, run_id: str, state: DeliveryStat
     """
     state = state or state_of(past)
     state.steps = steps_so_far(state, past)
-    state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "")
+    state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "") or past.held
     return progress_of(state, request_of(past), delivery_id, run_id)
 
 

@@ -1,0 +1,135 @@
+"""One delivery: what waits for a person, where it stands, its whole report; live, with what can be done to it.
+
+Read from its history and its host: no workflow is asked, so that looking wakes none.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from perdure.cli.look.report.from_host import PNG
+from perdure.cli.look.report.gather import gather
+from perdure.cli.look.report.page import values_of
+from perdure.client.rewinding import rewind, turns
+from perdure.models.errors import BadInput
+from perdure.page.live import stream
+from perdure.page.render import done, part, perdure_of, person_of, render, text_of
+
+if TYPE_CHECKING:
+    from perdure.cli.look.report.facts import Report
+    from perdure.client import Delivery, Described
+
+_REPORTS_MOST = 16
+"""Deliveries whose report is kept until something happens to them: some hundred KiB each."""
+
+REPORTS: web.AppKey[dict[str, tuple[object, Report]]] = web.AppKey("reports")
+
+_SAID = {
+    "say": "its next turn reads it",
+    "hold": "no further turn begins until it is resumed",
+    "resume": "it goes on",
+    "cancel": "it was asked to stop; its branch and its checkpoints stay",
+    "retry": "it goes on from its last checkpoint",
+    "rewind": "",
+}
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+def routes() -> list[web.RouteDef]:
+    return [
+        web.get("/deliveries/{id}", show),
+        web.get("/live/deliveries/{id}", live),
+        web.get("/deliveries/{id}/pictures/{sha256}", picture),
+        web.post("/deliveries/{id}/{act:say|hold|resume|cancel|retry|rewind}", act),
+    ]
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """The whole page."""
+    delivery = _delivery(request)
+    return render(request, "delivery.html", **await _values(request, delivery, await delivery.describe()))
+
+
+async def live(request: web.Request) -> web.StreamResponse:
+    """The page's inner part, whenever something of it is different."""
+    delivery = _delivery(request)
+
+    async def look() -> tuple[object, Described]:
+        seen = await delivery.describe()
+        return (seen.run_id, seen.events, seen.running, seen.asked, seen.pending), seen
+
+    async def values(seen: Described) -> dict[str, Any]:
+        return await _values(request, delivery, seen)
+
+    return await stream(request, "delivery_inner.html", look, values)
+
+
+async def picture(request: web.Request) -> web.StreamResponse:
+    """A screenshot, as its hash names it: a PNG or nothing."""
+    if not _SHA256.fullmatch(sha256 := request.match_info["sha256"]):
+        raise web.HTTPNotFound(text="no such picture")
+    data = await _delivery(request).artifact(sha256)
+    if not data.startswith(PNG):
+        raise web.HTTPNotFound(text="no such picture")
+    return web.Response(body=data, content_type="image/png")
+
+
+async def act(request: web.Request) -> web.StreamResponse:
+    """What a person does to it that decides nothing it waits for."""
+    delivery, said = _delivery(request), await text_of(request, "text")
+    words = _SAID[name := request.match_info["act"]]
+    match name:
+        case "say":
+            if not said.strip():
+                raise BadInput("there are no words to say", fix="write some")
+            await delivery.say(said, id=await text_of(request, "once"))
+        case "hold":
+            await delivery.hold(said)
+        case "resume":
+            await delivery.resume()
+        case "cancel":
+            await delivery.cancel()
+        case "retry":
+            await delivery.retry()
+        case "rewind":
+            turn = await rewind(delivery, await text_of(request, "to"), say=said, by=person_of(request))
+            words = f"rewound: it takes {turn.place} anew"
+    return done(request, f"/deliveries/{part(delivery.id)}", words)
+
+
+async def _values(request: web.Request, delivery: Delivery, seen: Described) -> dict[str, Any]:
+    report = await _report(request, delivery, seen)
+    shots = report.screenshots.pictures if report.screenshots else ()
+    pictures = {
+        shot.artifact: f"/deliveries/{part(delivery.id)}/pictures/{shot.artifact}"
+        for shot in shots
+        if _SHA256.fullmatch(shot.artifact)
+    }
+    return values_of(report, pictures) | {
+        "id": delivery.id,
+        "seen": seen,
+        "once": secrets.token_hex(16),
+        "places": [one.place for one in await turns(delivery)] if seen.running else [],
+    }
+
+
+async def _report(request: web.Request, delivery: Delivery, seen: Described) -> Report:
+    """What can be read of it; read again when its history has grown."""
+    kept = request.app[REPORTS]
+    key = (seen.run_id, seen.events, seen.running)
+    known, report = kept.pop(delivery.id, (None, None))
+    if report is None or known != key:
+        report = await gather(delivery, seen=True)
+    kept[delivery.id] = key, report
+    while len(kept) > _REPORTS_MOST:
+        del kept[next(iter(kept))]
+    return report
+
+
+def _delivery(request: web.Request) -> Delivery:
+    return perdure_of(request).delivery(request.match_info["id"])
