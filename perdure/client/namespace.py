@@ -50,6 +50,10 @@ class Perdure:
     def __init__(self, client: Client, key: bytes | None = None) -> None:
         self.client, self._key = client, key
 
+    @property
+    def key(self) -> bytes | None:
+        return self._key
+
     def delivery(self, id: str) -> Delivery:
         return Delivery(self.client, id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from aiohttp import web
@@ -37,6 +38,19 @@ async def stream(
     """
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await answer.prepare(request)
+    with suppress(ConnectionResetError):
+        await _send(request, answer, template, look, values)
+    return answer
+
+
+async def _send(
+    request: web.Request,
+    answer: web.StreamResponse,
+    template: str,
+    look: Callable[[], Awaitable[tuple[object, T]]],
+    values: Callable[[T], Awaitable[dict[str, object]]],
+) -> None:
+    """Until nobody reads any more: ConnectionResetError then."""
     loop = asyncio.get_running_loop()
     known: object = None
     sent, told = "", loop.time()

@@ -14,6 +14,7 @@ from aiohttp import web
 from perdure.cli.look.report.from_host import PNG
 from perdure.cli.look.report.gather import gather
 from perdure.cli.look.report.page import values_of
+from perdure.client.forking import fork
 from perdure.client.rewinding import rewind, turns
 from perdure.models.errors import BadInput
 from perdure.page.live import stream
@@ -35,6 +36,7 @@ _SAID = {
     "cancel": "it was asked to stop; its branch and its checkpoints stay",
     "retry": "it goes on from its last checkpoint",
     "rewind": "",
+    "fork": "",
 }
 
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -45,7 +47,7 @@ def routes() -> list[web.RouteDef]:
         web.get("/deliveries/{id}", show),
         web.get("/live/deliveries/{id}", live),
         web.get("/deliveries/{id}/pictures/{sha256}", picture),
-        web.post("/deliveries/{id}/{act:say|hold|resume|cancel|retry|rewind}", act),
+        web.post("/deliveries/{id}/{act:say|hold|resume|cancel|retry|rewind|fork}", act),
     ]
 
 
@@ -99,6 +101,9 @@ async def act(request: web.Request) -> web.StreamResponse:
         case "rewind":
             turn = await rewind(delivery, await text_of(request, "to"), say=said, by=person_of(request))
             words = f"rewound: it takes {turn.place} anew"
+        case "fork":
+            made = await fork(delivery, await text_of(request, "to"), say=said, key=perdure_of(request).key)
+            delivery, words = made.delivery, f"a sibling of {delivery.id}, from before {made.began.at}"
     return done(request, f"/deliveries/{part(delivery.id)}", words)
 
 
@@ -114,7 +119,7 @@ async def _values(request: web.Request, delivery: Delivery, seen: Described) -> 
         "id": delivery.id,
         "seen": seen,
         "once": secrets.token_hex(16),
-        "places": [one.place for one in await turns(delivery)] if seen.running else [],
+        "places": [one.place for one in await turns(delivery)],
     }
 
 

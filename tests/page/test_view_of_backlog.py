@@ -1,0 +1,62 @@
+"""A backlog on the page, for real: its items, its graph, and what a person does to one of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from page_lab import visiting
+
+from perdure.page.guard import token_of
+from perdure.page.server import Place, serve
+from tests.e2e.test_backlogs import STORY, ended, night
+from tests.lab import Lab, make_target
+
+EVIL = "<script>alert(1)</script>"
+ITEMS = [
+    {"id": "sub", "request": "Add subtract"},
+    {"id": "broken", "request": f"Break it {EVIL}"},
+    {"id": "hello", "request": "Say hello", "depends_on": ["broken"]},
+]
+
+
+@pytest.mark.timeout(300)
+async def test_a_backlog_that_ended_is_shown_and_goes_on_when_an_item_is_skipped_on_its_page(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Lab.open(tmp_path, STORY, ports=ports) as lab,
+        serve(lab.perdure, token_of(lab.home), Place(port=18500)) as page,
+        visiting(page) as ada,
+    ):
+        lab.worker()
+        progress = await ended(await night(lab, origin, items=ITEMS), lab)
+        assert [item["phase"] for item in progress["items"]] == ["landed", "failed", "blocked"]
+
+        status, text = await ada.get("/backlogs/night")
+        assert status == 200
+        assert '<a href="/deliveries/night%2Fsub">sub</a>' in text
+        assert "blocked by broken" in text
+        assert "<svg" in text
+        assert "<script>alert" not in text
+        assert 'action="/backlogs/night/items/broken/skip"' in text
+        assert 'action="/backlogs/night/items/sub/skip"' not in text, "it has landed"
+        status, text = await ada.get("/deliveries/night%2Fbroken")
+        assert status == 200
+        assert "&lt;script&gt;" in text
+        assert "<script>alert" not in text
+
+        status, text = await ada.post("/backlogs/night/items/sub/skip", {})
+        assert (status, "landed" in text) == (400, True), text
+        assert (await ada.post("/backlogs/night/items/sub/prioritise", {"text": "first"}))[0] == 400
+        assert (await ada.post("/backlogs/night/items/broken/skip", {}, csrf=""))[0] == 403
+        status, _ = await ada.post("/backlogs/night/items/broken/skip", {})
+        assert status == 303
+        progress = await ended(lab.client.get_workflow_handle("night"), lab)
+        assert [item["phase"] for item in progress["items"]] == ["landed", "skipped", "landed"]
+        _, text = await ada.get("/backlogs/night")
+        assert "skipped: broken" in re.sub(r"<[^>]+>", "", text), "the answer to the form"
+        assert (await ada.get("/backlogs/no-such"))[0] == 400
+        assert (await ada.get("/backlogs/night%2Fsub"))[0] == 400, "a delivery is no backlog"
