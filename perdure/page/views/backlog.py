@@ -60,7 +60,7 @@ async def live(request: web.Request) -> web.StreamResponse:
 
 
 async def act(request: web.Request) -> web.StreamResponse:
-    """What a person does to all of it."""
+    """Carry out an act on all of it."""
     backlog, name = _backlog(request), request.match_info["act"]
     match name:
         case "hold":
@@ -76,7 +76,7 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 
 async def act_on_item(request: web.Request) -> web.StreamResponse:
-    """What a person does to one item; the backlog says what came of it."""
+    """Carry out an act on one item; the backlog says what came of it."""
     backlog, item, by = _backlog(request), request.match_info["item"], person_of(request)
     match request.match_info["act"]:
         case "retry":

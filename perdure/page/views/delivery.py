@@ -82,7 +82,7 @@ async def picture(request: web.Request) -> web.StreamResponse:
 
 
 async def act(request: web.Request) -> web.StreamResponse:
-    """What a person does to it that decides nothing it waits for."""
+    """Carry out an act that decides nothing it waits for."""
     delivery, said = _delivery(request), await text_of(request, "text")
     words = _SAID[name := request.match_info["act"]]
     match name:
@@ -124,7 +124,7 @@ async def _values(request: web.Request, delivery: Delivery, seen: Described) -> 
 
 
 async def _report(request: web.Request, delivery: Delivery, seen: Described) -> Report:
-    """What can be read of it; read again when its history has grown."""
+    """Everything that can be read of it, again when its history has grown."""
     kept = request.app[REPORTS]
     key = (seen.run_id, seen.events, seen.running)
     known, report = kept.pop(delivery.id, (None, None))
