@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
 from perdure.models.backlog import LandingPlace
+from perdure.models.ledger import Reached
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
 from perdure.models.rules.gates import CANNOT_TELL, let_through
 from perdure.models.rules.specialists import is_of
@@ -21,6 +22,7 @@ REASONS = MappingProxyType(
         "SetupFailed": Reason.SETUP_FAILED,
         "SandboxUnavailable": Reason.SETUP_FAILED,
         "ModelRefusesUs": Reason.REFUSED,
+        "BudgetReached": Reason.BUDGET,
         "ForgeRefused": Reason.FORGE_REFUSED,
         "Diverged": Reason.WORKSPACE_LOST,
         "WorkspaceLost": Reason.WORKSPACE_LOST,
@@ -104,6 +106,14 @@ def cut_off(error: ActivityError) -> str:
     if cause.type == "RepliesCut" and not workflow.patched("replies-cut-asked"):
         return ""
     return cause.message.partition("\n")[0]
+
+
+def reached(error: ActivityError) -> Reached | None:
+    """The limit that a turn was stopped at; None when it ended for another reason."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == "BudgetReached" and cause.details:
+        return Reached.model_validate(cause.details[0])
+    return None
 
 
 def asking(error: ActivityError) -> Asking:

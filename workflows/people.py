@@ -70,6 +70,11 @@ class People:
         await self.ready()
         return True
 
+    async def more_money(self, limit: Limit, words: str) -> None:
+        """Ask for more of a limit, for a turn that was stopped there. Of a day's it is reserved elsewhere."""
+        if limit is not Limit.DAY and self._breach(paying=True) is None:
+            await self._over(limit, words)
+
     async def _over(self, limit: Limit, words: str) -> None:
         """A limit is reached: a person allows more, or it ends here."""
         state, prepared = self.state, self.state.prepared

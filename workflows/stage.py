@@ -16,6 +16,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityHandle
 from perdure.models import fold
 from perdure.models.decisions import Said
 from perdure.models.ids import delivery_key, short_run
+from perdure.models.ledger import Room
 from perdure.models.limits import (
     CLOSE_TIMEOUT,
     HEARTBEAT_TIMEOUT,
@@ -26,6 +27,7 @@ from perdure.models.limits import (
 from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, StepRecord
+from perdure.models.rules.allowance import Limit, room
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 from perdure.models.webui import captions
@@ -33,7 +35,7 @@ from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
 from workflows.attributes import set_attributes
-from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time
+from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time, reached
 from workflows.notification import DeliveryNotices
 from workflows.people import People
 
@@ -85,6 +87,11 @@ class Stage:
                 )
                 return done
             except ActivityError as error:
+                if isinstance(work, TurnInput) and (limit := reached(error)) is not None:
+                    self.state.spend = limit.spend
+                    await self.people.more_money(Limit(limit.limit), limit.words)
+                    work = work.model_copy(update={"room": await self._room()})
+                    continue
                 if out_of_time(error) and await self.people.more_time():
                     continue
                 again = isinstance(work, PrepareInput | TurnInput | TestInput) and cut_off(error)
@@ -129,9 +136,7 @@ class Stage:
         taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
         for turn in range(taken + 1, taken + 1 + prepared.turns_per_step):
             await self.people.answered()
-            await self.people.ready(paying=True)
-            while await self.allowance.waited():
-                await self.people.ready(paying=True)
+            left = await self._room()
             work = TurnInput(
                 delivery=self.delivery,
                 step=step,
@@ -144,6 +149,7 @@ class Stage:
                 told=state.told if turn == 1 else (),
                 began=short_run(workflow.info().original_execution_run_id),
                 sample=state.sample,
+                room=left,
             )
             caption = captions.of_turn(attempt, turn, last, prepared.models.get(step, ""))
             result = await self._carried_out(step, work, TurnResult, caption)
@@ -153,6 +159,14 @@ class Stage:
             if result.outcome is not None:
                 return result.outcome
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
+
+    async def _room(self) -> Room:
+        """What the next turn may pay for, once it may begin."""
+        await self.people.ready(paying=True)
+        while await self.allowance.waited():
+            await self.people.ready(paying=True)
+        assert self.state.prepared is not None
+        return room(self.state, self.state.prepared)
 
     def _next_words(self) -> tuple[Said, ...]:
         """Return what people said and no turn has read, the oldest first, as much as one turn takes."""

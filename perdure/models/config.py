@@ -149,7 +149,7 @@ BUILT_IN = "built-in"
 class StepSettings(Settings):
     """The agent that carries out an agentic step, its model, and how hard that thinks.
 
-    A preset's agent has a default model of its own; `max_tokens` is for the built-in agent alone.
+    A preset's agent has a default model of its own, and `max_tokens` as far as its preset has a place for them.
     """
 
     agent: str = Field(default=BUILT_IN, min_length=1)

@@ -63,3 +63,26 @@ class Spend(Recorded):
     def paid(self) -> float:
         """The sum that counts against a budget: money at risk does, and one unknown price hides no other."""
         return (self.known_usd if self.usd is None else self.usd) + self.at_risk_usd
+
+
+class Room(Recorded):
+    """The most that a delivery may have paid, over all its runs, where an agent asks for more within a turn.
+
+    usd       dollars, those at risk counted
+    day_usd   the same by the budgets of the day that it is under, as far as they are reserved; None: it is under none
+    tokens    read and written; 0: no limit
+    unpriced  a request whose price is not known may be sent
+    """
+
+    usd: float
+    day_usd: float | None = None
+    tokens: int = 0
+    unpriced: bool = False
+
+
+class Reached(Recorded):
+    """A limit that a request within a turn would have gone beyond. `spend`: what was paid until then."""
+
+    limit: str
+    words: str
+    spend: Spend

@@ -14,7 +14,7 @@ from perdure.models.config import Settings
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 """Names of presets: the file's without `.toml`."""
 
-PLACES = ("model", "effort", "session", "schema", "schema_file", "prompt", "proxy", "key", "home")
+PLACES = ("model", "effort", "max_tokens", "session", "schema", "schema_file", "prompt", "proxy", "key", "home")
 """Words in braces that a preset's texts may have; any other braces are the text's own."""
 
 WIRES = ("anthropic", "openai-responses", "openai-chat", "gemini")
@@ -124,10 +124,12 @@ class Preset(Settings):
     output    one JSON document, one a line, or the Agent Client Protocol
     wire      the model API it speaks; the proxy serves only that
     model     used where the step's settings name none
+    also      other models that it asks beside its work, for titles and the like: names, or patterns such as `*-flash`;
+              the proxy answers no others
     version   what `perdure doctor` asks for; node: the least Node it needs, empty: none; install: how to get it
 
-    Places in words, env and files: {model} {effort} {session} {schema} (the JSON text) {schema_file} {prompt} {proxy}
-    (http://127.0.0.1:PORT) {key} (a placeholder, no key) {home}.
+    Places in words, env and files: {model} {effort} {max_tokens} {session} {schema} (the JSON text) {schema_file}
+    {prompt} {proxy} (http://127.0.0.1:PORT) {key} (a placeholder, no key) {home}.
     """
 
     title: str = Field(min_length=1)
@@ -144,6 +146,7 @@ class Preset(Settings):
     output: Literal["json", "json-lines", "acp"] = "json-lines"
     wire: Literal["anthropic", "openai-responses", "openai-chat", "gemini"]
     model: str = ""
+    also: tuple[str, ...] = ()
     result: Result = Result()
     version: Version = Version()
     node: str = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.models.base import ContractHash, Recorded
 from perdure.models.decisions import Question, Said
-from perdure.models.ledger import Spend, Usage
+from perdure.models.ledger import Room, Spend, Usage
 from perdure.models.phases import Step
 
 SUMMARY_LIMIT = 100
@@ -26,6 +26,7 @@ class TurnInput(Recorded):
     told        words that earlier conversations of the delivery have read (turn 1 only)
     began       the end of the id its run was started with: another one than the run's own tells a rewind
     again       how often a person let it be tried again after it had been cut off three times
+    room        what it may pay for beside its own reply; None in inputs of releases that did not say so
     sample      tells the replies a retry goes on with from those it shall not get once more; empty: the first
 
     Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input (H18).
@@ -43,6 +44,7 @@ class TurnInput(Recorded):
     began: str = ""
     sample: str = ""
     again: int = 0
+    room: Room | None = None
 
 
 class Ending(StrEnum):

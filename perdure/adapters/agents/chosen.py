@@ -10,6 +10,7 @@ from perdure.adapters.agents.installed import look
 from perdure.adapters.agents.presets import read_preset
 from perdure.models.config import BUILT_IN, RepositoryConfig
 from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.limits import DEFAULTS
 from perdure.models.phases import Step
 from perdure.models.preset import Ability, Preset
 from perdure.models.steps import AGENTIC, STEPS
@@ -67,8 +68,11 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
                 )
         model = f"steps.{step}.model"
         if preset.model and told.get(model, DEFAULT) == DEFAULT:
-            steps = steps.model_copy(update={step: settings.model_copy(update={"model": preset.model})})
+            settings = settings.model_copy(update={"model": preset.model})
             told[model] = f"agent {settings.agent}"
+        if told.get(f"steps.{step}.max_tokens", DEFAULT) == DEFAULT:  # ours are for a model that we chose, too
+            settings = settings.model_copy(update={"max_tokens": DEFAULTS.max_tokens})
+        steps = steps.model_copy(update={step: settings})
     return Agents(config.model_copy(update={"steps": steps}), told)
 
 

@@ -26,6 +26,7 @@ from perdure.adapters.worker.replies import disk_full, is_disk_full
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import (
     BadInput,
+    BudgetReached,
     DiskFull,
     ForgeUnavailable,
     ModelUnavailable,
@@ -210,7 +211,7 @@ def _tally(deaths: list[str]) -> str:
 def work_key(work: Any) -> str:
     """Return what all attempts at one piece of work share, over reruns of one run, not over rewinds."""
     run_id = activity.info().workflow_run_id or ""
-    body = work.model_dump_json(exclude={"again"}) if isinstance(work, BaseModel) else repr(work)
+    body = work.model_dump_json(exclude={"again", "room"}) if isinstance(work, BaseModel) else repr(work)
     return digest(run_id, activity.info().activity_type, body)
 
 
@@ -235,6 +236,8 @@ def _translate(error: PerdureError, attempt: int, *details: BaseModel) -> Applic
     """Typed, bounded, and with the pause the other side asked for."""
     retryable = isinstance(error, StepError) and error.retryable
     pause = DISK_FULL_PAUSE if isinstance(error, DiskFull) else None
+    if isinstance(error, BudgetReached):
+        details = (error.reached,)
     if isinstance(error, ModelUnavailable):
         first, longest = RETRY_PAUSE_MODEL_S
         backoff = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from perdure.models.ledger import Spend, Usage
+from perdure.models.ledger import Room, Spend, Usage
 from perdure.models.state import DeliveryState
 from perdure.models.webui.details import dollars
 from perdure.models.work import Prepared
@@ -16,6 +16,7 @@ class Limit(StrEnum):
     TOKENS = "tokens"
     TIME = "time"
     PRICE = "price"
+    DAY = "day"
 
 
 def budget_usd(state: DeliveryState, prepared: Prepared) -> float:
@@ -63,4 +64,35 @@ def breach(
         return Limit.TOKENS, f"{used:,} of {most:,} tokens are used"
     if prepared.asks and not state.unpriced and (spend.usd is None or state.usage.cost_usd is None):
         return Limit.PRICE, "the price of a model is not known: what this costs cannot be counted"
+    return None
+
+
+def room(state: DeliveryState, prepared: Prepared) -> Room:
+    """What a turn may still pay for beyond the reply that it was begun for."""
+    return Room(
+        usd=budget_usd(state, prepared),
+        day_usd=state.purse.ceiling + state.tasks_usd if prepared.treasury else None,
+        tokens=prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0,
+        unpriced=state.unpriced or not prepared.asks,
+    )
+
+
+def beyond(room: Room, spend: Spend, usd: float | None, tokens: int) -> tuple[Limit, str] | None:
+    """Return the limit that a request of at most so many dollars (None: not known) and tokens could go beyond, and that
+    in words; None where it is covered.
+
+    A day's budget is reserved in blocks: as between turns, a request may cost more than is left of one, once.
+    """
+    if usd == 0.0 and not tokens:
+        return None
+    if room.day_usd is not None and round(spend.paid, 6) >= round(room.day_usd, 6):
+        return Limit.DAY, "what was reserved of the day's budget is spent"
+    if usd is None and not room.unpriced:
+        return Limit.PRICE, "the price of a model is not known: what its next request costs cannot be counted"
+    if round(spend.paid + (usd or 0.0), 6) > round(room.usd, 6):
+        spent = f"${spend.paid:.2f} of {dollars(room.usd)} are spent"
+        return Limit.USD, f"{spent}, and the agent's next request may cost ${usd or 0.0:.2f}"
+    used = spend.tokens + spend.at_risk_tokens
+    if room.tokens and used + tokens > room.tokens:
+        return Limit.TOKENS, f"{used:,} of {room.tokens:,} tokens are used, and the next request may have {tokens:,}"
     return None

@@ -15,6 +15,7 @@ from typing import Any
 from perdure.adapters.sandbox import bridge
 from perdure.adapters.sandbox.base import Command
 from perdure.models.errors import BadInput
+from perdure.models.limits import DEFAULTS
 from perdure.models.preset import Preset, fill
 
 AGENT_PORT = 8377
@@ -47,6 +48,7 @@ class Asking:
     schema: Mapping[str, Any] | None = None
     writes: bool = True
     effort: str = ""
+    max_tokens: int = DEFAULTS.max_tokens
 
 
 def program(preset: Preset, path: str | None = None) -> Path:
@@ -108,6 +110,7 @@ def _places(asking: Asking) -> dict[str, str]:
         "model": asking.model,
         "session": asking.session,
         "effort": asking.effort,
+        "max_tokens": str(asking.max_tokens),
         "schema": json.dumps(asking.schema) if asking.schema is not None else "",
         "schema_file": f"{AGENT_HOME}/{_SCHEMA}",
         "prompt": asking.prompt,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from perdure.adapters.system.crash import crash_point
@@ -14,9 +15,10 @@ from perdure.adapters.worker.pace import PACE_WAIT_S, Pace
 from perdure.adapters.worker.replies import Replies
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.crash import CrashPoint
-from perdure.models.errors import ModelUnavailable, PerdureError, RepliesCut
+from perdure.models.errors import BudgetReached, ModelUnavailable, PerdureError, RepliesCut
 from perdure.models.ids import short_run
-from perdure.models.ledger import Usage
+from perdure.models.ledger import Reached, Room, Usage
+from perdure.models.rules.allowance import beyond
 from perdure.models.turn import TurnInput
 
 REPLIES_CUT_PER_TURN = 5
@@ -44,6 +46,7 @@ class Wanted:
     asked  tells the bytes of its request
     run    whose request it is; `again`: how often a person let it be tried again
     upper  the most that request and reply can cost in dollars (None: not known), and the most tokens of both
+    room   has to cover that; None: it was decided before that it may be asked
     """
 
     name: str
@@ -51,6 +54,7 @@ class Wanted:
     run: str
     upper: tuple[float | None, int]
     again: int = 0
+    room: Room | None = None
 
 
 @dataclass
@@ -64,6 +68,7 @@ class Books:
     spend: SpendLog
     pace: Pace
     waited: float = 0.0
+    _reserving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def buy(
         self, wanted: Wanted, ask: Callable[[Callable[[], None]], Awaitable[R]], read: Callable[[Any], R]
@@ -71,7 +76,7 @@ class Books:
         """The reply that was received before, else that of `ask`, kept and settled.
 
         `ask` asks once, and calls what it is given when the reply has begun: from there on it may be billed. Raises as
-        `ask`, and RepliesCut, DiskFull.
+        `ask`, and RepliesCut, DiskFull, BudgetReached.
         """
         stored = await in_thread(self.replies.get, wanted.name)
         if stored is None:
@@ -96,11 +101,9 @@ class Books:
 
     async def _asked(self, wanted: Wanted, ask: Callable[[Callable[[], None]], Awaitable[R]]) -> R | None:
         """None: refused before a reply had begun, and for everybody with this key."""
-        await in_thread(self._may_ask, wanted)
         request = uuid.uuid4().hex
-        await in_thread(
-            lambda: self.spend.intend(request, wanted.name, *wanted.upper, asked=wanted.asked, run=wanted.run)
-        )
+        async with self._reserving:  # several at a time must not count on the same rest
+            await in_thread(self._reserve, request, wanted)
         begun = False
 
         def on_begun() -> None:
@@ -126,14 +129,19 @@ class Books:
         crash_point(CrashPoint.AFTER_REPLY)
         return reply
 
-    def _may_ask(self, wanted: Wanted) -> None:
-        """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often."""
+    def _reserve(self, request: str, wanted: Wanted) -> None:
+        """Raises DiskFull when the reply could not be written down, RepliesCut when it broke off too often,
+        BudgetReached when what is left does not cover it."""
         self.replies.require_room()
         if (cut := self.spend.cut(wanted.name, wanted.run)) >= REPLIES_CUT_PER_TURN * (1 + wanted.again):
             raise RepliesCut(
                 f"the model's reply broke off {cut} times in this turn, and each time may have been billed",
                 fix="look at the line to the model's API, then: perdure retry",
             )
+        spend = self.spend.total()
+        if wanted.room is not None and (over := beyond(wanted.room, spend, *wanted.upper)) is not None:
+            raise BudgetReached(Reached(limit=over[0], words=over[1], spend=spend))
+        self.spend.intend(request, wanted.name, *wanted.upper, asked=wanted.asked, run=wanted.run)
 
 
 def sample_of(work: TurnInput, run_id: str) -> str:

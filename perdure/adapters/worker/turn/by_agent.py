@@ -72,7 +72,8 @@ async def agent_turn(
     it stands after the turn before; else it is begun, or begun again with the memory of the checkpoint.
 
     Raises BadInput, SandboxUnavailable and ModelRefusesUs where it cannot run here; ModelUnavailable, RepliesCut and
-    others as the model is asked; WorkCutOff where it was ended from outside.
+    others as the model is asked; BudgetReached where it asked for more than is left; WorkCutOff where it was ended from
+    outside.
     """
     agent = waiting or await _begun(host, session, work, run_id, opening, promised)
     try:
@@ -84,7 +85,7 @@ async def agent_turn(
         ran = agent.finished
         if ran is not None and (ran.died or ran.failure):
             raise WorkCutOff(f"{agent.preset.title} was ended from outside: {ran.failure or agent.errors()}")
-        told = None if agent.alive else _told(agent, turn, await agent.said())
+        told = None if agent.runs else _told(agent, turn, await agent.said())
         kept = await in_thread(session.vault.put_artifact, work.delivery, await agent.memory())
         asked = host.redacted(turn.asked.messages) if turn.asked is not None else opening
         reply = host.redacted([turn.reply.message])[0] if turn.reply is not None else None
@@ -118,6 +119,7 @@ async def _begun(
         schema=schema_for(work.step, promised=promised is not None, roles=roles_of(session.contract)),
         writes=STEPS[work.step].writes,
         effort=settings.effort or "",
+        max_tokens=settings.max_tokens,
     )
     memory = None
     if asking.resumed:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import NoReturn
 
-from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
+from perdure.adapters.agents.proxied.base import Ask, OnBegun, ProxiedReply, ProxiedRequest
 from perdure.adapters.worker.turn.buy import Books, Wanted, sample_of
-from perdure.models.errors import ModelRefusesUs, PerdureError
+from perdure.models.errors import BudgetReached, ModelRefusesUs, PerdureError
 from perdure.models.ids import digest
 from perdure.models.turn import TurnInput
 
 BESIDE_PER_TURN = 20
 """Requests beside the conversation in one turn: a title, a summary, counting tokens. A shell inside can send any
-number, and only between turns it is decided whether there is money for more."""
+number."""
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Turn:
     reply    the reply it was given; None before
     failure  the last error it was answered with in place of a reply, when it has asked in vain
     beside   the number of requests beside its conversation
+    allowed  its request may be asked whatever it can cost: that was decided before it began
     since    when something last came of it: it was let through, asked or was answered
     context  that of the attempt at the turn, for its heartbeats
     """
@@ -36,6 +39,7 @@ class Turn:
     reply: ProxiedReply | None = None
     failure: PerdureError | None = None
     beside: int = 0
+    allowed: bool = True
     since: float = field(default_factory=time.monotonic)
     context: Context = field(default_factory=copy_context)
 
@@ -48,15 +52,18 @@ class Held:
     same request after its reply is answered once more. Requests beside the conversation belong to the turn that is on.
     """
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, books: Books, models: tuple[str, ...] = ("*",)) -> None:
+        """`models`: names, or patterns of names, of those that may be asked."""
+        self._books, self._models = books, models
         self._turn: Turn | None = None
-        self._end: PerdureError | None = None
+        self.over: PerdureError | None = None
         self._waiting = 0
         self._changed = asyncio.Condition()
 
     async def reply(self, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
         """As the proxy's ledger. Raises the error of `end` once that was called, before anything more is paid."""
+        if not any(fnmatchcase(request.model, name) for name in self._models):
+            await self._refuse(request)
         turn = await self._turn_of(request)
         try:
             reply = await asyncio.get_running_loop().create_task(self._bought(turn, request, ask), context=turn.context)
@@ -76,19 +83,19 @@ class Held:
             return self._turn
 
     async def waits(self) -> None:
-        """Return when a request waits for its turn: the tools of the turn before are done."""
+        """Return when a request waits for its turn: the tools of the turn before are done. Or all is over."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._waiting > 0)
+            await self._changed.wait_for(lambda: self._waiting > 0 or self.over is not None)
 
     async def settled(self, turn: Turn) -> None:
-        """Return when this turn's request was answered, with a reply or an error."""
+        """Return when this turn's request was answered, with a reply or an error. Or all is over."""
         async with self._changed:
-            await self._changed.wait_for(lambda: turn.reply is not None or turn.failure is not None)
+            await self._changed.wait_for(lambda: bool(turn.reply or turn.failure or self.over))
 
     async def end(self, error: PerdureError) -> None:
-        """Answer every request with this error from now on, those that wait, too."""
+        """Answer every request with this error from now on, those that wait, too; `over` is set."""
         async with self._changed:
-            self._end = error
+            self.over = error
             self._changed.notify_all()
 
     async def _bought(self, turn: Turn, request: ProxiedRequest, ask: Ask) -> ProxiedReply:
@@ -96,18 +103,49 @@ class Held:
             turn.beside += 1
             if turn.beside > BESIDE_PER_TURN:
                 raise ModelRefusesUs(f"the agent asks more than {BESIDE_PER_TURN} times beside its work in one turn")
-        return await self._books.buy(_wanted(request, turn.work, turn.run_id), ask, ProxiedReply.from_json)
+        wanted, allowed, begun = _wanted(request, turn.work, turn.run_id), request.turn and turn.allowed, False
+        if allowed:
+            turn.allowed = False
+        else:
+            wanted = replace(wanted, room=turn.work.room)
+
+        async def noticed(on_begun: OnBegun) -> ProxiedReply:
+            def notice() -> None:
+                nonlocal begun
+                begun = True
+                on_begun()
+
+            return await ask(notice)
+
+        try:
+            return await self._books.buy(wanted, noticed, ProxiedReply.from_json)
+        except BudgetReached as error:
+            await self.end(error)
+            raise
+        finally:
+            turn.allowed = turn.allowed or (allowed and not begun)
+
+    async def _refuse(self, request: ProxiedRequest) -> NoReturn:
+        """Another model than the step's: a shell has asked for it, or the agent itself, whose turn then fails."""
+        names = " or ".join(self._models)
+        said = f"this agent may ask {names}, not {request.model!r}"
+        error = ModelRefusesUs(said, fix="set the model of the step, or `also` in the agent's preset")
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._turn is not None or self.over is not None)
+        if request.turn and self._turn is not None and self._turn.asked is None:
+            await self._set(self._turn, failure=error)
+        raise error
 
     async def _turn_of(self, request: ProxiedRequest) -> Turn:
         async with self._changed:
             self._waiting += request.turn
             self._changed.notify_all()
             try:
-                await self._changed.wait_for(lambda: self._end is not None or self._open(request))
+                await self._changed.wait_for(lambda: self.over is not None or self._open(request))
             finally:
                 self._waiting -= request.turn
-            if self._end is not None:
-                raise self._end
+            if self.over is not None:
+                raise self.over
             assert self._turn is not None
             if request.turn:
                 self._turn.asked, self._turn.failure, self._turn.since = request, None, time.monotonic()

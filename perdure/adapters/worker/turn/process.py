@@ -73,7 +73,7 @@ class AgentProcess:
     ) -> AgentProcess:
         """Start it, with the session files of a checkpoint where it goes on. BadInput when it is not installed."""
         await in_thread(_clear, session.directory)
-        home, held = session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}", Held(books)
+        home, held = session.directory / f"{_HOMES}{uuid.uuid4().hex[:8]}", Held(books, (asking.model, *preset.also))
         made = cls(preset, held, books, asking.session, home, session.logs / f"{home.name}.log")
         try:
             await made._begin(session, asking, memory, upstream)
@@ -102,8 +102,13 @@ class AgentProcess:
         self._running = asyncio.create_task(session.sandbox.run(replace(start, timeout_s=AGENT_LIFE_S)))
 
     @property
-    def alive(self) -> bool:
+    def runs(self) -> bool:
         return self._running is not None and not self._running.done()
+
+    @property
+    def alive(self) -> bool:
+        """It runs, and its model answers it."""
+        return self.runs and self._held.over is None
 
     @property
     def waited(self) -> float:
@@ -119,7 +124,7 @@ class AgentProcess:
     async def take(self, work: TurnInput, run_id: str) -> Turn:
         """Let it take a turn, to the end of the turn's tools: it asks for the next one, or it has ended.
 
-        Where it does neither it is ended, and `fault` says why.
+        Where it does neither it is ended, and `fault` says why. Raises the error that all its requests get from now on.
         """
         turn = await self._held.let_through(work, run_id)
         asked = asyncio.create_task(_next_asked(self._held, turn))
@@ -132,7 +137,9 @@ class AgentProcess:
         finally:
             asked.cancel()
             await asyncio.gather(asked, return_exceptions=True)
-        if self.alive:
+        if self._held.over is not None:
+            raise self._held.over
+        if self.runs:
             await self._written(turn)
         return turn
 
@@ -191,9 +198,9 @@ def _calls(turn: Turn) -> list[str]:
 
 async def _next_asked(held: Held, turn: Turn) -> None:
     """Return when this turn's reply was given and the next request waits."""
-    while turn.reply is None:
+    while turn.reply is None and held.over is None:
         await held.settled(turn)
-        if turn.reply is None:
+        if turn.reply is None and held.over is None:
             await asyncio.sleep(_LOOK_S)  # an error: the agent asks again, or ends
     await held.waits()
 

@@ -36,6 +36,7 @@ from perdure.adapters.worker.turn.surroundings import map_of
 from perdure.models.config import BUILT_IN
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
+from perdure.models.errors import BudgetReached
 from perdure.models.ids import run_ref
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
@@ -122,7 +123,11 @@ async def _by_agent(
     """The turn of an agent with a command line of its own: its memory is part of the checkpoint."""
     run_id = activity.info().workflow_run_id or ""
     there = waiting if isinstance(waiting, AgentProcess) else None
-    took = await agent_turn(host, session, work, run_id, told, promised, there)
+    try:
+        took = await agent_turn(host, session, work, run_id, told, promised, there)
+    except BudgetReached:  # people may take long to answer: what they look at meanwhile is a checkpoint
+        await in_thread(session.restore, work.checkpoint)
+        raise
     try:
         outcome = None
         if took.told is not None:

@@ -16,7 +16,8 @@ from proxied_agents import KEY, Books, Played, Serve, says
 from perdure.adapters.agents.proxied.base import Ask, ProxiedReply, ProxiedRequest
 from perdure.adapters.agents.proxied.proxy import Proxy
 from perdure.adapters.agents.proxied.upstream import ANTHROPIC, RESPONSES, Upstream
-from perdure.models.errors import ModelRefusesUs
+from perdure.models.errors import BudgetReached, ModelRefusesUs
+from perdure.models.ledger import Reached, Spend
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.real_agents import claude, codex, told
@@ -123,6 +124,18 @@ async def test_an_agent_ends_soon_after_a_wrong_key(
     assert code != 0
     assert all(isinstance(error, ModelRefusesUs) for error in books.failures)
     assert len([request for request in books.asked if request.turn]) <= 2, "it is not tried eight times"
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_an_agent_ends_by_itself_when_its_budget_is_reached(
+    serve: Serve, books: Books, tree: Path, tmp_path: Path, name: str
+) -> None:
+    books.error = BudgetReached(Reached(limit="usd", words="$1.00 of $1.00 are spent", spend=Spend(usd=1.0)))
+    async with Rehearsal(Screenplay.parse(PLAY)) as twin:
+        code, said = await run(name, await serve(upstream(name, twin.url)), tree, tmp_path / "home")
+    assert code != 0
+    assert "$1.00 of $1.00 are spent" in said
+    assert len([request for request in books.seen if request.turn]) <= 3, "Claude Code asks twice more, at once"
 
 
 class Waits(Books):

@@ -1,0 +1,131 @@
+"""A shell inside an agent asks the model: within the turn its delivery's budget stops it, and more of it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.service import RPCError
+
+from perdure.adapters.git.workspace import Workspace
+from perdure.adapters.worker.spend import SpendLog
+from perdure.models.decisions import Asked
+from tests.lab import Lab, finished, make_target, sandboxes, until
+
+AGENT = Path(__file__).parents[1] / "adapters" / "worker" / "turn" / "stand_in.py"
+PYTHON = os.path.realpath(sys.executable)
+PRESET = """
+title = "Stand-in"
+command = ["{program}"]
+args = ["honest", "{{session}}"]
+resume = ["honest", "{{session}}", "resumed"]
+sessions = ["session.json"]
+wire = "anthropic"
+[env]
+ANTHROPIC_BASE_URL = "{{proxy}}"
+[result]
+ended = [{{ where = {{ type = "result" }} }}]
+well = {{ where = {{ type = "result", is_error = false }} }}
+text = {{ where = {{ type = "result" }}, take = "result" }}
+[abilities]
+resume = true
+"""
+ASKS = r"""
+import json, os, sys, urllib.error, urllib.request
+for model in ("claude-opus-5-5", "claude-sonnet-5-5"):
+    body = {"model": model, "max_tokens": 16000,
+            "messages": [{"role": "user", "content": "Step: implement\n\nA title, please."}]}
+    headers = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+    url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+    try:
+        told = urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)).read()
+    except urllib.error.HTTPError as error:
+        told = error.read()
+    print(model, told.decode())
+"""
+PLAY = """
+[[line]]
+step = "implement"
+last = "A title, please"
+say = "A title"
+[[line]]
+step = "implement"
+turn = 1
+[[line.use]]
+tool = "bash"
+input.command = '''echo before > before.txt; {python} -IS - <<'ASKS'
+{asks}
+ASKS'''
+[[line]]
+step = "implement"
+turn = 2
+contains = ["may ask claude-sonnet-5-5, not 'claude-opus-5-5'", "A title"]
+use = [{{ tool = "bash", input = {{ command = "echo after > after.txt" }} }}]
+[[line]]
+step = "implement"
+turn = 3
+say = "Add both"
+"""
+CONFIG = """version = 1
+[setup]
+commands = []
+[ship]
+allow_untested = true
+[steps.implement]
+agent = "stand-in"
+"""
+
+
+@pytest.fixture
+def preset(tmp_path: Path) -> Path:
+    program = tmp_path / "stand-in-agent"
+    program.write_text(f"#!{PYTHON} -IS\n{AGENT.read_text(encoding='utf-8')}", encoding="utf-8")
+    program.chmod(0o755)
+    agents = tmp_path / "config" / "perdure" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "stand-in.toml").write_text(PRESET.format(program=program))
+    return tmp_path / "config"
+
+
+async def _asked(lab: Lab) -> Asked | None:
+    try:
+        asked = (await lab.handle().query("progress"))["asked"]
+    except RPCError:  # a busy machine: it is asked again
+        return None
+    return Asked.model_validate(asked) if asked else None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does_it_again(
+    tmp_path: Path, ports: int, preset: Path
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    play = PLAY.format(python=PYTHON, asks=ASKS)
+    async with Lab.open(
+        tmp_path / "lab", play, ports=ports, env={"XDG_CONFIG_HOME": str(preset)}, measured=True
+    ) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG, budget_usd=0.1)
+        asked = await until(lambda: _asked(lab))
+        assert (asked.gate, asked.limit) == ("budget", "usd")
+        assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.words
+        assert sandboxes(lab) == []
+        assert lab.model_calls() == 1, "neither the title nor the other model was asked"
+        spent = SpendLog(lab.home.workspace("calc-sub")).total()
+        workspace = Workspace.open(lab.home, "calc-sub")
+        assert spent.at_risk_usd == 0.0
+        assert spent.usd
+        assert not (workspace.path / "before.txt").exists()
+        await asyncio.sleep(1)
+        assert lab.model_calls() == 1, "it goes on while it waits"
+
+        await lab.handle().execute_update("add_budget", {"of": asked.of, "usd": 1})
+        result = await finished(submitted, lab)
+        assert result.status == "delivered", result
+        assert lab.model_calls() == 4, "the reply that began the turn was not bought again"
+        assert result.receipt.replies_paid_twice == 0
+        assert result.usage.cost_usd == SpendLog(lab.home.workspace("calc-sub")).total().usd
