@@ -161,7 +161,7 @@ class Stage:
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
 
     async def _room(self) -> Room:
-        """What the next turn may pay for, once it may begin."""
+        """The room of the next turn, once it may begin."""
         await self.people.ready(paying=True)
         while await self.allowance.waited():
             await self.people.ready(paying=True)

@@ -68,7 +68,7 @@ def breach(
 
 
 def room(state: DeliveryState, prepared: Prepared) -> Room:
-    """What a turn may still pay for beyond the reply that it was begun for."""
+    """The most that a turn may pay for beyond the reply that it was begun for."""
     return Room(
         usd=budget_usd(state, prepared),
         day_usd=state.purse.ceiling + state.tasks_usd if prepared.treasury else None,
