@@ -25,14 +25,17 @@ class SpendLog:
         *,
         asked: str = "",
         run: str = "",
+        turn: str = "",
     ) -> None:
-        """`request` names this very request, `reply` the reply it asks for, `asked` its bytes, `run` the run that asks;
-        `upper_…`: the most that both together can cost (None: price unknown), and the most tokens they can have."""
+        """`request` names this very request, `reply` the reply it asks for, `asked` its bytes, `run` the run that asks,
+        `turn` the turn that has one reply, whatever the bytes; `upper_…`: the most that both together can cost (None:
+        price unknown), and the most tokens they can have."""
         line = {
             "intent": request,
             "reply": reply,
             "asked": asked or reply,
             "run": run,
+            **({"turn": turn} if turn else {}),
             "upper_usd": upper_usd,
             "upper_tokens": upper_tokens,
         }
@@ -99,19 +102,25 @@ class SpendLog:
         """(replies paid twice, replies cut off and possibly billed), over all runs.
 
         Paid twice is what was asked in the same bytes and settled more than once, wherever in the delivery and by
-        whichever run: not by the name under which a reply is looked for, which would be right by its own making.
+        whichever run: not by the name under which a reply is looked for, which would be right by its own making. An
+        agent that is begun again says a word more: of its turns two replies are one too many, whatever was asked.
         """
-        asked: dict[str, str] = {}
-        settled: set[str] = set()
+        asked: dict[str, set[str]] = {}
+        settled: dict[str, None] = {}
         unsettled: set[str] = set()
         for line in read_lines(self._path):
             if "intent" in line:
-                asked[line["intent"]] = line.get("asked", line["reply"])
+                asked[line["intent"]] = {line.get("asked", line["reply"]), line.get("turn", "")} - {""}
                 unsettled.add(line["intent"])
             elif "settled" in line:
                 unsettled.discard(line["settled"])
-                settled.add(line["settled"])
+                settled[line["settled"]] = None
             elif "void" in line:
                 unsettled.discard(line["void"])
-        questions = {asked.get(request, request) for request in settled}
-        return len(settled) - len(questions), len(unsettled)
+        seen: set[str] = set()
+        twice = 0
+        for request in settled:
+            names = asked.get(request, {request})
+            twice += not seen.isdisjoint(names)
+            seen |= names
+        return twice, len(unsettled)

@@ -43,7 +43,7 @@ class Wanted:
     """A reply that a turn needs.
 
     name   under which it is kept
-    asked  tells the bytes of its request
+    asked  tells the bytes of its request; `turn` the turn that has one reply, whatever the bytes; empty: the bytes do
     run    whose request it is; `again`: how often a person let it be tried again
     upper  the most that request and reply can cost in dollars (None: not known), and the most tokens of both
     room   has to cover that; None: it was decided before that it may be asked
@@ -54,6 +54,7 @@ class Wanted:
     run: str
     upper: tuple[float | None, int]
     again: int = 0
+    turn: str = ""
     room: Room | None = None
 
 
@@ -141,7 +142,8 @@ class Books:
         spend = self.spend.total()
         if wanted.room is not None and (over := beyond(wanted.room, spend, *wanted.upper)) is not None:
             raise BudgetReached(Reached(limit=over[0], words=over[1], spend=spend))
-        self.spend.intend(request, wanted.name, *wanted.upper, asked=wanted.asked, run=wanted.run)
+        upper, asked, turn = wanted.upper, wanted.asked, wanted.turn
+        self.spend.intend(request, wanted.name, *upper, asked=asked, run=wanted.run, turn=turn)
 
 
 def sample_of(work: TurnInput, run_id: str) -> str:

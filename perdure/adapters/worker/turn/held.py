@@ -167,13 +167,14 @@ class Held:
 def _wanted(request: ProxiedRequest, work: TurnInput, run_id: str) -> Wanted:
     """The reply of a turn has the turn's name, not its request's: an agent that was started again may add a word to
     what it sends. Words that people have said since are another turn: a reply that has not heard them is not its
-    reply."""
+    reply. What is asked beside the work has the name of its bytes: an agent that begins again asks it again."""
     sample = sample_of(work, run_id)
     turn = digest(sample, work.step, str(work.attempt), str(work.turn), *(said.id for said in work.said))
     shape = (request.wire, request.model, "stream" if request.stream else "whole")
     return Wanted(
-        name=digest(turn, *shape) if request.turn else digest(turn, *shape, request.key),
-        asked=digest(sample, request.key),
+        name=digest(turn if request.turn else sample, *shape, *(() if request.turn else (request.key,))),
+        asked=digest(work.delivery, sample, request.key),
+        turn=digest(work.delivery, turn) if request.turn else "",
         run=run_id,
         upper=(request.upper_usd, request.upper_tokens),
         again=work.again,

@@ -90,6 +90,33 @@ async def test_an_agent_that_was_resumed_gets_its_turns_reply_although_it_says_a
     assert api.asked == 1
 
 
+async def test_a_turn_that_was_paid_again_with_a_word_more_counts_as_paid_twice(tmp_path: Path) -> None:
+    api = Api()
+    await bought(tmp_path, request("a"), api)
+    for kept in (tmp_path / "replies").iterdir():
+        kept.write_text("torn by a bad disk")
+    await bought(tmp_path, request("a, and: go on"), api)
+    assert api.asked == 2
+    assert SpendLog(tmp_path).repeats() == (1, 0)
+
+
+async def test_an_agent_that_begins_again_asks_its_title_again_and_it_is_not_paid_again(tmp_path: Path) -> None:
+    api = Api()
+    first = await bought(tmp_path, request("title", turn=False), api)
+    assert await bought(tmp_path, request("title", turn=False), api, turn(2)) == first
+    await bought(tmp_path, request("title", turn=False), api, turn(2, began=RUN, sample="rewound"))
+    assert api.asked == 2, "a run that was rewound wants another"
+    assert SpendLog(tmp_path).repeats() == (0, 0)
+
+
+async def test_equal_turns_of_a_plans_tasks_are_not_one_turn_paid_twice(tmp_path: Path) -> None:
+    for name in ("one", "another"):
+        await bought(tmp_path / name, request("a"), Api(), turn(1, delivery=name))
+    log = SpendLog(tmp_path / "one")
+    log.take_in(SpendLog(tmp_path / "another"))
+    assert log.repeats() == (0, 0)
+
+
 @pytest.mark.parametrize(
     "other",
     [
