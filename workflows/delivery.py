@@ -138,7 +138,7 @@ class Delivery(TakesMessages):
             else:
                 left.append(verdict)
                 self.state.test_fixes += 1
-                await self.steps.fix_tests(verdict)
+                await self.steps.fix_tests(verdict, last=self.state.test_fixes == self.prepared.test_fixes)
         return None
 
     async def told_apart(self, verdict: TestVerdict) -> str:
@@ -157,7 +157,7 @@ class Delivery(TakesMessages):
             self.state.review_fixes += 1
             blockers = {"review": self.state.review, "findings": self.state.findings}
             told = {name: artifact for name, artifact in blockers.items() if artifact}
-            await self.steps.fix(Step.FIX_REVIEW, told)
+            await self.steps.fix(Step.FIX_REVIEW, told, last=self.state.review_fixes == self.prepared.review_fixes)
             if self.selected(Phase.TEST):
                 await self.test_until_green()
             self.enter(Phase.REVIEW)

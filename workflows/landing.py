@@ -125,7 +125,7 @@ class Landing:
         if not state.conflicts and state.tests is not None:
             found["report"] = state.tests.report
         before = {"base": self._prepared.base_sha, "head": state.unlanded} if state.conflicts else {}
-        await self._steps.fix(Step.FIX_LANDING, found | before)
+        await self._steps.fix(Step.FIX_LANDING, found | before, last=self._round + 1 == LANDING_FIXES)
         if not state.head:
             raise Stopped(Status.NO_CHANGES, None, "nothing of the change was left once its conflicts were mended")
         state.landing_fixes += 1

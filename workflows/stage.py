@@ -117,20 +117,21 @@ class Stage:
         self._end("done", summary=getattr(done, "summary", ""))
         return done
 
-    async def turns(self, step: Step, attempt: int, materials: dict[str, str]) -> Outcome:
-        """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off."""
+    async def turns(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> Outcome:
+        """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off.
+        `effort`: another one than its settings say."""
         with self._record_kept(step, attempt):
-            outcome = await self._outcome(step, attempt, materials)
+            outcome = await self._outcome(step, attempt, materials, effort)
         self.state.at = None
         if outcome.ending is Ending.DONE:
-            self._end("done", summary=outcome.summary)
+            self._end("done", summary=f"effort {effort} · {outcome.summary}" if effort else outcome.summary)
             return outcome
         self._end("failed", summary=outcome.summary)
         self.state.sample = short_run(workflow.info().run_id)  # these replies end it: a retry has to ask for others
         reason, words = ENDINGS[outcome.ending]
         raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
 
-    async def _outcome(self, step: Step, attempt: int, materials: dict[str, str]) -> Outcome:
+    async def _outcome(self, step: Step, attempt: int, materials: dict[str, str], effort: str) -> Outcome:
         state, prepared, last = self.state, self.state.prepared, ""
         assert prepared is not None
         taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
@@ -150,8 +151,10 @@ class Stage:
                 began=short_run(workflow.info().original_execution_run_id),
                 sample=state.sample,
                 room=left,
+                effort=effort,
             )
-            caption = captions.of_turn(attempt, turn, last, prepared.models.get(step, ""))
+            model = prepared.models.get(step, "") + (f", effort {effort}" if effort else "")
+            caption = captions.of_turn(attempt, turn, last, model)
             result = await self._carried_out(step, work, TurnResult, caption)
             last = result.summary
             self.people.give_back(timedelta(seconds=result.waited_s))

@@ -14,6 +14,7 @@ from perdure.models.phases import Phase, Step
 from perdure.models.publishing import PushInput, ShipInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, ReviewResult
+from perdure.models.rules import fixing
 from perdure.models.rules.gates import accepted, put
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
@@ -130,23 +131,26 @@ class Steps:
         """The documentation brought up to date with the change."""
         await self._write(Step.DOCUMENT, 1, {})
 
-    async def _write(self, step: Step, attempt: int, found: dict[str, str]) -> None:
+    async def _write(self, step: Step, attempt: int, found: dict[str, str], effort: str = "") -> None:
         """One fresh conversation about the change and what was found in it, and a commit of its own."""
         change = self._change() if self._state.head else {}
-        outcome = await self._stage.turns(step, attempt, self._materials() | change | found)
+        outcome = await self._stage.turns(step, attempt, self._materials() | change | found, effort)
         await self.commit(step, attempt, outcome.summary)
 
-    async def fix(self, step: Step, found: dict[str, str]) -> None:
-        """Likewise, as often as there is something to be mended. A retry that goes on in the middle of one finds it by
-        its number, whatever counts against the limits."""
-        done = self._state.fixed.get(step, 0)
-        await self._write(step, done + 1, found)
-        self._state.fixed = {**self._state.fixed, step: done + 1}
+    async def fix(self, step: Step, found: dict[str, str], *, last: bool = False) -> None:
+        """Likewise, as often as there is something to be mended; each is told of those before it, and the last one that
+        is allowed thinks harder. A retry that goes on in the middle of one finds it by its number, whatever counts
+        against the limits."""
+        state, done = self._state, self._state.fixed.get(step, 0)
+        before, effort = state.head or self._prepared.head, self._prepared.efforts.get(step, "") if last else ""
+        await self._write(step, done + 1, found | fixing.as_material(state.tries), effort)
+        state.tries = fixing.tried(state.tries, step, done + 1, (before, state.head or before), found)
+        state.fixed = {**state.fixed, step: done + 1}
 
-    async def fix_tests(self, verdict: TestVerdict, words: str = "") -> None:
+    async def fix_tests(self, verdict: TestVerdict, words: str = "", *, last: bool = False) -> None:
         """Mend what failed; with `words`, as the person says who knows it for new."""
         state = self._state
-        await self.fix(Step.FIX_TESTS, {"report": verdict.report} | ({"words": words} if words else {}))
+        await self.fix(Step.FIX_TESTS, {"report": verdict.report} | ({"words": words} if words else {}), last=last)
         if words:
             state.asked_fixes += 1
             state.remember(Said(id=f"tests-{state.asked_fixes}", text=words))

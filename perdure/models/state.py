@@ -17,6 +17,7 @@ from perdure.models.request import ResumePoint, explain
 from perdure.models.result import DecisionMade, PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
 from perdure.models.specialists import TaskBuilt
 from perdure.models.treasury import Purse
+from perdure.models.turn import Try
 from perdure.models.work import Inspected, Prepared, TestVerdict
 
 RESUME_BYTES = 512 * 1024
@@ -52,6 +53,7 @@ class DeliveryState(BaseModel):
     plans, edits, mends   plans made, plans people put in their place, rounds of mending what was rejected
     asked_fixes fixes a person asked for where nothing else can tell which failures are new
     fixed       by step, how many of its fixes were made, in all runs: what numbers the next one
+    tries       the fixes made, the newest TRIES_KEPT: what each later one is told of
     assumptions    what agents assumed where they would have asked
     purse       what it has reserved of a fleet's budget, where it is under one
     deaths      how often a person was asked about work that had been cut off again and again
@@ -127,6 +129,7 @@ class DeliveryState(BaseModel):
     mends: int = 0
     asked_fixes: int = 0
     fixed: dict[str, int] = {}
+    tries: tuple[Try, ...] = ()
     assumptions: tuple[str, ...] = ()
     purse: Purse = Purse()
     deaths: int = 0
@@ -202,7 +205,7 @@ class DeliveryState(BaseModel):
             self.at = prepared.at
         else:
             self.at, self.built, self.documented, self.head, self.tests = None, False, False, "", None
-            self.tasks = ()
+            self.tasks = self.tries = ()
 
 
 class Progress(BaseModel):

@@ -14,6 +14,21 @@ SUMMARY_LIMIT = 100
 """Characters; a turn's summary stands in history, the Web UI and `perdure logs`."""
 
 
+TRY_FOUND = ("report", "review", "findings")
+"""Artifacts of a fix's materials that tell what it was to mend."""
+
+
+class Try(Recorded):
+    """A fix that was made: what it was begun with (artifacts by name, as TurnInput has them), and the commits before
+    and after it, equal where it changed nothing."""
+
+    step: Step
+    attempt: int
+    before: str
+    after: str
+    found: dict[str, str] = {}
+
+
 class TurnInput(Recorded):
     """Names everything a turn needs and holds none of it.
 
@@ -27,6 +42,7 @@ class TurnInput(Recorded):
     began       the end of the id its run was started with: another one than the run's own tells a rewind
     again       how often a person let it be tried again after it had been cut off three times
     room        what it may pay for beside its own reply; None in inputs of releases that did not say so
+    effort      another one than the step's settings say; empty: theirs
     sample      tells the replies a retry goes on with from those it shall not get once more; empty: the first
 
     Never the id of the run it belongs to: a turn pending at a reset is dispatched again with its old input (H18).
@@ -45,6 +61,7 @@ class TurnInput(Recorded):
     sample: str = ""
     again: int = 0
     room: Room | None = None
+    effort: str = ""
 
 
 class Ending(StrEnum):

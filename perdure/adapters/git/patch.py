@@ -116,8 +116,15 @@ def unified(repository: Repository, a: str, b: str) -> str:
 
 def binaries(repository: Repository, a: str, b: str) -> set[str]:
     """Paths whose content is not text to git; one too large to be compared (PATCH_FILE_BYTES) is not."""
-    listed = bounded(repository).run(*_RAW, "--numstat", "-z", "--end-of-options", a, b).stdout.split(b"\0")
-    return {os.fsdecode(line[4:]) for line in listed if line.startswith(b"-\t-\t")}
+    return {path for path, added, _ in counted(repository, a, b) if added == "-"}
+
+
+def counted(repository: Repository, a: str, b: str) -> list[tuple[str, str, str]]:
+    """(path, lines added, lines deleted) of each file that differs, as git writes the numbers: `-` where it is not text
+    to git."""
+    listed = bounded(repository).run(*_RAW, "--numstat", "-z", "--end-of-options", a, b).stdout.split(b"\0")[:-1]
+    lines = (line.split(b"\t", 2) for line in listed)
+    return [(os.fsdecode(path), added.decode(), gone.decode()) for added, gone, path in lines]
 
 
 def blobs(repository: Repository, changed: Sequence[ChangedPath]) -> Iterator[tuple[ChangedPath, bytes]]:

@@ -1,10 +1,30 @@
-"""The choice of another attempt at the failures: pure decisions over verdicts."""
+"""Another attempt at the failures, or none; and what it is told of those before it: pure decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 
+from perdure.models.phases import Step
+from perdure.models.turn import TRY_FOUND, Try
 from perdure.models.work import TestVerdict
+
+TRIES_KEPT = 12
+"""Some 4 KB in the input of a fix's first turn: what can be learnt from more than these is in the newest ones."""
+
+
+def tried(
+    tries: tuple[Try, ...], step: Step, attempt: int, commits: tuple[str, str], found: Mapping[str, str]
+) -> tuple[Try, ...]:
+    """The tries with one more. `commits`: before it and after it; `found`: the materials it was begun with."""
+    about = {name: artifact for name, artifact in found.items() if name in TRY_FOUND}
+    made = Try(step=step, attempt=attempt, before=commits[0], after=commits[1], found=about)
+    return (*tries, made)[-TRIES_KEPT:]
+
+
+def as_material(tries: Sequence[Try]) -> dict[str, str]:
+    """What a turn's input carries of them; nothing before the first."""
+    return {"tries": json.dumps([one.model_dump(mode="json") for one in tries])} if tries else {}
 
 
 def hopeless(left: Sequence[TestVerdict], verdict: TestVerdict, fixes: int, limit: int) -> str:

@@ -92,13 +92,15 @@ def question_for(
     transcript: Sequence[Message],
     promised: Promised | None = None,
     tests_s: float = 0.0,
+    effort: str = "",
 ) -> ModelRequest:
-    """The next request of a step. `promised`: see after_reply; `tests_s`: the time of the test commands, in seconds."""
+    """The next request of a step. `promised`: see after_reply; `tests_s`: the time of the test commands, in seconds;
+    `effort`: another one than the step's settings say."""
     settings = getattr(contract.config.steps, step)
     return ModelRequest(
         model=settings.model,
         max_tokens=settings.max_tokens,
-        effort=settings.effort,
+        effort=effort or settings.effort,
         system=system_prompt(step, contract.prompts.get(step)),
         tools=tools_for(step, questions=contract.config.delivery.questions),
         messages=tuple(transcript),

@@ -118,8 +118,8 @@ async def _begun(
         resumed=work.turn > 1,
         schema=schema_for(work.step, promised=promised is not None, roles=roles_of(session.contract)),
         writes=STEPS[work.step].writes,
-        effort=settings.effort or "",
         max_tokens=settings.max_tokens,
+        effort=work.effort or settings.effort or "",
     )
     memory = None
     if asking.resumed:

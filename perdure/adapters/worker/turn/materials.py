@@ -16,6 +16,7 @@ from perdure.adapters.checks.findings.leaked import shown
 from perdure.adapters.git import patch
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.worker.turn.tries import told_of
 from perdure.adapters.worker.turn.written import read_picture, read_report, read_screenshots
 from perdure.models.bent import faults
 from perdure.models.contract import Contract
@@ -52,6 +53,8 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
     report = read_report(vault, delivery, materials.get("report", ""))
     if report is not None and report.experiment is not None:
         found["experiment"] = _experiment(report)
+    if "tries" in materials:
+        found["tries"] = told_of(vault, delivery, materials)
     return found
 
 

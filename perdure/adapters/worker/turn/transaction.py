@@ -86,7 +86,7 @@ async def _by_model(
     if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window):
         return await _begin_anew(host, session, work, told)
     _, tests_s = await in_thread(session.tested)
-    question = conversation.question_for(work.step, session.contract, told, promised, tests_s)
+    question = conversation.question_for(work.step, session.contract, told, promised, tests_s, work.effort)
     after = await in_thread(last_message, session.directory, work)
     question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
     books = Books(session.replies, session.spend, await in_thread(host.pace))
