@@ -23,7 +23,7 @@ def tried(
 
 
 def as_material(tries: Sequence[Try]) -> dict[str, str]:
-    """What a turn's input carries of them; nothing before the first."""
+    """The form in which a turn's input carries them; nothing before the first."""
     return {"tries": json.dumps([one.model_dump(mode="json") for one in tries])} if tries else {}
 
 
