@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from activities.aiming import Aiming
 from activities.backlog import Backlogs
 from activities.capture_pages import Pages
 from activities.close import Closing
@@ -86,5 +87,5 @@ def here(host: Host) -> Activities:
         Inspection(host).inspect_change,
         Pages(host).capture_pages,
         Closing(host).close,
-        *(asked.read, asked.spent, asked.keep, asked.check_plan, asked.verify),
+        *(asked.read, asked.spent, asked.keep, asked.check_plan, asked.verify, Aiming(host).aim),
     ]

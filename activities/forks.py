@@ -14,7 +14,7 @@ from pathlib import Path
 
 from temporalio import activity
 
-from perdure.adapters.agents.chosen import chosen
+from activities.aiming import check_checkpoint, with_agents
 from perdure.adapters.git.retention import note_branches
 from perdure.adapters.git.vault import RefMoved, Vault
 from perdure.adapters.git.workspace import Workspace
@@ -28,6 +28,7 @@ from perdure.models.crash import CrashPoint
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.forking import ForkedFrom
 from perdure.models.ids import artifact_ref, branch_name, delivery_key, run_ref
+from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC
 from perdure.models.work import Prepared, PrepareInput
 
@@ -63,26 +64,21 @@ def _terms(host: Host, work: PrepareInput, forked: ForkedFrom, previous: Prepare
     target = find_target(work.request, ours, host.config.local_repositories, host.forges)
     if target.url != contract.repository or contract.existing or contract.landing is not None:
         raise InvalidRequest(f"forked: {forked.delivery} cannot have this sibling", where=work.request.repository)
-    if not vault.has(forked.checkpoint) or (why := vault.broken(forked.checkpoint)):
-        words = f"forked: the checkpoint before {forked.at} is damaged: {why.partition(chr(10))[0][:200]}"
-        raise InvalidRequest(words, where=forked.checkpoint[:12], fix="fork at an earlier turn")
+    check_checkpoint(vault, forked.checkpoint)
     branch = branch_name(work.delivery)
     if why := BranchBase(vault, target.heads, contract.base, contract.base_sha, work.delivery).taken(branch):
         raise InvalidRequest(f"forked: {why}", where=work.request.repository, fix="fork with another --id")
-    return vault, _own(contract, work, branch, contract.source if ours else ""), False
+    return vault, _own(contract, work, forked, contract.source if ours else ""), False
 
 
-def _own(contract: Contract, work: PrepareInput, branch: str, source: str) -> Contract:
+def _own(contract: Contract, work: PrepareInput, forked: ForkedFrom, source: str) -> Contract:
     """The terms under the sibling's name, with the model and the agent that were asked for."""
-    steps, origins = contract.config.steps, dict(contract.origins)
-    asked = {name: value for name in ("model", "agent") if (value := getattr(work.request, name))}
-    for step in AGENTIC:
-        steps = steps.model_copy(update={step: getattr(steps, step).model_copy(update=asked)})
-        origins |= {f"steps.{step}.{name}": "request" for name in asked}
-    agents = chosen(contract.config.model_copy(update={"steps": steps}), origins)
-    mine = {"delivery": work.delivery, "branch": branch, "branches": {}, "source": source}
-    told = {"config": agents.config, "origins": agents.origins, "forked": (*contract.forked, contract.delivery)}
-    return contract.model_copy(update=mine | told)
+    step, _, turn = forked.at.partition(":")
+    asked = work.request.model or "", work.request.agent or ""
+    terms = with_agents(contract, *asked, Step(step.partition(".")[0]), int(turn or 1))
+    older = (*contract.forked, contract.delivery)
+    mine = {"delivery": work.delivery, "branch": branch_name(work.delivery), "branches": {}}
+    return terms.model_copy(update=mine | {"source": source, "forked": older})
 
 
 def _keep(host: Host, vault: Vault, contract: Contract, forked: ForkedFrom, previous: Prepared) -> Prepared:

@@ -291,9 +291,6 @@ class Delivery(TakesMessages):
         words = state.message or str(state.status)
         raise ApplicationError(words, result.model_dump(mode="json"), type="NotDelivered", non_retryable=True)
 
-    def refresh(self) -> None:
-        self.stage.refresh()
-
     @workflow.query(description="Where the delivery stands: perdure.models.state.Progress")
     def progress(self) -> Progress:
         info = workflow.info()

@@ -15,6 +15,7 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.rules.attaching import Attached, attached, refusal
 from perdure.models.rules.inbox import Inbox, NotCounted
 from perdure.models.state import DeliveryState
+from workflows.stage import Stage
 
 ATTACHES = 200
 """Times one run takes update `attach` under different ids: a run takes 2,000 updates, and decisions need room."""
@@ -25,6 +26,7 @@ class TakesMessages:
 
     state: DeliveryState
     request: DeliveryRequest
+    stage: Stage
     _refused: ApplicationError | None = None
     _attached = 0
 
@@ -101,7 +103,8 @@ class TakesMessages:
 
     @workflow.signal(description="Sent by perdure rewind just before its reset: no further turn begins meanwhile")
     def rewind(self, said: Any = None) -> None:
-        Inbox(self.state).rewind(said, workflow.info().run_id)
+        if (since := Inbox(self.state).rewind(said, workflow.info().run_id)) is not None:
+            self.stage.people.forget(since)
         self.refresh()
 
     @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
@@ -111,7 +114,7 @@ class TakesMessages:
 
     def refresh(self) -> None:
         """Bring what the Web UI shows up to date; nothing else tells it of what came by a message."""
-        raise NotImplementedError
+        self.stage.refresh()
 
     def _decide(self, name: str, said: Any) -> str:
         """The same checks again: between validator and handler something else may have decided it."""

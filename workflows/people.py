@@ -226,6 +226,11 @@ class People:
         self._started += waited
         self.state.started = self._started
 
+    def forget(self, since: datetime) -> None:
+        """It was rewound to what it did then: of its time no more is used than there was."""
+        now = workflow.now()
+        self.give_back(max(timedelta(0), min(now - since, now - self._started)))
+
     def _breach(self, paying: bool) -> tuple[Limit, str] | None:
         prepared = self.state.prepared
         if prepared is None:

@@ -88,12 +88,14 @@ export type Phase = "plan" | "build" | "test" | "review" | "ship" | "land";
 
 /**
  * The point where a run stopped, so that another run can go on: `perdure retry` sends it back.
- * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again.
+ * It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`: perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew long; nothing is prepared anew and no count begins again. `rewound`: the turn that it went back to, where it did; `asked`: the words and the model with which.
  */
 export interface ResumePoint {
   run_id: string;
   state: Record<string, unknown>;
   continued?: boolean;
+  rewound?: string;
+  asked?: Record<string, string>;
 }
 
 /** In the landing place of a task: the delivery whose plan it is of, which alone begins it. */
@@ -197,12 +199,23 @@ export interface Hold {
 export interface Resume {
 }
 
-/** A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset makes forgets what was said and held before, and hears `text`. `to`: the turn, for people. */
+/** A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset makes forgets what was said and held before, and hears `text`. */
 export interface Rewind {
   from_run: string;
+  /** the turn, for people */
   to?: string;
   text?: string;
   id?: string;
+  /** when it began the first time, the time from then on is not the delivery's */
+  since?: string | null;
+  /** the terms from there on, made by the delivery's host, where model or agent are others */
+  policy?: string;
+  /** by step */
+  models?: Record<string, string>;
+  /** as they were asked for, so that the same rewind is known again */
+  model?: string;
+  /** as they were asked for, so that the same rewind is known again */
+  agent?: string;
 }
 
 /** A decision sent as a signal because no worker took the update: `update` names it; `of`, or for `add_budget` an `id`, must be in `said`, so that it counts once however often and by whatever way it comes. */

@@ -25,6 +25,18 @@ async def connected(screen: Screen) -> Perdure:
     return Perdure(await connect(Home.find(), start=False, say=screen.say))
 
 
+async def worker_started(screen: Screen) -> None:
+    """See that a worker of this home runs and has a key, where no workers elsewhere do the work."""
+    from perdure import secrets
+    from perdure.adapters.system.home import Home
+    from perdure.cli.request.validation import check_key, workers_elsewhere
+    from perdure.local.up import ensure_running
+
+    if not workers_elsewhere():
+        check_key(secrets.environment())
+        await ensure_running(Home.find(), screen.say)
+
+
 async def look_at(screen: Screen, seen: Seen) -> tuple[Described | None, Seen]:
     """Return what this home's server knows of a delivery or backlog, and where to ask next; None when another home's
     answered.

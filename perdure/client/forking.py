@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from perdure.client.aiming import aim, not_of_a_backlog
 from perdure.client.delivery import Delivery
-from perdure.client.history import Act, Past
-from perdure.client.rewinding import Turn, find, runs_of, turns_in
+from perdure.client.standing import state_before
 from perdure.client.submit import start
-from perdure.models import fold
-from perdure.models.decisions import Decided, Gate, Said, Say, Verdict, understood
+from perdure.client.turns import Turn, find, runs_of, turns_in
+from perdure.models.decisions import Said, Say, understood
 from perdure.models.errors import BadInput
 from perdure.models.forking import ForkedFrom
 from perdure.models.ids import delivery_key, digest
 from perdure.models.ledger import Spend, Usage
-from perdure.models.phases import Step
 from perdure.models.proof import proof
 from perdure.models.request import ResumePoint, parse_request
 from perdure.models.result import Receipt
-from perdure.models.rules.gates import put
-from perdure.models.rules.specialists import built
-from perdure.models.state import DeliveryState, parse_resume
-from perdure.models.steps import FIXES
+from perdure.models.state import DeliveryState
 
 _ID_CHARS = 69
 """Of the other delivery's id, in a fork's: with what follows it still is one."""
+
+
+UNPAID: Mapping[str, Any] = MappingProxyType(
+    {
+        "usage": Usage(),
+        "spend": Spend(),
+        "paid": None,
+        "receipt": Receipt(),
+        "tasks_usd": 0.0,
+        "begun": (),
+        "extra_usd": 0.0,
+        "extra_tokens": 0,
+        "extra_time_s": 0.0,
+        "breaches": 0,
+        "deaths": 0,
+        "added": 0,
+        "steps": [],
+        "notes": (),
+        "heard": (),
+        "listened": 0,
+        "sample": "",
+    }
+)
+"""What a sibling does not take over: it has paid for nothing, survived nothing and heard nothing."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +81,18 @@ async def fork(
     """
     request = await delivery.request()
     runs = await runs_of(delivery.client, delivery.id, (await delivery.describe()).run_id)
+    not_of_a_backlog(delivery.id, runs)
     known = turns_in(runs)
     turn = find(known, at, where="--at")
-    if request.get("landing"):
-        raise BadInput("an item of a backlog has no sibling: its place is one change of its branch", where=delivery.id)
     if request.get("branch"):
         fix = "perdure rewind takes a turn of it anew"
         raise BadInput("it works on a branch that was there before: two cannot", where=delivery.id, fix=fix)
+    await aim(delivery, turn, model=model, agent=agent)
     past = next(past for run, past in runs if run == turn.run)
     state = state_before(past, turn)
     assert state.prepared is not None
     began = _began(delivery.id, request, known[: known.index(turn)], turn, state)
+    state = state.model_copy(update=UNPAID)
     if say:
         state.said = (*state.said, Said(id="fork", text=understood(Say, {"text": say}).text))
     left = ResumePoint(run_id="", state=state.model_dump(mode="json", exclude_defaults=True))
@@ -103,68 +126,3 @@ def _began(id: str, request: dict[str, Any], taken: list[Turn], turn: Turn, stat
         turns=len(taken) + (older.turns if older else 0),
         usd=None if None in costs else round(sum(cost or 0.0 for cost in costs), 6),
     )
-
-
-def state_before(past: Past, turn: Turn) -> DeliveryState:
-    """A delivery's state as a turn began, from the history of its run: what was made is kept, what was paid is not.
-
-    BadInput where the run has not prepared anything.
-    """
-    resume = past.request.get("resume")
-    state = parse_resume(ResumePoint.model_validate(resume)) if resume else DeliveryState()
-    here = [act for act in past.acts if (act.activity, max(act.attempt, 1), act.turn) == _name(turn)][-1]
-    for act in past.acts:
-        if act.result is not None and act.ended is not None and act.ended <= here.scheduled and act is not here:
-            _take(state, act, bool(past.request.get("branch")))
-    if state.prepared is None:
-        raise BadInput("nothing is prepared before that turn", where=turn.place)
-    said = tuple(Said.model_validate(one) for one in here.given.get("said") or ())
-    decided = {f"{Gate.PLAN}:{put(Gate.PLAN, state)[0]}": Decided(verdict=Verdict.APPROVED)} if state.plan else {}
-    afresh: dict[str, Any] = {
-        "checkpoint": str(here.given.get("checkpoint") or state.checkpoint),
-        "at": state.at if turn.turn > 1 else None,
-        "plan": "" if turn.step == Step.PLAN else state.plan,
-        "decided": {} if turn.step == Step.PLAN else decided,
-        "said": tuple(one for one in said if one.about),  # answers to what its agent has asked
-        "tasks": state.tasks if built(state.tasks) else (),
-        "usage": Usage(),
-        "spend": Spend(),
-        "paid": None,
-        "receipt": Receipt(),
-        "tasks_usd": 0.0,
-        "begun": (),
-        "extra_usd": 0.0,
-        "extra_tokens": 0,
-        "extra_time_s": 0.0,
-        "breaches": 0,
-        "deaths": 0,
-        "sample": "",
-        "steps": [],
-        "notes": (),
-        "heard": (),
-        "listened": 0,
-        "question": None,
-        "question_of": "",
-        "message": "",
-        "pull_request": None,
-        "added": 0,
-    }
-    return state.again().model_copy(update=afresh)
-
-
-def _name(turn: Turn) -> tuple[str, int, int]:
-    return turn.step, turn.attempt, turn.turn
-
-
-def _take(state: DeliveryState, act: Act, branch: bool) -> None:
-    """Take in a result, and what the workflow itself makes of it."""
-    state.said = tuple(Said.model_validate(one) for one in act.given.get("said") or ())
-    fold.take(state, act.activity, act.given, act.result or {}, branch=branch)
-    if act.activity == "check_plan":
-        state.edits += 1
-    elif act.activity == "take_tasks":
-        state.built = state.built or built(state.tasks)
-    elif act.activity == Step.COMMIT:
-        step = str(act.given.get("step"))
-        state.built, state.documented = state.built or step == Step.IMPLEMENT, state.documented or step == Step.DOCUMENT
-        state.fixed = {**state.fixed, step: act.attempt} if step in FIXES else state.fixed

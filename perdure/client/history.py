@@ -30,6 +30,7 @@ class Act:
     tries    how often it was started; 0: it has not ended, and history does not say before
     began    when the last try started, None as above; the try before it had ended just then
     died     that try had ended with its worker
+    queue    where it was to be carried out
     task     the event with which the workflow task ended that asked for it: a reset goes there
     result   what it gave, None unless it succeeded; failure: why it did not, empty while it runs
     """
@@ -40,6 +41,7 @@ class Act:
     attempt: int = 0
     turn: int = 0
     task: int = 0
+    queue: str = ""
     tries: int = 0
     began: datetime | None = None
     ended: datetime | None = None
@@ -64,6 +66,7 @@ class Past:
     request   as the newest run got it
     newest    how many of `acts` are of the runs before it
     complete  False: Temporal does not have the first runs any more
+    type      of the workflow
     rewinds   what the signals of that name said, in one run
     held      who holds it and why, by the newest run; empty: nobody does
     """
@@ -73,6 +76,7 @@ class Past:
     waits: tuple[Wait, ...] = ()
     newest: int = 0
     complete: bool = True
+    type: str = ""
     rewinds: tuple[dict[str, Any], ...] = ()
     held: str = ""
 
@@ -115,7 +119,8 @@ async def read_run(client: Client, id: str, run_id: str | None) -> Past:
     async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
         await reading.take(event)
     acts, waits = tuple(reading.acts.values()), tuple(reading.waits.values())
-    return Past(reading.request, acts, waits, rewinds=tuple(reading.rewinds), held=reading.held)
+    rewinds = tuple(reading.rewinds)
+    return Past(reading.request, acts, waits, type=reading.type, rewinds=rewinds, held=reading.held)
 
 
 class Reading:
@@ -170,7 +175,8 @@ class Reading:
         given = await self.first(told.input)
         attempt, turn = (value if isinstance(value := given.get(name), int) else 0 for name in ("attempt", "turn"))
         task = told.workflow_task_completed_event_id
-        return Act(told.activity_type.name, given, at, attempt=attempt, turn=turn, task=task)
+        queue = told.task_queue.name
+        return Act(told.activity_type.name, given, at, attempt=attempt, turn=turn, task=task, queue=queue)
 
     def _change(self, number: int, **changes: Any) -> None:
         if number in self.acts:

@@ -1,117 +1,31 @@
-"""The turns of a delivery, and the way back to one of them, by Temporal's reset."""
+"""The way back to a turn of a delivery, by Temporal's reset."""
 
 from __future__ import annotations
 
-import difflib
-import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.aiming import aim, not_of_a_backlog
 from perdure.client.delivery import Delivery
-from perdure.client.history import Act, Past, read_run
-from perdure.models.decisions import Rewind, understood
-from perdure.models.errors import BadInput, PerdureError
-from perdure.models.limits import RUNS_READ
-from perdure.models.steps import AGENTIC
-
-_PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0-9]{1,6}))?")
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One turn as history has it.
-
-    place       `implement:4`, or `fix_tests.2:1` in the second loop of a step: what `perdure rewind --to` takes
-    checkpoint  what it ended with; empty: it has not ended
-    cost_usd    None: not known, or not ended
-    paid        False: an earlier run's, or a turn that a rewind has left behind
-    """
-
-    step: str
-    attempt: int
-    turn: int
-    began: datetime
-    summary: str = ""
-    checkpoint: str = ""
-    cost_usd: float | None = None
-    run: str = ""
-    task: int = 0
-
-    @property
-    def place(self) -> str:
-        return f"{self.step}.{self.attempt}:{self.turn}" if self.attempt > 1 else f"{self.step}:{self.turn}"
-
-
-async def turns(delivery: Delivery) -> list[Turn]:
-    """The turns that the delivery stands on, oldest first: not those that a rewind has left behind.
-
-    BadInput when there is no such delivery. Raises RPCError.
-    """
-    return turns_in(await runs_of(delivery.client, delivery.id, (await delivery.describe()).run_id))
-
-
-def turns_in(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
-    found: dict[tuple[str, int, int], Turn] = {}
-    for run, past in runs:
-        for act in past.acts:
-            if act.activity in AGENTIC and act.turn:
-                # Where a retry goes on within a step, its turns come after those of the run before.
-                found[act.activity, act.attempt, act.turn] = _turn(run, act)
-    return list(found.values())
-
-
-async def runs_of(client: Client, id: str, newest: str) -> list[tuple[str, Past]]:
-    """The runs that a delivery goes on from, oldest first."""
-    runs: list[tuple[str, Past]] = []
-    run = newest
-    while run and len(runs) < RUNS_READ:
-        try:
-            runs.append((run, await read_run(client, id, run)))
-        except RPCError as error:
-            if not runs or error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-                raise
-            break
-        resume = runs[-1][1].request.get("resume")
-        run = str(resume.get("run_id") or "") if isinstance(resume, dict) else ""
-    return list(reversed(runs))
-
-
-def _turn(run: str, act: Act) -> Turn:
-    turn = Turn(act.activity, max(act.attempt, 1), act.turn, act.scheduled, run=run, task=act.task)
-    if act.result is None:
-        return turn
-    cost = (act.result.get("usage") or {}).get("cost_usd")
-    told = str(act.result.get("summary", "")).partition(" · ")[2], str(act.result.get("checkpoint", ""))
-    return replace(turn, summary=told[0], checkpoint=told[1], cost_usd=cost if isinstance(cost, float | int) else None)
-
-
-def find(known: Sequence[Turn], text: str, *, where: str = "--to") -> Turn:
-    """The turn that `STEP[.ATTEMPT][:TURN]` names: of the newest attempt and the first turn where it does not say.
-
-    BadInput that names the nearest turn when there is none like it.
-    """
-    places = [turn.place for turn in known]
-    wanted = _PLACE.fullmatch(text.strip().lower().replace("-", "_"))
-    step = {"build": "implement"}.get(wanted["step"], wanted["step"]) if wanted else ""
-    of_step = [turn for turn in known if turn.step == step]
-    if wanted is None or not of_step:
-        near = difflib.get_close_matches(text, [*dict.fromkeys(turn.step for turn in known), *places], 1, 0.5)
-        fix = f"did you mean {near[0]}?" if near else "perdure turns shows them"
-        raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=fix)
-    attempt = int(wanted["attempt"] or of_step[-1].attempt)
-    number = int(wanted["turn"] or 1)
-    found = [turn for turn in of_step if (turn.attempt, turn.turn) == (attempt, number)]
-    if not found:
-        near_by = min(of_step, key=lambda turn: (abs(turn.attempt - attempt), abs(turn.turn - number)))
-        raise BadInput(f"there is no turn {text[:60]!r}", where=where, fix=f"the nearest one is {near_by.place}")
-    return found[0]
+from perdure.client.history import Past
+from perdure.client.standing import state_before
+from perdure.client.submit import start
+from perdure.client.turns import Turn, find, runs_of, turn_at, turns_in
+from perdure.client.view import Described
+from perdure.models.decisions import Rewind, Said, Say, understood
+from perdure.models.errors import PerdureError
+from perdure.models.forking import Aimed
+from perdure.models.ids import short_run
+from perdure.models.request import ResumePoint
+from perdure.models.state import parse_resume
 
 
 @dataclass(frozen=True)
@@ -126,34 +40,49 @@ class Rewound:
     before: bool = False
 
 
-async def rewind(delivery: Delivery, to: str, *, say: str = "", by: str = "", again: bool = False) -> Rewound:
+async def rewind(
+    delivery: Delivery,
+    to: str,
+    *,
+    say: str = "",
+    model: str = "",
+    agent: str = "",
+    by: str = "",
+    again: bool = False,
+) -> Rewound:
     """Go back to before a turn: it is taken anew, from the files and the conversation it began with.
 
-    Earlier turns are not paid again; what was said and held before is forgotten, `say` are words for the turn itself.
-    The run that is left begins no further turn once it has the signal; where the reset then does not come, it goes on
-    after a minute and says so. The same rewind sent twice happens once, also where the first sender died; `again`: one
-    more all the same.
-    BadInput for a turn that is not there, for a delivery of a backlog, and for one that has ended.
+    Earlier turns are not paid again; what was said and held before is forgotten, `say` are words for the turn itself;
+    `model`, `agent`: for all steps from there on. One that has ended goes on in a new run; where it has a pull request,
+    that one is brought up to date. The run that is left begins no further turn once it has the signal; where the reset
+    then does not come, it goes on after a minute and says so. The same rewind sent twice happens once, also where the
+    first sender died; `again`: one more all the same.
+    BadInput for a turn that is not there, one whose checkpoint is damaged, and for backlogs and their deliveries.
     """
     described = await delivery.describe()
-    if not described.running:
-        words = "it is delivered" if described.status == WorkflowExecutionStatus.COMPLETED else "it has ended"
-        raise BadInput(f"{words}: nothing of it runs that could be taken back", fix=f"perdure show {delivery.id}")
-    request = await delivery.request()
-    if request.get("landing"):
-        fix = f'perdure say {delivery.id} "…" tells it something'
-        raise BadInput("an item of a backlog cannot be rewound: its turn to land was granted for what it is", fix=fix)
     runs = await runs_of(delivery.client, delivery.id, described.run_id)
-    if not again and (place := _made_by(runs, to, say)):
+    not_of_a_backlog(delivery.id, runs)
+    wanted = {"text": say, **({"model": model} if model else {}), **({"agent": agent} if agent else {})}
+    if not again and (place := _made_by(runs, to, wanted)):
         return Rewound(place, described.run_id, before=True)
     turn = find(turns_in(runs), to)
-    await _announce(delivery, described.run_id, turn, say)
+    aimed = await aim(delivery, turn, model=model, agent=agent, keep=True)
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{described.run_id} {turn.run} {turn.task} {say} {model} {agent}"))
+    if not described.running:
+        return await _again(
+            delivery, described, next(past for run, past in runs if run == turn.run), turn, wanted, aimed
+        )
+    told: dict[str, Any] = {**wanted, "from_run": described.run_id, "to": turn.place, "id": name, "since": turn.began}
+    if aimed is not None and aimed.contract != turn.terms:
+        told |= {"policy": aimed.contract, "models": aimed.models}
+    signal = understood(Rewind, told).model_dump(mode="json", exclude_defaults=True)
+    await _announce(delivery, described.run_id, signal)
     asked = ResetWorkflowExecutionRequest(
         namespace=delivery.client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=delivery.id, run_id=turn.run),
         reason=f"rewound to {turn.place}" + (f" by {by}" if by else ""),
         workflow_task_finish_event_id=turn.task,
-        request_id=_named(described.run_id, turn, say),
+        request_id=name,  # the same whoever sends it, and however often
         identity=delivery.client.identity,
     )
     try:
@@ -163,35 +92,56 @@ async def rewind(delivery: Delivery, to: str, *, say: str = "", by: str = "", ag
     return Rewound(turn.place, made.run_id)
 
 
-def _named(run: str, turn: Turn, say: str) -> str:
-    """The name of a rewind: the same whoever sends it, and however often."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run} {turn.run} {turn.task} {say}"))
-
-
-def _made_by(runs: Sequence[tuple[str, Past]], to: str, say: str) -> str:
+def _made_by(runs: Sequence[tuple[str, Past]], to: str, wanted: dict[str, str]) -> str:
     """The place that the newest run was rewound to, where it was made by just such a rewind; else empty."""
     run, past = runs[-1]
-    if not past.rewinds or past.rewinds[-1].get("from_run") in (None, run):
+    resume = past.request.get("resume")
+    told = past.rewinds[-1] if past.rewinds else {}
+    if not told and isinstance(resume, dict) and resume.get("rewound"):
+        told = {"to": resume["rewound"], "from_run": resume.get("run_id"), **(resume.get("asked") or {})}
+    same = all((told.get(name) or "") == wanted.get(name, "") for name in ("text", "model", "agent"))
+    if not same or told.get("from_run") in (None, run):
         return ""
-    place, text = (str(past.rewinds[-1].get(name) or "") for name in ("to", "text"))
-    # Its turn may not have begun anew yet: without a worker none does.
-    known = [*turns_in(runs), *([_turn_at(place)] if _PLACE.fullmatch(place) else [])]
-    return place if text == say and find(known, to).place == place else ""
+    place = str(told.get("to") or "")
+    again = turn_at(place)  # its turn may not have begun anew yet: without a worker none does
+    return place if find([*turns_in(runs), *([again] if again else [])], to).place == place else ""
 
 
-def _turn_at(place: str) -> Turn:
-    found = _PLACE.fullmatch(place)
-    assert found is not None
-    return Turn(found["step"], int(found["attempt"] or 1), int(found["turn"] or 1), datetime.now(UTC))
-
-
-async def _announce(delivery: Delivery, run: str, turn: Turn, say: str) -> None:
+async def _announce(delivery: Delivery, run: str, signal: dict[str, Any]) -> None:
     """Say it to the run that is to be left, and to no other: it begins no further turn."""
-    said = {"from_run": run, "to": turn.place, "text": say, "id": _named(run, turn, say)}
-    handle = delivery.client.get_workflow_handle(delivery.id, run_id=run)
     try:
-        await handle.signal("rewind", understood(Rewind, said).model_dump(mode="json"))
+        await delivery.client.get_workflow_handle(delivery.id, run_id=run).signal("rewind", signal)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise
         raise PerdureError("it went on in another run meanwhile", where=delivery.id, fix="try it again") from None
+
+
+async def _again(
+    delivery: Delivery, described: Described, past: Past, turn: Turn, wanted: dict[str, str], aimed: Aimed | None
+) -> Rewound:
+    """Another run of one that has ended, as `retry` begins one: a closed run hears nothing, and a reset of it would
+    begin the turn before anybody could say a word."""
+    state = state_before(past, turn)
+    if described.resume is not None:
+        ended = parse_resume(described.resume)
+        added = ("extra_usd", "extra_tokens", "extra_time_s", "unpriced", "paid")
+        state = state.model_copy(update={name: getattr(ended, name) for name in added})
+    if wanted["text"]:
+        state.said = (*state.said, Said(id="rewind", text=understood(Say, {"text": wanted["text"]}).text))
+    if aimed is not None and state.prepared is not None:
+        terms = {"contract": aimed.contract, "models": aimed.models or state.prepared.models}
+        state.prepared = state.prepared.model_copy(update=terms)
+    state.sample = short_run(described.run_id)  # replies to the same words are bought anew
+    left = ResumePoint(
+        run_id=turn.run,
+        state=state.model_dump(mode="json", exclude_defaults=True),
+        rewound=turn.place,
+        asked=wanted,
+    )
+    request = {**past.request, "resume": left.model_dump(mode="json", exclude_defaults=True)}
+    try:
+        await start(delivery.client, delivery.id, request, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+    except WorkflowAlreadyStartedError:
+        raise PerdureError("it runs again meanwhile", where=delivery.id, fix="try it again") from None
+    return Rewound(turn.place, (await delivery.describe()).run_id)

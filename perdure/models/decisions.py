@@ -13,7 +13,7 @@ from perdure.models.amounts import Duration
 from perdure.models.backlog import BacklogItem
 from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
-from perdure.models.limits import SAID_BYTES, TOKENS_MOST, USD_MOST
+from perdure.models.limits import NAME_CHARS, SAID_BYTES, TOKENS_MOST, USD_MOST
 from perdure.models.request import explain
 
 
@@ -192,12 +192,22 @@ class Say(Written):
 
 class Rewind(Written):
     """A reset to an earlier turn follows: the run of that id begins no further turn meanwhile. The run that the reset
-    makes forgets what was said and held before, and hears `text`. `to`: the turn, for people."""
+    makes forgets what was said and held before, and hears `text`.
+
+    to      the turn, for people; since: when it began the first time, the time from then on is not the delivery's
+    policy  the terms from there on, made by the delivery's host, where model or agent are others; models: by step
+    model, agent    as they were asked for, so that the same rewind is known again
+    """
 
     from_run: str = Field(min_length=1, max_length=100)
     to: str = Field(default="", max_length=100)
     text: str = ""
     id: str = Field(default="", max_length=100)
+    since: datetime | None = None
+    policy: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+    models: dict[str, str] = {}
+    model: str = Field(default="", max_length=NAME_CHARS)
+    agent: str = Field(default="", max_length=NAME_CHARS)
 
     _small = field_validator("text")(_bounded)
 

@@ -1,11 +1,12 @@
-"""A fork: a sibling delivery that goes on from a turn of another one."""
+"""A turn taken anew: by the delivery itself, or by a sibling that goes on from there, a fork."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.models.base import Recorded
+from perdure.models.base import ContractHash, Recorded
 from perdure.models.limits import NAME_CHARS
+from perdure.models.phases import Step
 
 
 class ForkedFrom(Recorded):
@@ -22,3 +23,27 @@ class ForkedFrom(Recorded):
     queue: str = Field(min_length=1, max_length=NAME_CHARS)
     turns: int = 0
     usd: float | None = None
+
+
+class AimInput(Recorded):
+    """A turn to be taken anew, asked about at the host that has it.
+
+    contract, checkpoint   of that turn; model, agent: for all steps from it on, empty: as they are
+    keep                   terms with that model and agent are stored for this delivery
+    """
+
+    delivery: str
+    contract: ContractHash
+    step: Step
+    turn: int
+    checkpoint: str
+    model: str = Field(default="", max_length=NAME_CHARS)
+    agent: str = Field(default="", max_length=NAME_CHARS)
+    keep: bool = False
+
+
+class Aimed(Recorded):
+    """The terms from there on, and the model of each step under them."""
+
+    contract: ContractHash
+    models: dict[str, str] = {}

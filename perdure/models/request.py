@@ -24,12 +24,15 @@ class ResumePoint(Recorded):
 
     It is kept in the memo `resume` of every run that ended without delivering. Shape of `state`:
     perdure.models.state.DeliveryState. `continued`: the same delivery goes on in a new run because its history grew
-    long; nothing is prepared anew and no count begins again.
+    long; nothing is prepared anew and no count begins again. `rewound`: the turn that it went back to, where it did;
+    `asked`: the words and the model with which.
     """
 
     run_id: str
     state: dict[str, Any]
     continued: bool = False
+    rewound: str = ""
+    asked: dict[str, str] = {}
 
 
 _PYTHON_WORDS = re.compile(r"\ba valid (tuple|dictionary)(?: or instance of \w+)?$")

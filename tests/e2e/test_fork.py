@@ -15,7 +15,7 @@ from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
 from perdure.client import Delivery
 from perdure.client.forking import fork
-from perdure.client.rewinding import turns
+from perdure.client.turns import turns
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step
 from tests.lab import FIXES, Lab, git, make_target, pulls, until

@@ -6,12 +6,14 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
-from perdure.client.rewinding import Turn, find, rewind, turns
+from perdure.client.rewinding import rewind
+from perdure.client.turns import Turn, find, turns
 from perdure.models.errors import BadInput
 from tests.lab import Lab, make_target, until
 from tests.waiting import patient
@@ -36,7 +38,11 @@ step = "implement"
 turn = {TURNS}
 say = "Twelve turns are done."
 """
-REQUEST = {"id": "long", "phases": ["build", "ship"], "config": "version = 1\n[gates]\nbefore = ['pull_request']\n"}
+REQUEST: dict[str, Any] = {
+    "id": "long",
+    "phases": ["build", "ship"],
+    "config": "version = 1\n[gates]\nbefore = ['pull_request']\n",
+}
 """Builds in twelve turns, then waits for a person."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from perdure.adapters.worker.spend import SpendLog
-from perdure.client.rewinding import turns
+from perdure.client.turns import turns
 from tests.lab import Lab, make_target, until
 from tests.waiting import patient
 

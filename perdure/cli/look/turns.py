@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.ids import DeliveryId
+from perdure.cli.request.fork import Agent, Model
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.client.rewinding import Turn
+    from perdure.client.turns import Turn
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -21,7 +22,7 @@ def turns(id: DeliveryId = "@last", json: Json = False) -> None:
 
     from perdure.cli.screen import Screen
     from perdure.cli.session import with_delivery
-    from perdure.client.rewinding import turns as turns_of
+    from perdure.client.turns import turns as turns_of
 
     screen = Screen(json=json)
 
@@ -53,18 +54,25 @@ def rewind(
         str, typer.Option("--to", metavar="STEP[:TURN]", help="The turn to take anew, as perdure turns names it.")
     ],
     say: Annotated[str, typer.Option("--say", metavar="TEXT", help="Words for that turn.")] = "",
+    model: Model = "",
+    agent: Agent = "",
     again: Annotated[bool, typer.Option("--again", help="Also where it was rewound just so before.")] = False,
     json: Json = False,
 ) -> None:
-    """Go back to before a turn of a running delivery: files and conversation as they were, taken anew from there."""
+    """Go back to before a turn of a delivery: files and conversation as they were, taken anew from there.
+
+    One that has ended goes on in a new run; its pull request is brought up to date.
+    """
     from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
+    from perdure.cli.session import with_delivery, worker_started
     from perdure.client.rewinding import rewind as rewound
 
     screen = Screen(json=json)
 
     async def work(delivery: Delivery) -> None:
-        done = await rewound(delivery, to, say=say, again=again)
+        if not (await delivery.describe()).running:
+            await worker_started(screen)
+        done = await rewound(delivery, to, say=say, model=model, agent=agent, again=again)
         if json:
             told = {"delivery_id": delivery.id, "rewound_to": done.place, "run_id": done.run_id, "before": done.before}
             screen.data(told)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure import secrets
 from perdure.cli.ids import DeliveryId
 
 if TYPE_CHECKING:
@@ -57,15 +56,11 @@ def fork(
 async def _fork(screen: Screen, typed: str, at: str, say: str, model: str, agent: str, name: str) -> Fork:
     from perdure.adapters.system.home import Home
     from perdure.cli.ids import resolve_id
-    from perdure.cli.request.validation import check_key, workers_elsewhere
-    from perdure.cli.session import connected
+    from perdure.cli.session import connected, worker_started
     from perdure.client.forking import fork as forked
-    from perdure.local.up import ensure_running
 
     home = Home.find()
-    if not workers_elsewhere():
-        check_key(secrets.environment())
-        await ensure_running(home, screen.say)
+    await worker_started(screen)
     perdure = await connected(screen)
     delivery = perdure.delivery(await resolve_id(perdure, typed))
     key = home.key() if home.root.is_dir() else None

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure import secrets
 from perdure.cli.ids import DeliveryId
 
 if TYPE_CHECKING:
@@ -131,17 +130,11 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
 
 
 async def _retry(id: str, screen: Screen, started: list[str], *, budget: float | None, detach: bool) -> int:
-
-    from perdure.adapters.system.home import Home
     from perdure.cli.ids import resolve_id
     from perdure.cli.look.watch import follow
-    from perdure.cli.request.validation import check_key, workers_elsewhere
-    from perdure.cli.session import connected
-    from perdure.local.up import ensure_running
+    from perdure.cli.session import connected, worker_started
 
-    if not workers_elsewhere():
-        check_key(secrets.environment())
-        await ensure_running(Home.find(), screen.say)
+    await worker_started(screen)
     perdure = await connected(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))
     known = (await delivery.describe()).resume

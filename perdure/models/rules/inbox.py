@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -123,22 +124,31 @@ class Inbox:
     def resume(self) -> None:
         self.state.held, self.state.leaving = "", ""
 
-    def rewind(self, raw: Any, run: str) -> None:
-        """A rewind is on its way, or has come: said to the run it begins from, heard again by the one a reset made."""
+    def rewind(self, raw: Any, run: str) -> datetime | None:
+        """A rewind is on its way, or has come: said to the run it begins from, heard again by the one a reset made.
+
+        Returns when the turn began that is taken anew, where it was said.
+        """
         state = self.state
         try:
             said = decisions.understood(decisions.Rewind, raw)
         except InvalidRequest as error:
             self._note(f"a rewind was not understood: {error.what}")
-            return
+            return None
         if said.from_run == run:
             state.leaving = said.to or "an earlier turn"
-            return
+            return None
         if said.id and said.id in state.heard:  # a command that was killed, and was run again
-            return
+            return None
         state.said, state.held, state.leaving = (), "", ""
         if said.text:
             self.hear({"text": said.text, "id": said.id})
+        elif said.id:
+            state.heard = (*state.heard, said.id)[-HEARD_KEPT:]
+        if said.policy and state.prepared is not None:
+            terms = {"contract": said.policy, "models": said.models or state.prepared.models}
+            state.prepared = state.prepared.model_copy(update=terms)
+        return said.since
 
     def _note(self, words: str) -> None:
         if len(self.state.notes) < NOTES_KEPT:

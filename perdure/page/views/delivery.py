@@ -15,7 +15,8 @@ from perdure.cli.look.report.from_host import PNG
 from perdure.cli.look.report.gather import gather
 from perdure.cli.look.report.page import values_of
 from perdure.client.forking import fork
-from perdure.client.rewinding import rewind, turns
+from perdure.client.rewinding import rewind
+from perdure.client.turns import turns
 from perdure.models.errors import BadInput
 from perdure.page.live import stream
 from perdure.page.render import done, part, perdure_of, person_of, render, text_of
