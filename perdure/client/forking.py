@@ -50,7 +50,7 @@ UNPAID: Mapping[str, Any] = MappingProxyType(
         "sample": "",
     }
 )
-"""What a sibling does not take over: it has paid for nothing, survived nothing and heard nothing."""
+"""All that a sibling does not take over: it has paid for nothing, survived nothing and heard nothing."""
 
 
 @dataclass(frozen=True)
