@@ -41,6 +41,7 @@ async def request_of(items: Items, at: ItemState) -> dict[str, Any]:
         issue=item.issue,
         phases=(Phase.PLAN,) if item.decompose else None,
         model=backlog.model,
+        agent=backlog.agent,
         config=backlog.config,
         source=backlog.source,
         landing=LandingPlace(

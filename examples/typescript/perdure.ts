@@ -254,6 +254,8 @@ export interface BacklogRequest {
   /** as in a delivery's request, for each of them */
   model?: string | null;
   /** as in a delivery's request, for each of them */
+  agent?: string | null;
+  /** as in a delivery's request, for each of them */
   config?: string | null;
   /** as in a delivery's request, for each of them */
   source?: string | null;

@@ -8,7 +8,11 @@ from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES
 from perdure.models.ids import digest
 
-NAMES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
+NAMES = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+)
+"""The variables that say which models are asked, and with which keys: the built-in agent's and those of others."""
 
 
 def fingerprint(env: Mapping[str, str], salt: str, names: Sequence[str] = NAMES) -> str:

@@ -129,7 +129,7 @@ class BacklogRequest(Written):
     window      hours in which deliveries may begin: "23:00-07:00" in UTC, "23:00-07:00 +02:00", "23:00-07:00
                 Europe/Berlin"; left out: always
     overlap     wait: items whose `touches` meet are built one after the other; build: at the same time
-    gates, questions, labels, model, config, source, proof   as in a delivery's request, for each of them
+    gates, questions, labels, model, agent, config, source, proof   as in a delivery's request, for each of them
     """
 
     repository: str = Field(min_length=1, max_length=PLACE_CHARS)
@@ -146,6 +146,7 @@ class BacklogRequest(Written):
     questions: bool | None = None
     labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
     model: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
+    agent: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS)
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)

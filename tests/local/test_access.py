@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perdure.local.access import check_same_forge, fingerprint, forge_names
+from perdure.adapters.agents.proxied.upstream import VARIABLES
+from perdure.local.access import check_same, check_same_forge, fingerprint, forge_names
 from perdure.models.errors import BadInput
 from perdure.secrets import without_secrets
 
@@ -43,6 +45,20 @@ def test_a_worker_with_another_token_for_the_forge_is_not_taken_for_ours() -> No
         with pytest.raises(BadInput, match="another token for GitHub than yours") as error:
             check_same_forge(started, other, salt)
         assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize("names", VARIABLES.values(), ids=VARIABLES)
+def test_a_worker_with_another_key_or_address_of_any_model_is_not_taken_for_ours(names: Any) -> None:
+    salt = "2026-01-01"
+    ours = dict.fromkeys((*names.keys, names.address), SECRET)
+    started = fingerprint(ours, salt)
+    check_same(started, ours, salt)
+    for name in ours:
+        for other in ({**ours, name: "another"}, {key: value for key, value in ours.items() if key != name}):
+            with pytest.raises(BadInput, match="another key or model address than yours") as error:
+                check_same(started, other, salt)
+            assert name in error.value.where
+            assert SECRET not in str(error.value)
 
 
 def environment(tmp_path: Path, address: str) -> dict[str, str]:

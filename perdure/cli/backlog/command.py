@@ -8,7 +8,7 @@ import typer
 
 from perdure.cli.backlog import change, look
 from perdure.cli.commands import START, Commands
-from perdure.cli.request.options import Budget, ConfigFile, Detach, Gates, Labels, Model, NoQuestions
+from perdure.cli.request.options import Agent, Budget, ConfigFile, Detach, Gates, Labels, Model, NoQuestions
 from perdure.cli.request.schedule import AtOption, EveryOption
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def start(
     label: Labels = None,
     no_questions: NoQuestions = False,
     model: Model = None,
+    agent: Agent = None,
     config: ConfigFile = None,
     detach: Detach = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

@@ -47,6 +47,7 @@ class BacklogOptions:
     labels: tuple[str, ...] = ()
     questions: bool = True
     model: str | None = None
+    agent: str | None = None
     config: Path | None = None
 
     def over(self) -> dict[str, tuple[str, Any]]:
@@ -62,6 +63,7 @@ class BacklogOptions:
             "labels": ("--label", parse_labels(self.labels) or None),
             "questions": ("--no-questions", None if self.questions else False),
             "model": ("--model", self.model),
+            "agent": ("--agent", self.agent),
             "config": ("--config", read_config(self.config) if self.config else None),
         }
         return {field: (option, value) for field, (option, value) in said.items() if value is not None}
@@ -98,6 +100,7 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
             repo=first.repository,
             base=first.base,
             model=first.model,
+            agent=first.agent,
             config=asked.config,
             gate=list(first.gates) or None,
             labels=first.labels,
