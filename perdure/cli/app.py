@@ -16,7 +16,7 @@ from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
 from perdure.cli.host import agents, config, doctor, gc, init, local, page, rehearse
-from perdure.cli.look import events, logs, pulls, read, report, schedules, turns, verify
+from perdure.cli.look import compare, events, logs, pulls, read, report, schedules, turns, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, fork, retry
 from perdure.cli.request import run as run_phase
@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         logs.logs,
         events.events,
         turns.turns,
+        compare.compare,
         report.report,
         verify.verify,
         pulls.pulls,

@@ -16,6 +16,7 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.client import Delivery
 from perdure.client.forking import fork
 from perdure.client.turns import turns
+from perdure.models.comparing import Comparison
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step
 from tests.lab import FIXES, Lab, git, make_target, pulls, until
@@ -138,6 +139,13 @@ async def test_a_fork_goes_on_from_a_turn_and_the_delivery_it_came_from_notices_
                 sum(result.usage.cost_usd or 0 for result in results)
             )
         assert "paid there" in await perdure(lab, "show", id)
+        beside = Comparison.model_validate_json(await perdure(lab, "compare", "whole", id, "--json"))
+        assert (beside.same, [one.path for one in beside.files]) == (True, ["notes.txt"])
+        assert beside.related == f"{id} is forked from whole at implement:{AT}"
+        assert beside.cost_usd == pytest.approx(sum(result.usage.cost_usd or 0 for result in results))
+        assert (beside.left.turns, beside.right.turns) == (TURNS, TURNS + 1 - AT)
+        assert "together $" in await perdure(lab, "compare", "whole", id)
+        assert "is one delivery" in await perdure(lab, "compare", "whole", "whole", code=2)
 
         again = await fork(whole, "implement:1", id="from-the-end")
         assert (await approved(lab, again.delivery)).status == "delivered", "a fork of one that has ended"
