@@ -29,9 +29,10 @@ The name of a StepError's class is its type in Temporal history.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from perdure.models.ledger import Reached
+if TYPE_CHECKING:
+    from perdure.models.ledger import Reached
 
 
 class PerdureError(Exception):
