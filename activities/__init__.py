@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from activities.aiming import Aiming
+from activities.attempts import Attempts
 from activities.backlog import Backlogs
 from activities.capture_pages import Pages
 from activities.close import Closing
@@ -80,6 +81,7 @@ def here(host: Host) -> Activities:
         Preparation(host).prepare,
         specialists.split_plan,
         specialists.take_tasks,
+        Attempts(host).take_attempt,
         *turns(host),
         Commits(host).commit,
         Rebasing(host).rebase,

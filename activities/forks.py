@@ -60,6 +60,8 @@ def _terms(host: Host, work: PrepareInput, forked: ForkedFrom, previous: Prepare
     with suppress(WorkspaceLost):
         return vault, host.contract(vault, work.delivery, previous.contract), True
     contract = host.contract(vault, origin, previous.contract)
+    if forked.attempt and contract.landing is None:  # its delivery has begun it: workflows.endings.heed_parent
+        return vault, _own(contract, work, forked, contract.source), False
     ours = comes_from_here(host.home, work.delivery, work.request, activity.info().workflow_id or "")
     target = find_target(work.request, ours, host.config.local_repositories, host.forges)
     if target.url != contract.repository or contract.existing or contract.landing is not None:
@@ -102,4 +104,6 @@ def _keep(host: Host, vault: Vault, contract: Contract, forked: ForkedFrom, prev
 
 def forked_words(forked: ForkedFrom) -> str:
     """`forked from night at implement:4 · 6 turns of it`."""
+    if forked.attempt:
+        return f"attempt {forked.attempt} at the plan of {forked.delivery[:100]}"
     return f"forked from {forked.delivery[:100]} at {forked.at} · {forked.turns} turns of it, not paid again"

@@ -45,6 +45,7 @@ from perdure.models.errors import ForgeUnavailable, InvalidRequest, WorkspaceLos
 from perdure.models.phases import Phase, Step
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import TestsStatus
+from perdure.models.rules.attempts import of_attempt, several
 from perdure.models.rules.gates import decided_by_people
 from perdure.models.steps import AGENTIC
 from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
@@ -129,6 +130,7 @@ class Preparation:
             "fallback": checkpoint if damaged else "",
             "at": at if damaged else None,
             **of_task(session.contract),
+            **of_attempt(forked),
         }
         return previous.model_copy(update=now)
 
@@ -227,6 +229,7 @@ class Preparation:
             app=bool(config.app.start),
             landing=_lands_on(request.landing),
             specialists=config.delivery.specialists,
+            **several(contract),
             limited=_limited(request, config.limits),
             summary=_summary(contract, done, baseline, base.known),
         )

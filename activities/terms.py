@@ -71,6 +71,9 @@ class Terms:
         settings = self.settings(vault, base, base_sha, request)
         if problem := why_not(settings.config.delivery.phases, request.branch):
             raise InvalidRequest(f"phases: {problem}", where=settings.origins.get("delivery.phases", ""))
+        if settings.config.delivery.attempts > 1 and settings.config.delivery.specialists:
+            what = "delivery.attempts: a plan is built by several specialists or several times, not both"
+            raise InvalidRequest(what, where=settings.origins.get("delivery.attempts", ""), fix="leave one of them out")
         agents = chosen(settings.config, settings.origins)
         settings = Effective(agents.config, agents.origins)
         if request.branch is not None:

@@ -22,5 +22,6 @@ WHERE_A_BASE_MOVES = (CrashPoint.DURING_FOLLOW, CrashPoint.AFTER_FOLLOW, CrashPo
 WHERE_IT_IS_LONG = (CrashPoint.DURING_COMPACTION,)
 """Points that only a delivery comes by whose conversation is made shorter: tests/e2e/test_long_conversations.py."""
 
-WHERE_SPECIALISTS_BUILD = (CrashPoint.AFTER_TASKS,)
-"""Points that only a delivery comes by whose plan's tasks are built at the same time."""
+WHERE_SEVERAL_BUILD = (CrashPoint.AFTER_TASKS, CrashPoint.AFTER_ATTEMPTS)
+"""Points that only a delivery comes by whose plan is built by several, its tasks or the whole of it: test_specialists,
+test_attempts."""

@@ -10,18 +10,18 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.models import fold
 from perdure.models.decisions import Gate
-from perdure.models.errors import InvalidRequest
 from perdure.models.ids import delivery_key
-from perdure.models.phases import ALL_PHASES, Phase, Step, why_not
-from perdure.models.request import DeliveryRequest, ResumePoint, parse_request
+from perdure.models.phases import Phase, Step
+from perdure.models.request import DeliveryRequest, ResumePoint
 from perdure.models.result import SUCCESSES, DeliveryResult, Reason, Status, TestsStatus
 from perdure.models.rules.fixing import given_up, hopeless
 from perdure.models.rules.gates import CANNOT_TELL
-from perdure.models.state import DeliveryState, Progress, parse_resume
+from perdure.models.state import DeliveryState, Progress
 from perdure.models.summary import progress_of, result_of
 from perdure.models.webui.details import refused
 from perdure.models.work import TestVerdict
-from workflows.endings import Stopped, doubts, heed_cancellation, heed_parent, invalid, not_delivered
+from workflows.attempts import Attempts
+from workflows.endings import Stopped, accepted, doubts, heed_cancellation, not_delivered
 from workflows.inbox import TakesMessages
 from workflows.landing import Landing
 from workflows.publishing import Publishing
@@ -39,13 +39,14 @@ class Delivery(TakesMessages):
         self.request, self.state = DeliveryRequest.model_construct(repository="", request=""), DeliveryState()
         self._refused: ApplicationError | None = None
         try:
-            self.request, self.state = self._accept(raw, more)
+            self.request, self.state = accepted(raw, more)
         except ApplicationError as error:
             self._refused = error
         self.stage = Stage(delivery_key(workflow.info().workflow_id), self.request, self.state)
         resume = self.request.resume
         self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
         self.steps = Steps(self.stage, self.forge)
+        self.attempts = Attempts(self.stage, self.steps)
         self.landing = Landing(self.stage, self.forge, self.steps)
 
     @workflow.run
@@ -113,7 +114,9 @@ class Delivery(TakesMessages):
         """Build what was planned, and commit it; a delivery that changes nothing ends here."""
         self.enter(Phase.BUILD)
         if not self.state.built:
-            if (left := await self.steps.specialists.build()) is not None:
+            if await self.attempts.build():
+                await self.attempts.commit()
+            elif (left := await self.steps.specialists.build()) is not None:
                 outcome = await self.steps.implement(left)
                 if not await self.steps.commit(Step.IMPLEMENT, 1, outcome.summary) and not self.steps.specialists.built:
                     raise Stopped(Status.NO_CHANGES, None, "the agent changed nothing: " + outcome.summary)
@@ -134,12 +137,22 @@ class Delivery(TakesMessages):
                     break
                 await self.steps.fix_tests(verdict, words)
             elif words := hopeless(left, verdict, self.state.test_fixes, self.prepared.test_fixes):
-                return await self._undeliverable(Reason.TAMPERED if verdict.tampered else Reason.TESTS_RED, words)
+                if not await self.another(words):
+                    return await self._undeliverable(Reason.TAMPERED if verdict.tampered else Reason.TESTS_RED, words)
+                left.clear()
             else:
                 left.append(verdict)
                 self.state.test_fixes += 1
                 await self.steps.fix_tests(verdict, last=self.state.test_fixes == self.prepared.test_fixes)
         return None
+
+    async def another(self, words: str) -> bool:
+        """This change has failed: let further attempts at the plan be made, and go on with one that is better."""
+        if better := await self.attempts.after_red(words):
+            self.enter(Phase.BUILD)
+            await self.attempts.commit()
+            self.enter(Phase.TEST)
+        return better
 
     async def told_apart(self, verdict: TestVerdict) -> str:
         """Red as the base was, and only exit codes: a person says whether that is new, and with which words it is to
@@ -153,11 +166,14 @@ class Delivery(TakesMessages):
         self.enter(Phase.REVIEW)
         while (await self.steps.review()).blockers:
             if words := given_up(self.state.review_fixes, self.prepared.review_fixes):
-                return await self._undeliverable(Reason.BLOCKERS, words)
-            self.state.review_fixes += 1
-            blockers = {"review": self.state.review, "findings": self.state.findings}
-            told = {name: artifact for name, artifact in blockers.items() if artifact}
-            await self.steps.fix(Step.FIX_REVIEW, told, last=self.state.review_fixes == self.prepared.review_fixes)
+                if not await self.another(words):
+                    return await self._undeliverable(Reason.BLOCKERS, words)
+            else:
+                self.state.review_fixes += 1
+                blockers = {"review": self.state.review, "findings": self.state.findings}
+                told = {name: artifact for name, artifact in blockers.items() if artifact}
+                last = self.state.review_fixes == self.prepared.review_fixes
+                await self.steps.fix(Step.FIX_REVIEW, told, last=last)
             if self.selected(Phase.TEST):
                 await self.test_until_green()
             self.enter(Phase.REVIEW)
@@ -252,21 +268,6 @@ class Delivery(TakesMessages):
             await self.steps.ship(message)
             raise Stopped(Status.DRAFT, reason, message)
         raise not_delivered(reason, message)
-
-    def _accept(self, raw: Any, more: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
-        """The request and the state it begins from; a bad one fails the workflow at once and names the field."""
-        try:
-            if more:
-                raise InvalidRequest(f"expected one JSON object, got {1 + len(more)} arguments")
-            request = parse_request(raw)
-            state = parse_resume(request.resume) if request.resume else DeliveryState()
-        except InvalidRequest as error:
-            raise invalid(error.what) from None
-        phases = request.phases if request.phases is not None else ALL_PHASES
-        if problem := why_not(phases, request.branch):
-            raise invalid(f"phases: {problem}")
-        heed_parent(request.landing)
-        return request, state
 
     async def _end(self) -> DeliveryResult:
         """Tidy up, write the receipt, and end the workflow the way the delivery ended."""

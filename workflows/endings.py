@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from types import MappingProxyType
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
 
-from perdure.models.backlog import LandingPlace
+from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Reached
+from perdure.models.phases import ALL_PHASES, why_not
+from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import Reason, ReviewStatus, Status, TestsStatus
 from perdure.models.rules.gates import CANNOT_TELL, let_through
 from perdure.models.rules.specialists import is_of
-from perdure.models.state import DeliveryState
+from perdure.models.state import DeliveryState, parse_resume
 from perdure.models.turn import Ending
 from perdure.models.work import Asking, Prepared
 
@@ -136,11 +139,30 @@ def not_by_itself(tasks: str) -> ApplicationError | None:
     return invalid(f"tasks of a plan are begun by their delivery: perdure retry {delivery}")
 
 
-def heed_parent(place: LandingPlace | None) -> None:
-    """Refuse a task of a plan that somebody else than its delivery has begun."""
+def heed_parent(request: DeliveryRequest) -> None:
+    """Refuse a task of a plan, and an attempt at one, that somebody else than its delivery has begun."""
+    place, forked, info = request.landing, request.forked, workflow.info()
     refused = not_by_itself(place.backlog) if place is not None and place.within is not None else None
+    if forked is not None and forked.attempt and (info.parent is None or info.parent.workflow_id != forked.delivery):
+        refused = invalid(f"attempts at a plan are begun by their delivery: perdure retry {forked.delivery}")
     if refused is not None:
         raise refused
+
+
+def accepted(raw: Any, more: tuple[Any, ...]) -> tuple[DeliveryRequest, DeliveryState]:
+    """The request and the state it begins from; a bad one fails the workflow at once and names the field."""
+    try:
+        if more:
+            raise InvalidRequest(f"expected one JSON object, got {1 + len(more)} arguments")
+        request = parse_request(raw)
+        state = parse_resume(request.resume) if request.resume else DeliveryState()
+    except InvalidRequest as error:
+        raise invalid(error.what) from None
+    phases = request.phases if request.phases is not None else ALL_PHASES
+    if problem := why_not(phases, request.branch):
+        raise invalid(f"phases: {problem}")
+    heed_parent(request)
+    return request, state
 
 
 def heed_cancellation() -> None:

@@ -36,6 +36,7 @@ from perdure.models.specialists import (
     TaskBuilt,
     Within,
 )
+from perdure.models.state import DeliveryState
 from perdure.models.work import Prepared
 from workflows.endings import not_delivered
 from workflows.stage import Stage
@@ -45,12 +46,21 @@ THERE_STILL = timedelta(minutes=1)
 
 
 @dataclass
-class _Told:
-    """All that the tasks were told so far: of a hold, of words by their ids, of what was added to the budget."""
+class Told:
+    """All that those were told so far who build beside a delivery: of a hold, of words by their ids, of what was added
+    to the budget."""
 
     extra: tuple[float, int, float]
     held: str = ""
     said: set[str] = field(default_factory=set)
+
+    def is_stale(self, state: DeliveryState) -> bool:
+        new = any(said.id not in self.said for said in state.said)
+        return new or (state.held, extra(state)) != (self.held, self.extra)
+
+
+def extra(state: DeliveryState) -> tuple[float, int, float]:
+    return state.extra_usd, state.extra_tokens, state.extra_time_s
 
 
 class Specialists:
@@ -193,19 +203,14 @@ class Specialists:
 
     async def _heard(self, child: ChildWorkflowHandle[Any, Any]) -> None:
         """Hear the child until it ends. A person's words for the delivery, and added budget, are for its tasks, too."""
-        told = _Told(extra=self._extra)
+        told = Told(extra(self._stage.state))
         while True:
-            await workflow.wait_condition(lambda: child.done() or self._untold(told))
+            await workflow.wait_condition(lambda: child.done() or told.is_stale(self._stage.state))
             if child.done():
                 return
             await self._tell(child, told)
 
-    def _untold(self, told: _Told) -> bool:
-        state = self._stage.state
-        new = any(said.id not in told.said for said in state.said)
-        return new or (state.held, self._extra) != (told.held, told.extra)
-
-    async def _tell(self, child: ChildWorkflowHandle[Any, Any], told: _Told) -> None:
+    async def _tell(self, child: ChildWorkflowHandle[Any, Any], told: Told) -> None:
         state = self._stage.state
         if state.held != told.held:
             told.held = state.held
@@ -214,7 +219,7 @@ class Specialists:
             return
         words, before = [said for said in state.said if said.id not in told.said], told.extra
         told.said |= {said.id for said in words}
-        told.extra = self._extra
+        told.extra = extra(state)
         if not workflow.patched("tasks-are-told"):
             return
         for said in words:
@@ -224,11 +229,6 @@ class Specialists:
             state.added += 1
             more = MoreForTasks(number=state.added, usd=round(usd, 6), tokens=int(tokens), time_s=time_s)
             await child.signal("more", more)
-
-    @property
-    def _extra(self) -> tuple[float, int, float]:
-        state = self._stage.state
-        return state.extra_usd, state.extra_tokens, state.extra_time_s
 
     async def _take(self, id: str, tasks: tuple[PlannedTask, ...], ended: BacklogProgress) -> None:
         """Their commits are this delivery's from here on."""

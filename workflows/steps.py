@@ -37,12 +37,13 @@ from workflows.stage import Stage
 
 
 class Steps:
-    """One delivery's steps; `prepare` comes first. `foresees`: hears of conflicts with other open deliveries."""
+    """One delivery's steps; `prepare` comes first. `foresees`: hears of conflicts with other open deliveries.
+    `reviewed_before`: the commit whose review is bought and stands, until the next one."""
 
     def __init__(self, stage: Stage, forge: Publishing) -> None:
         self._stage, self._forge, self.specialists = stage, forge, Specialists(stage)
         self.foresees: Callable[[dict[str, str]], Awaitable[None]] | None = None
-        self._reviewed_before, self._tested_before = stage.state.reviewed, stage.state.tests
+        self.reviewed_before, self._tested_before = stage.state.reviewed, stage.state.tests
 
     @property
     def _request(self) -> DeliveryRequest:
@@ -149,24 +150,20 @@ class Steps:
 
     async def fix_tests(self, verdict: TestVerdict, words: str = "", *, last: bool = False) -> None:
         """Mend what failed; with `words`, as the person says who knows it for new."""
-        state = self._state
         await self.fix(Step.FIX_TESTS, {"report": verdict.report} | ({"words": words} if words else {}), last=last)
         if words:
-            state.asked_fixes += 1
-            state.remember(Said(id=f"tests-{state.asked_fixes}", text=words))
+            self._state.asked_fixes += 1
+            self._state.remember(Said(id=f"tests-{self._state.asked_fixes}", text=words))
 
     async def mend(self, words: str) -> None:
         """Change what is not to be published as it is, as the person says."""
-        state = self._state
         await self.fix(Step.FIX_REVIEW, {"words": words})
-        state.mends += 1
-        state.remember(Said(id=f"publishing-{state.mends}", text=words))
+        self._state.mends += 1
+        self._state.remember(Said(id=f"publishing-{self._state.mends}", text=words))
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Commit; False where there was nothing to commit.
-
-        A secret stays in the commit that brought it: the fix that takes it out replaces all commits so far.
-        """
+        """Commit; False where there was nothing to commit. A secret stays in the commit that brought it: the fix that
+        takes it out replaces all commits so far."""
         state = self._state
         anew = step is Step.FIX_REVIEW and state.found.secrets > 0
         subject = state.title if (step is Step.IMPLEMENT or anew) and state.title else summary
@@ -240,7 +237,7 @@ class Steps:
     async def review(self) -> ReviewResult:
         """Review the change; what the reviewer says and what the engine found are counted together."""
         state, attempt = self._state, self._state.reviews + 1
-        before, self._reviewed_before = self._reviewed_before, ""
+        before, self.reviewed_before = self.reviewed_before, ""
         if before and before == state.head:  # the run before has bought it: a retry goes on with that
             return state.review_result
         found = await self.inspect()

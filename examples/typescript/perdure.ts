@@ -39,6 +39,10 @@ export interface DeliveryRequest {
   model?: string | null;
   /** one agent for every step, likewise: "built-in", or a preset that its host has */
   agent?: string | null;
+  /** at the plan, 1 to 5: each is built and judged by itself, and the best one is taken */
+  attempts?: number | null;
+  /** the other attempts begin only when the first one is no good */
+  after_red?: boolean | null;
   /** text of a perdure.toml to use instead of the base branch's */
   config?: string | null;
   /** the submitter's checkout, for `[setup] copy`; counts with `proof` only */
@@ -63,6 +67,8 @@ export interface ForkedFrom {
   checkpoint: string;
   /** of the host that has it */
   queue: string;
+  /** its number among several at one plan, which that delivery begins itself and chooses from; 0: it is none */
+  attempt?: number;
   /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
   turns?: number;
   /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */
@@ -381,7 +387,7 @@ export interface Follow {
   by?: string;
 }
 
-/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch; `items`: what a request consists of that was decomposed for a backlog. */
+/** The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made; `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it; `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch; `items`: what a request consists of that was decomposed for a backlog; `attempts`: at the plan, where it had several. */
 export interface DeliveryResult {
   delivery_id: string;
   run_id: string;
@@ -398,6 +404,7 @@ export interface DeliveryResult {
   pull_request: PullRequest | null;
   landed: string | null;
   items: BacklogItem[];
+  attempts: Attempted[];
   plan: string | null;
   tests: TestsResult;
   review: ReviewResult;
@@ -407,6 +414,30 @@ export interface DeliveryResult {
   next: string[];
   unread: string[];
   decisions: DecisionMade[];
+}
+
+/** The end of one attempt, the same whatever its worker survived on the way. */
+export interface Attempted {
+  /** from 1 */
+  number: number;
+  /** its workflow id, the delivery's own where it was that one's */
+  delivery: string;
+  /** where its commits stay */
+  branch: string;
+  /** the newest of them, empty where it has none */
+  head: string;
+  /** how it ended, in one line; empty: well */
+  words: string;
+  /** the verdict on exactly `head` */
+  tests: TestsStatus;
+  /** of exactly `head`, the engine's own findings in it */
+  review: ReviewResult;
+  /** added and removed from base to head: the change that was reviewed */
+  lines: number;
+  /** of its own replies, not of the plan before it; null: a price is not known */
+  cost_usd: number | null;
+  /** the delivery went on with this one */
+  chosen: boolean;
 }
 
 /** The decision of a person: `of` names a plan, a commit, a question or a limit, by `gate`; `note` is cut. */

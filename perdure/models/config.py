@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, SecretStr, field_validator, model_valida
 from perdure.models.amounts import Duration, Size, seconds
 from perdure.models.base import Written
 from perdure.models.limits import (
+    ATTEMPTS_MOST,
     DEFAULTS,
     SANDBOX_DISK,
     SANDBOX_PROCESSES,
@@ -38,12 +39,15 @@ class SandboxGrade(StrEnum):
 
 class DeliverySettings(Settings):
     """`questions`: people are asked, by agents and about tests that nothing else can tell apart; without, agents decide
-    and write down what they assumed, and such tests make a draft. `specialists`: docs/specialists.md."""
+    and write down what they assumed, and such tests make a draft. `specialists`: docs/specialists.md. `attempts` at one
+    plan, `after_red`: the others only when the first one is no good: docs/attempts.md."""
 
     phases: tuple[Phase, ...] = ALL_PHASES
     document: bool = False
     questions: bool = True
     specialists: bool = False
+    attempts: int = Field(default=1, ge=1, le=ATTEMPTS_MOST)
+    after_red: bool = False
     on_failure: Literal["none", "draft"] = "none"
     notes: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md")
 

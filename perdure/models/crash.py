@@ -32,5 +32,6 @@ class CrashPoint(StrEnum):
     AFTER_FOLLOW = "after-follow"
     AFTER_RETARGET = "after-retarget"
     AFTER_TASKS = "after-tasks"
+    AFTER_ATTEMPTS = "after-attempts"
     AFTER_PULL_REQUEST = "after-pull-request"
     AFTER_NOTICE = "after-notice"

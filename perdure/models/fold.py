@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.models.attempts import AttemptTaken
 from perdure.models.decisions import CheckedPlan
 from perdure.models.landing import Landed, Rebased
 from perdure.models.phases import Step
@@ -55,6 +56,8 @@ def take(
             rebased(state, Rebased.model_validate(result))
         case "take_tasks":
             tasks_taken(state, Taken.model_validate(result))
+        case "take_attempt":
+            attempt_taken(state, AttemptTaken.model_validate(result))
         case Step.LAND:
             landed(state, Landed.model_validate(result))
         case "close":
@@ -165,6 +168,23 @@ def tasks_taken(state: DeliveryState, made: Taken) -> None:
     state.tasks_usd = made.tasks_usage.cost_usd or 0.0
     if built(made.tasks):
         state.head = made.head
+
+
+def attempt_taken(state: DeliveryState, made: AttemptTaken) -> None:
+    """The files of the chosen attempt are the delivery's, to be committed, and so is what was said in its review. One
+    that is not sound is no more mended than it was."""
+    another = made.checkpoint != state.checkpoint
+    state.attempts, state.checkpoint, state.spend = made.attempts, made.checkpoint, made.spend
+    state.usage += made.usage
+    state.tasks_usd += made.usage.cost_usd or 0.0
+    chosen = next((one for one in made.attempts if one.chosen), None)
+    if chosen is None or not another:
+        return
+    state.head, state.tests, state.documented = "", None, True
+    state.review = (chosen.review.report or "").removeprefix("artifact:sha256:")
+    state.review_result = chosen.review
+    if not chosen.sound and state.prepared is not None:
+        state.test_fixes, state.review_fixes = state.prepared.test_fixes, state.prepared.review_fixes
 
 
 def landed(state: DeliveryState, made: Landed) -> None:

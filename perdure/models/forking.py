@@ -14,6 +14,7 @@ class ForkedFrom(Recorded):
 
     delivery    the other one's workflow id; at: its turn, `implement:4`; checkpoint: what that turn began with
     queue       of the host that has it
+    attempt     its number among several at one plan, which that delivery begins itself and chooses from; 0: it is none
     turns, usd  taken and paid for by the other delivery before: its cost, never the sibling's; None: not known
     """
 
@@ -21,6 +22,7 @@ class ForkedFrom(Recorded):
     at: str = Field(max_length=100)
     checkpoint: str = Field(pattern=r"^[0-9a-f]{40}$")
     queue: str = Field(min_length=1, max_length=NAME_CHARS)
+    attempt: int = 0
     turns: int = 0
     usd: float | None = None
 

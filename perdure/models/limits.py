@@ -289,3 +289,6 @@ them, and what people write is a tenth of it."""
 
 SIDE_READ_FILES = 200
 """Files that are read for what they name as tests: settings, `conftest.py`, scripts that a command runs."""
+
+ATTEMPTS_MOST = 5
+"""At one plan: they share a budget and a host's processors, and the fifth adds little to what the first four found."""

@@ -14,7 +14,7 @@ from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.forking import ForkedFrom
 from perdure.models.issue import IssueName
-from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
+from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
 
@@ -71,6 +71,8 @@ class DeliveryRequest(Written):
     source              the submitter's checkout, for `[setup] copy`; counts with `proof` only
     proof               set by the command line and by clients that have this home's key (docs/submitting.md): without
                         it no path of the worker's host counts, but for repositories its owner's settings allow
+    attempts            at the plan, 1 to 5: each is built and judged by itself, and the best one is taken
+    after_red           the other attempts begin only when the first one is no good
     landing             set by a backlog: its change lands there, instead of a pull request
     resume              set by `perdure retry`: go on where another run ended
     forked              set by `perdure fork`: the turn of another delivery before which this one begins
@@ -94,6 +96,8 @@ class DeliveryRequest(Written):
     spec_version: int = Field(default=1, ge=1, le=1)
     model: Name | None = None
     agent: Name | None = None
+    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_MOST)
+    after_red: bool | None = None
     config: str | None = None
     source: str | None = Field(default=None, max_length=PLACE_CHARS)
     proof: str | None = Field(default=None, max_length=NAME_CHARS)
@@ -124,9 +128,9 @@ class DeliveryRequest(Written):
         return " ".join([*([f"#{number}"] if number else []), *self.request.split()])
 
     _left_out = model_validator(mode="before")(left_out)
-    _numbers = field_validator("budget_usd", "tokens", "spec_version", mode="before")(a_number)
+    _numbers = field_validator("budget_usd", "tokens", "attempts", "spec_version", mode="before")(a_number)
 
-    _switches = field_validator("questions", "allow_test_changes", "fix", "push", mode="before")(a_switch)
+    _switches = field_validator("questions", "after_red", "allow_test_changes", "fix", "push", mode="before")(a_switch)
     _bounded = field_validator("request")(bounded)
     _small = field_validator("plan", "config")(bounded)
     _issue_named = field_validator("issue", mode="before")(an_issue)
@@ -143,6 +147,8 @@ class DeliveryRequest(Written):
             raise ValueError("request: required field is missing (or name an issue)")
         elif not self.request.strip():
             raise ValueError("request: is empty: say what you want")
+        if (self.attempts or 1) > 1 and (self.branch is not None or self.landing is not None):
+            raise ValueError("attempts: work on a branch that is there, and an item of a backlog, are built once")
         return self
 
 

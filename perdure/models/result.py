@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pydantic import Field
+
 from perdure.models.backlog import BacklogItem
 from perdure.models.base import Published
 
@@ -163,11 +165,48 @@ class DecisionMade(Published):
     note: str = ""
 
 
+class Attempted(Published):
+    """The end of one attempt, the same whatever its worker survived on the way.
+
+    number      from 1; delivery: its workflow id, the delivery's own where it was that one's; branch: where its commits
+                stay; head: the newest of them, empty where it has none
+    words       how it ended, in one line; empty: well
+    tests       the verdict on exactly `head`; review: of exactly `head`, the engine's own findings in it
+    lines       added and removed from base to head: the change that was reviewed
+    cost_usd    of its own replies, not of the plan before it; null: a price is not known
+    chosen      the delivery went on with this one
+    """
+
+    number: int = Field(ge=1)
+    delivery: str = ""
+    branch: str = ""
+    head: str = ""
+    words: str = ""
+    tests: TestsStatus = TestsStatus.SKIPPED
+    review: ReviewResult = ReviewResult()
+    lines: int = Field(default=0, ge=0)
+    cost_usd: float | None = 0.0
+    chosen: bool = False
+
+    @property
+    def sound(self) -> bool:
+        """It may ship: a commit, tested green, reviewed, and nothing found that blocks."""
+        reviewed = self.review.status is ReviewStatus.CLEAN and not self.review.blockers
+        return bool(self.head) and self.tests is TestsStatus.GREEN and reviewed
+
+    @property
+    def line(self) -> str:
+        """`attempt 2: green, review clean, 14 lines`."""
+        said = self.words or f"{self.tests}, review {self.review.status}, {self.lines} lines"
+        return f"attempt {self.number}: {said}"
+
+
 class DeliveryResult(Published):
     """The end of a delivery, and what exists now. `plan`: its address, in the submitter's words or as it was made;
     `unread`: what people said and no turn has read, each cut to 200 characters, a retry's first turn reads it;
     `decisions`: the newest 20 of what people decided, in their order; `landed`: its commit on a backlog's branch;
-    `items`: what a request consists of that was decomposed for a backlog."""
+    `items`: what a request consists of that was decomposed for a backlog; `attempts`: at the plan, where it had
+    several."""
 
     delivery_id: str
     run_id: str
@@ -184,6 +223,7 @@ class DeliveryResult(Published):
     pull_request: PullRequest | None = None
     landed: str | None = None
     items: tuple[BacklogItem, ...] = ()
+    attempts: tuple[Attempted, ...] = ()
     plan: str | None = None
     tests: TestsResult = TestsResult()
     review: ReviewResult = ReviewResult()

@@ -14,7 +14,16 @@ from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
 from perdure.models.phases import Phase
 from perdure.models.request import ResumePoint, explain
-from perdure.models.result import DecisionMade, PullRequest, Reason, Receipt, ReviewResult, Status, StepRecord
+from perdure.models.result import (
+    Attempted,
+    DecisionMade,
+    PullRequest,
+    Reason,
+    Receipt,
+    ReviewResult,
+    Status,
+    StepRecord,
+)
 from perdure.models.specialists import TaskBuilt
 from perdure.models.treasury import Purse
 from perdure.models.turn import Try
@@ -65,6 +74,8 @@ class DeliveryState(BaseModel):
     touches     files that its plan names, as patterns, until its backlog is told of them
     foreseen    other open deliveries it would conflict with, by path, as its backlog was told
     tasks       of the plan, when several agents built it: what became of each; empty: one agent builds
+    planned     the checkpoint with which building begins, where there are several attempts
+    attempts    at the plan, once they have ended and one of them was taken
     begun       workflow ids of their deliveries, from the moment they begin; added: how often their budget was raised
     tasks_usd   what they paid together: it is paid by the delivery, and they told a fleet's budget themselves
     paid        usage of all replies, where it has ended and `usage` is of those that a retry goes on from
@@ -144,6 +155,8 @@ class DeliveryState(BaseModel):
     foreseen: dict[str, str] = {}
     items: tuple[BacklogItem, ...] = ()
     tasks: tuple[TaskBuilt, ...] = ()
+    planned: str = ""
+    attempts: tuple[Attempted, ...] = ()
     tasks_usd: float = 0.0
     begun: tuple[str, ...] = ()
     added: int = 0

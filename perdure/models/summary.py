@@ -45,6 +45,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
         pull_request=state.pull_request,
         landed=state.landed or None,
         items=state.items,
+        attempts=state.attempts,
         plan=_link(state.plan),
         tests=tests_of(state),
         review=state.review_result.model_copy(

@@ -68,6 +68,7 @@ class Prepared(Recorded):
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
     efforts     by step, what the last fix that is allowed is asked with; none where it is the settings' own
+    attempts    at one plan: the best one is taken; after_red: the others begin only when the first one is no good
     limited     the repository's deliveries have a common limit: it asks for room before it pays for anything
     """
 
@@ -114,6 +115,8 @@ class Prepared(Recorded):
     treasury: dict[str, float] = {}
     landing: str = ""
     specialists: bool = False
+    attempts: int = 1
+    after_red: bool = False
     limited: bool = False
     branches: dict[str, str] = {}
     efforts: dict[str, str] = {}

@@ -18,8 +18,8 @@ from tests.crash_points import (
     WHERE_A_BACKLOG_LANDS,
     WHERE_A_BASE_MOVES,
     WHERE_IT_IS_LONG,
+    WHERE_SEVERAL_BUILD,
     WHERE_SOMEBODY_IS_TOLD,
-    WHERE_SPECIALISTS_BUILD,
 )
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
@@ -46,7 +46,7 @@ ELSEWHERE = {
     *WHERE_A_BACKLOG_LANDS,
     *WHERE_A_BASE_MOVES,
     *WHERE_SOMEBODY_IS_TOLD,
-    *WHERE_SPECIALISTS_BUILD,
+    *WHERE_SEVERAL_BUILD,
     *WHERE_IT_IS_LONG,
 }
 """Points that this delivery does not come by."""

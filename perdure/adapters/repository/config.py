@@ -118,6 +118,8 @@ def _asked(request: DeliveryRequest | None) -> dict[str, Any]:
     said = {
         "delivery.phases": list(request.phases) if request.phases is not None else None,
         "delivery.questions": request.questions,
+        "delivery.attempts": request.attempts,
+        "delivery.after_red": request.after_red,
         "limits.budget_usd": request.budget_usd,
         "limits.tokens": request.tokens,
         **dict.fromkeys(expand("steps.*.agent"), request.agent),

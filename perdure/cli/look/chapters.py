@@ -19,6 +19,7 @@ _NAMES: dict[str, str] = {str(step): about.shown for step, about in STEPS.items(
     "capture_pages": "screenshots",
     "push_branch": "push",
     "take_tasks": "tasks",
+    "take_attempt": "attempts",
 }
 _NO_END = (Step.REVIEW, "capture_pages")
 """Steps after whose no the work goes on: blockers are fixed, missing pictures are only noted."""

@@ -116,11 +116,11 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
                 late += number > newest
             if made := (act.result or {}).get("commit"):
                 commits[str(made)] = (state.checkpoint, "")
-        elif act.activity == "take_tasks":
-            turns.append(
-                TurnSpan(str(act.given.get("checkpoint", "")), state.checkpoint, "take_tasks", act.attempt or 1, 0)
-            )
-            late += number > newest
+        elif act.activity in ("take_tasks", "take_attempt"):
+            before = str(act.given.get("checkpoint", ""))
+            if state.checkpoint != before:
+                turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt or 1, 0))
+                late += number > newest
             tasks |= {task.commit: delivery_key(task.delivery) for task in state.tasks if task.commit}
         elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
             made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"

@@ -51,6 +51,8 @@ def deliver(
     tokens: options.Tokens = None,
     model: options.Model = None,
     agent: options.Agent = None,
+    attempts: options.Attempts = None,
+    after_red: options.AfterRed = False,
     config: options.ConfigFile = None,
     allow_test_changes: options.AllowTestChanges = False,
     at: AtOption = None,

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Self
 
 import typer
 
+from perdure.models.limits import ATTEMPTS_MOST
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -30,6 +32,8 @@ class Options:
     tokens: int | None = None
     model: str | None = None
     agent: str | None = None
+    attempts: int | None = None
+    after_red: bool = False
     config: Path | None = None
     allow_test_changes: bool = False
     gate: list[str] | None = None
@@ -49,6 +53,15 @@ Tokens = Annotated[int | None, typer.Option("--tokens", metavar="N", min=1, help
 Model = Annotated[str | None, typer.Option("--model", metavar="NAME", help="One model for every step.")]
 Agent = Annotated[
     str | None, typer.Option("--agent", metavar="NAME", help="One agent for every step; perdure agents lists them.")
+]
+Attempts = Annotated[
+    int | None,
+    typer.Option(
+        "--attempts", metavar="N", min=1, max=ATTEMPTS_MOST, help="Build the plan so often, and take the best one."
+    ),
+]
+AfterRed = Annotated[
+    bool, typer.Option("--after-red", help="The other attempts begin only when the first one is no good.")
 ]
 ConfigFile = Annotated[
     Path | None,

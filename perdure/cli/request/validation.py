@@ -145,6 +145,8 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
         "questions": None if asked.questions else False,
         "model": asked.model,
         "agent": asked.agent,
+        "attempts": asked.attempts,
+        "after_red": asked.after_red or None,
         "config": given,
         "plan": asked.plan,
         "allow_test_changes": asked.allow_test_changes,

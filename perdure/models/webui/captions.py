@@ -21,6 +21,8 @@ def of_step(step: str, attempt: int, state: DeliveryState, subject: str = "") ->
             words = f"{prepared.branch} → {prepared.base}" if prepared else ""
         case "take_tasks":
             words = "what the plan's tasks have built"
+        case "take_attempt":
+            words = "the best of several attempts at the plan"
         case "capture_pages":
             words = "the application's pages, for the reviewer"
         case _:

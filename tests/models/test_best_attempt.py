@@ -1,0 +1,96 @@
+"""Of several attempts, the verdict says which one ships."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.models.result import Attempted, ReviewResult, ReviewStatus, TestsStatus
+from perdure.models.rules.attempts import best
+
+CLEAN, BLOCKED = ReviewResult(status=ReviewStatus.CLEAN), ReviewResult(status=ReviewStatus.BLOCKED, blockers=1)
+
+
+def green(number: int, lines: int = 10, cost_usd: float | None = 1.0) -> Attempted:
+    head = f"{number:040d}"
+    return Attempted(number=number, head=head, tests=TestsStatus.GREEN, review=CLEAN, lines=lines, cost_usd=cost_usd)
+
+
+REVIEWS = st.builds(ReviewResult, status=st.sampled_from(ReviewStatus), blockers=st.integers(0, 2))
+ENDS = st.builds(
+    Attempted,
+    number=st.integers(1, 5),
+    head=st.sampled_from(["", "a" * 40]),
+    tests=st.sampled_from(TestsStatus),
+    review=REVIEWS | st.just(CLEAN),
+    lines=st.integers(0, 3),
+    cost_usd=st.none() | st.integers(0, 3).map(float),
+)
+ATTEMPTS = st.lists(ENDS, max_size=5, unique_by=lambda one: one.number)
+
+
+@given(ATTEMPTS, st.randoms(use_true_random=False))
+def test_the_order_in_which_attempts_end_changes_nothing_of_who_wins(
+    attempts: list[Attempted], chance: random.Random
+) -> None:
+    mixed = [*attempts]
+    chance.shuffle(mixed)
+    assert best(mixed) == best(attempts)
+
+
+@given(ATTEMPTS)
+def test_what_ships_is_green_clean_and_no_larger_than_any_other_that_may(attempts: list[Attempted]) -> None:
+    chosen = best(attempts)
+    sound = [
+        one
+        for one in attempts
+        if one.head
+        and one.tests is TestsStatus.GREEN
+        and one.review.status is ReviewStatus.CLEAN
+        and one.review.blockers == 0
+    ]
+    assert (chosen is None) == (not any(one.head for one in attempts))
+    if sound:
+        assert chosen is not None
+        assert chosen in sound
+        assert chosen.lines == min(one.lines for one in sound)
+
+
+@given(ATTEMPTS, ENDS)
+def test_an_attempt_that_may_not_ship_changes_nothing_of_who_wins_where_one_may(
+    attempts: list[Attempted], other: Attempted
+) -> None:
+    red = other.model_copy(update={"number": 9, "tests": TestsStatus.RED})
+    if any(one.sound for one in attempts):
+        assert best([*attempts, red]) == best(attempts)
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        (green(1, lines=11, cost_usd=0.1), green(2, lines=10, cost_usd=9.0)),
+        (green(1, cost_usd=2.0), green(2, cost_usd=1.0)),
+        (green(1, cost_usd=None), green(2, cost_usd=9.0)),
+        (green(2), green(1)),
+        (green(1, lines=0).model_copy(update={"review": BLOCKED}), green(2)),
+        (green(1, lines=0).model_copy(update={"review": ReviewResult()}), green(2)),
+        (green(1, lines=0).model_copy(update={"tests": TestsStatus.NONE}), green(2)),
+        (green(1, lines=0).model_copy(update={"head": ""}), green(2)),
+    ],
+    ids=["larger", "dearer", "price unknown", "later", "blocked", "not reviewed", "no tests", "nothing made"],
+)
+def test_an_attempt_loses_that_is(worse: Attempted, better: Attempted) -> None:
+    assert best([worse, better]) == better
+
+
+def test_of_attempts_of_which_none_may_ship_the_one_that_comes_nearest_is_what_the_delivery_fails_with() -> None:
+    red, blocked = (
+        green(1).model_copy(update={"tests": TestsStatus.RED}),
+        green(2).model_copy(update={"review": BLOCKED}),
+    )
+    assert best([red, blocked]) == blocked
+    assert best([green(1).model_copy(update={"head": ""})]) is None
+    assert best([]) is None

@@ -1,0 +1,252 @@
+"""Several attempts at one plan, each a delivery of its own in the same vault; the verdict chooses one of them.
+
+They are begun as children, heard until they end, and the best one's files are taken over: the delivery commits them,
+tests them once more as its own, and goes on. What its reviewer has said of them is not paid for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
+from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+
+from perdure.models import fold
+from perdure.models.attempts import AttemptTaken, TakeAttemptInput
+from perdure.models.forking import ForkedFrom
+from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
+from perdure.models.phases import Phase, Step
+from perdure.models.request import ResumePoint
+from perdure.models.result import Attempted, DeliveryResult, Reason, Status
+from perdure.models.rules.allowance import budget_usd, paid, used_tokens
+from perdure.models.rules.attempts import attempt_of, beginning, summary
+from perdure.models.work import Prepared
+from workflows.endings import Stopped, not_delivered
+from workflows.specialists import Told, extra
+from workflows.stage import Stage
+from workflows.steps import Steps
+
+THERE_STILL = timedelta(minutes=1)
+"""Between looks for the end of the same attempt, which a run before a rewind began: what it makes counts no more."""
+
+_PHASES = (Phase.BUILD, Phase.TEST, Phase.REVIEW)
+
+Child = ChildWorkflowHandle[Any, Any]
+
+
+class Attempts:
+    """One delivery's attempts at its plan."""
+
+    def __init__(self, stage: Stage, steps: Steps) -> None:
+        self._stage, self._steps = stage, steps
+
+    @property
+    def _prepared(self) -> Prepared:
+        assert self._stage.state.prepared is not None
+        return self._stage.state.prepared
+
+    async def build(self) -> bool:
+        """Have the plan built by all attempts at once and take the best one; False where it is built once, or at first.
+
+        Raises Stopped where none of them made anything.
+        """
+        if self._prepared.attempts < 2:
+            return False
+        self._stage.state.planned = self._stage.state.planned or self._stage.state.checkpoint
+        if self._prepared.after_red:
+            return False
+        if not self._stage.state.attempts:
+            await self._take(await self._built(range(1, self._prepared.attempts + 1)))
+        attempts = self._stage.state.attempts
+        if any(one.chosen for one in attempts):
+            return True
+        if all(one.words.startswith("the agent changed nothing") for one in attempts):
+            raise Stopped(Status.NO_CHANGES, None, summary(attempts))
+        raise not_delivered(Reason.LIMITS, f"none of {len(attempts)} attempts made a commit: {summary(attempts)}")
+
+    async def after_red(self, words: str) -> bool:
+        """The delivery's own change failed, as `words` say: let the other attempts begin, and say whether one of them
+        is better."""
+        state, prepared = self._stage.state, self._prepared
+        if prepared.attempts < 2 or not prepared.after_red or state.attempts or not state.planned:
+            return False
+        own = Attempted(
+            number=1,
+            delivery=workflow.info().workflow_id,
+            branch=prepared.branch,
+            head=state.head,
+            words=words.partition("\n")[0][:200],
+            tests=state.tests.status if state.tests is not None else Attempted(number=1).tests,
+            review=state.review_result if state.reviewed == state.head else Attempted(number=1).review,
+            cost_usd=state.usage.cost_usd,
+        )
+        await self._take([own, *await self._built(range(2, prepared.attempts + 1))], own=1)
+        return not state.head
+
+    async def commit(self) -> None:
+        """Commit the files of the one that was chosen. What its reviewer has said is said of these."""
+        state, steps = self._stage.state, self._steps
+        number = next(one.number for one in state.attempts if one.chosen)
+        await steps.commit(Step.IMPLEMENT, number, state.title or self._prepared.title)
+        if state.review:
+            state.reviewed = steps.reviewed_before = state.head
+
+    async def _built(self, numbers: Iterable[int]) -> list[Attempted]:
+        """Begin these attempts and wait for all of them. Their own time stands for the delivery's."""
+        stage, since, numbers = self._stage, workflow.now(), tuple(numbers)
+        left = round(budget_usd(stage.state, self._prepared) - paid(stage.state), 6)
+        usd = round(left / len(numbers), 6)
+        if usd < USD_LEAST:
+            raise not_delivered(Reason.BUDGET, f"${left:.2f} are left, too little for {len(numbers)} attempts")
+        ids = {number: attempt_of(workflow.info().workflow_id, number) for number in numbers}
+        stage.state.begun = (*stage.state.begun, *ids.values())
+        stage.state.waiting = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
+        stage.refresh()
+        children = {number: await self._begun(number, id, usd, len(numbers)) for number, id in ids.items()}
+        try:
+            await self._heard(list(children.values()))
+        except asyncio.CancelledError:
+            for child in children.values():
+                child.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*children.values(), return_exceptions=True)
+            raise
+        finally:
+            stage.state.waiting = ""
+        stage.people.give_back(workflow.now() - since)
+        state = stage.state
+        state.remember(*state.said)  # all of them have heard it
+        state.said = ()
+        return [await _ended(number, ids[number], child) for number, child in children.items()]
+
+    async def _begun(self, number: int, id: str, usd: float, sharing: int) -> Child:
+        """One attempt. One of the same id that a run before this one began is waited for first."""
+        state, prepared = self._stage.state, self._prepared
+        tokens = prepared.budget_tokens + state.extra_tokens if prepared.budget_tokens else 0
+        changes: dict[str, Any] = {
+            "phases": tuple(phase for phase in prepared.phases if phase in _PHASES),
+            "checkpoint": state.planned,
+            "time_s": max(self._stage.people.time_left().total_seconds(), 1.0),
+            "on_failure": "none",
+            "attempts": 1,
+            "after_red": False,
+            "limited": False,
+        }
+        began = beginning(state, prepared.model_copy(update=changes), number, prepared.attempts)
+        forked = ForkedFrom(
+            delivery=workflow.info().workflow_id,
+            at="implement:1",
+            checkpoint=state.planned,
+            queue=prepared.queue,
+            attempt=number,
+        )
+        asked: dict[str, Any] = {
+            "phases": changes["phases"],
+            "gates": (),
+            "push": False,
+            "proof": None,
+            "attempts": None,
+            "after_red": None,
+            "budget_usd": usd,
+            "tokens": max((tokens - used_tokens(state.usage, state.spend)) // sharing, 1) if tokens else None,
+            "resume": ResumePoint(run_id="", state=began.model_dump(mode="json", exclude_defaults=True)),
+            "forked": forked,
+        }
+        request = self._stage.request.model_copy(update=asked)
+        while True:
+            try:
+                return await workflow.start_child_workflow(
+                    "Delivery",
+                    request.model_dump(mode="json", exclude_defaults=True),
+                    id=id,
+                    task_queue=TASK_QUEUE,
+                    task_timeout=WORKFLOW_TASK,
+                    parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    result_type=DeliveryResult,
+                    static_summary=f"attempt {number} of {prepared.attempts} at the plan",
+                )
+            except WorkflowAlreadyStartedError:
+                await workflow.sleep(THERE_STILL, summary="the same attempt, begun before, is not over yet")
+
+    async def _heard(self, children: list[Child]) -> None:
+        """Hear them until all have ended. Holding the delivery holds them; words and more budget are for them too."""
+        state = self._stage.state
+        told = Told(extra(state), said={one.id for one in state.said})
+        while True:
+            await workflow.wait_condition(lambda: all(one.done() for one in children) or told.is_stale(state))
+            running = [child for child in children if not child.done()]
+            if not running:
+                return
+            if state.held != told.held:
+                told.held = state.held
+                note = told.held.removeprefix("held").removeprefix(": ")
+                await _tell(running, *(("hold", {"note": note}) if told.held else ("resume", {})))
+            for one in [one for one in state.said if one.id not in told.said]:
+                told.said.add(one.id)
+                await _tell(running, "say", {"text": one.text, "id": one.id})
+            if (now := extra(state)) != told.extra:
+                state.added += 1
+                said = _share(told.extra, now, len(running)) | {"id": f"shared-{state.added}"}
+                told.extra = now
+                await _tell(running, "decide", {"update": "add_budget", "said": said})
+
+    async def _take(self, attempts: list[Attempted], own: int = 0) -> None:
+        """The best one's files are this delivery's from here on."""
+        state = self._stage.state
+        work = TakeAttemptInput(
+            delivery=self._stage.delivery,
+            contract=self._prepared.contract,
+            checkpoint=state.checkpoint,
+            base=self._prepared.head,
+            attempts=tuple(attempts),
+            own=own,
+        )
+        fold.attempt_taken(state, await self._stage.once("take_attempt", work, AttemptTaken))
+
+
+def _share(before: tuple[float, int, float], now: tuple[float, int, float], sharing: int) -> dict[str, Any]:
+    """One attempt's part of what was added to the budget; of time each has all."""
+    usd, tokens, time_s = (b - a for a, b in zip(before, now, strict=True))
+    parts = {"usd": round(usd / sharing, 6), "tokens": int(tokens) // sharing, "time": f"{int(time_s)}s"}
+    return {name: value for name, value in parts.items() if value and value != "0s"}
+
+
+async def _tell(children: list[Child], name: str, said: dict[str, Any]) -> None:
+    for child in children:
+        with suppress(ApplicationError):  # it has just ended
+            await child.signal(name, said)
+
+
+async def _ended(number: int, id: str, child: Child) -> Attempted:
+    """The end of one attempt: a failure is one, too."""
+    try:
+        return _of(number, id, await child)
+    except ChildWorkflowError as error:
+        cause = error.cause
+        if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
+            with suppress(ValidationError):
+                return _of(number, id, DeliveryResult.model_validate(cause.details[0]))
+        words = str(getattr(cause, "message", "") or cause or error).partition("\n")[0]
+        return Attempted(number=number, delivery=id, words=words[:200] or "it was ended")
+
+
+def _of(number: int, id: str, result: DeliveryResult) -> Attempted:
+    good = result.status is Status.COMPLETED
+    return Attempted(
+        number=number,
+        delivery=id,
+        branch=result.branch or "",
+        head=result.head_sha or "",
+        words="" if good else (result.message or str(result.status)).partition("\n")[0][:200],
+        tests=result.tests.status,
+        review=result.review,
+        cost_usd=result.usage.cost_usd,
+    )
