@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from perdure.models.ledger import Spend, Usage
-from perdure.models.rules.allowance import Limit, breach, time_left
+from perdure.models.ledger import Room, Spend, Usage
+from perdure.models.rules.allowance import Limit, breach, room, time_left
 from perdure.models.state import DeliveryState
+from perdure.models.treasury import Purse
 from perdure.models.work import Prepared
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -77,3 +78,13 @@ def test_what_costs_nothing_is_kept_from_nobody_for_money_but_ends_in_time() -> 
     state.extra_time_s = 60.0
     assert over(state, paying=False, seconds=60) is None
     assert time_left(state, prepared(), NOW - timedelta(seconds=90), NOW) == timedelta(seconds=30)
+
+
+def test_the_room_of_a_turn_is_what_was_given_and_added_and_reserved() -> None:
+    state = DeliveryState(extra_usd=0.5, extra_tokens=100, tasks_usd=0.2, purse=Purse(ceiling=2.0))
+    assert room(state, prepared()) == Room(usd=1.5)
+    shared = prepared(budget_tokens=1000, treasury={"label:a": 5.0})
+    assert room(state, shared) == Room(usd=1.5, tokens=1100, day_usd=2.2)
+    state.unpriced = True
+    assert room(state, prepared()).unpriced
+    assert room(DeliveryState(), prepared(asks=False)).unpriced, "nobody is there to say so"

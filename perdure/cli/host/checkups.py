@@ -144,6 +144,7 @@ def _worker() -> Path:
 
 def check_key() -> list[Checkup]:
     from perdure.cli.request.validation import KEYS
+    from perdure.local.access import NAMES
     from perdure.secrets import environment
 
     env = environment()
@@ -151,7 +152,7 @@ def check_key() -> list[Checkup]:
         held = [name for name in KEYS if env.get(name, "").strip()]
         fix = "unset it here: what is not there cannot be taken" if held else ""
         return [Checkup("key", NOTE if held else OK, "a publisher asks no model and needs no key", fix)]
-    names = [name for name in (*KEYS, "ANTHROPIC_BASE_URL") if env.get(name, "").strip()]
+    names = [name for name in NAMES if env.get(name, "").strip()]
     if names:
         return [Checkup("key", OK, f"{', '.join(names)} set")]
     fix = "export ANTHROPIC_API_KEY=…; without one: perdure demo"

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.request.options import Options
+from perdure.local.access import NAMES
+from perdure.models.config import BUILT_IN
 from perdure.models.errors import BadInput
 from perdure.models.ids import issue_delivery_id
 from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
@@ -102,7 +104,7 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
     host = load_host_config(env)
     own = load_repository_config(given, str(asked.config)) if given is not None else None
     if not (elsewhere := workers_elsewhere()) and asks_a_model(phases, fix=asked.fix):
-        check_key(env)
+        check_key(env, asked.agent or env.get("PERDURE_AGENT", "").strip())
     forges = Forges.from_environment(dict(env))  # of a copy: the worker that is started inherits the tokens
     target = resolve(repository_for(asked.repo, named, Path.cwd()), Path.cwd(), forges)
     base, base_sha = target.base(asked.base)
@@ -247,13 +249,22 @@ def asks_a_model(phases: tuple[Phase, ...] | None, *, fix: bool) -> bool:
     return phases is None or bool({*phases} - {Phase.TEST, Phase.SHIP}) or (Phase.TEST in phases and fix)
 
 
-def check_key(env: Mapping[str, str]) -> None:
-    """The worker that is started here inherits the key; without one it can only rehearse."""
-    if not any(env.get(name, "").strip() for name in (*KEYS, "ANTHROPIC_BASE_URL")):
+def check_key(env: Mapping[str, str], agent: str = "") -> None:
+    """The worker that is started here inherits the key; without one it can only rehearse. `agent`: of every step, where
+    somebody named one; else settings that are not read here may name some, and the key of any model will do."""
+    keys: tuple[str, ...] = KEYS
+    names: tuple[str, ...] = NAMES
+    if agent:
+        from perdure.adapters.agents.presets import read_preset
+        from perdure.adapters.agents.proxied.upstream import ANTHROPIC, VARIABLES
+
+        variables = VARIABLES[ANTHROPIC if agent == BUILT_IN else read_preset(agent).preset.wire]
+        keys, names = tuple(variables.keys), (*variables.keys, variables.address)
+    if not any(env.get(name, "").strip() for name in names):
         raise BadInput(
-            "there is no key for the model",
-            where=" or ".join(KEYS),
-            fix="export ANTHROPIC_API_KEY=…, or rehearse without one: perdure demo",
+            f"there is no key for the model{' of ' + agent if agent else ''}",
+            where=" or ".join(keys),
+            fix=f"export {keys[0]}=…, or rehearse without one: perdure demo",
         )
 
 

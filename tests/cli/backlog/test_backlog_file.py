@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.backlog.file import BACKLOG_BYTES, parsed, read_file
+from perdure.cli.backlog.start import BacklogOptions, take_in_backlog
+from perdure.cli.request.validation import check_key
 from perdure.models.errors import BadInput, InvalidRequest
+from tests.lab import make_target
 
 NIGHT = """\
 version: 1
@@ -84,3 +87,30 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="cannot be read") as error:
             read_file(str(path))
         assert error.value.where == str(path)
+
+
+def test_an_agent_that_an_option_names_counts_instead_of_the_files(tmp_path: Path) -> None:
+    make_target(tmp_path / "calc.git")
+    (tmp_path / "night.yaml").write_text("version: 1\nagent: codex\nitems:\n  - id: api\n    request: Add it\n")
+    asked = {"file": str(tmp_path / "night.yaml"), "repo": str(tmp_path / "calc.git")}
+    keys = {"ANTHROPIC_API_KEY": "none", "OPENAI_API_KEY": "none"}
+    assert take_in_backlog(BacklogOptions(**asked), keys).request.agent == "codex"
+    assert take_in_backlog(BacklogOptions(**asked, agent="claude-code"), keys).request.agent == "claude-code"
+
+
+@pytest.mark.parametrize(
+    ("agent", "has", "where"),
+    [
+        ("codex", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"),
+        ("gemini", "OPENAI_API_KEY", "GEMINI_API_KEY"),
+        ("claude-code", "OPENAI_API_KEY", "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"),
+        ("built-in", "OPENAI_API_KEY", "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"),
+    ],
+)
+def test_the_key_that_is_needed_is_that_of_the_agent(agent: str, has: str, where: str) -> None:
+    with pytest.raises(BadInput, match=f"there is no key for the model of {agent}") as error:
+        check_key({has: "none"}, agent)
+    assert error.value.where == where
+    check_key({where.partition(" ")[0]: "none"}, agent)
+    with pytest.raises(BadInput, match=r"no agent is called 'codecs' on this host .did you mean codex"):
+        check_key({has: "none"}, "codecs")

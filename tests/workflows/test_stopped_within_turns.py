@@ -1,0 +1,107 @@
+"""A turn that a request of its agent would have taken beyond a limit: asked for, and done again with more room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fleet_fixtures import Fleet, at_work, shared
+from people_fixtures import BUILT, Company, waiting
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from workflow_fixtures import playing
+
+from perdure.client import Perdure
+from perdure.models.ledger import Reached, Room, Spend
+from perdure.models.phases import Phase
+from perdure.models.rules.allowance import beyond
+from perdure.models.turn import TurnInput, TurnResult
+
+WORDS = "$0.05 of $0.10 are spent, and the agent's next request may cost $0.16"
+
+
+def stopped(limit: str, words: str, spend: Spend) -> ApplicationError:
+    reached = Reached(limit=limit, words=words, spend=spend)
+    return ApplicationError(words, reached, type="BudgetReached", non_retryable=True)
+
+
+class Greedy(Company):
+    """Its first turn asks for `upper` more than its own reply."""
+
+    def __init__(self, **upper: Any) -> None:
+        super().__init__()
+        self.usd, self.tokens = upper.get("usd", 0.16), upper.get("tokens", 10)
+        self.rooms: list[Room | None] = []
+        self.turn = self.asks_for_more
+
+    async def asks_for_more(self, work: TurnInput) -> TurnResult:
+        self.rooms.append(work.room)
+        assert work.room is not None
+        spend = Spend(usd=0.05, tokens=20)
+        if (over := beyond(work.room, spend, self.usd, self.tokens)) is not None:
+            raise stopped(*over, spend)
+        return await self.plays(work)
+
+
+@pytest.mark.parametrize(
+    ("upper", "added", "limit"),
+    [({}, {"usd": 1}, "usd"), ({"tokens": 100, "usd": 0.01}, {"tokens": 500}, "tokens"), ({"usd": None}, {}, "price")],
+)
+async def test_more_of_the_limit_is_asked_for_and_the_same_turn_is_done_with_it(
+    client: Client, fresh: str, upper: dict[str, Any], added: dict[str, Any], limit: str
+) -> None:
+    company = Greedy(**upper)
+    company.asks(Phase.BUILD, budget_usd=0.1, budget_tokens=100)
+    async with playing(client, company):
+        submitted = await Perdure(client).submit(BUILT, id=fresh)
+        handle = client.get_workflow_handle(fresh)
+        asked = await waiting(handle)
+        assert (asked.gate, asked.limit) == ("budget", limit)
+        assert company.paid == 0
+        update = "add_budget" if added else "approve"
+        await handle.execute_update(update, {"of": asked.of, **added})
+        assert (await submitted.delivery.result()).status == "completed"
+    before, after = company.rooms[:2]
+    assert before == Room(usd=0.1, tokens=100)
+    changed = {"usd": 1.1, "tokens": 100} if limit == "usd" else {"usd": 0.1, "tokens": 600}
+    assert after == (Room(**changed) if added else Room(usd=0.1, tokens=100, unpriced=True))
+
+
+async def test_who_says_no_ends_it_and_where_nobody_is_asked_it_ends_by_itself(client: Client, fresh: str) -> None:
+    company = Greedy()
+    company.asks(Phase.BUILD, budget_usd=0.1)
+    async with playing(client, company):
+        delivery = (await Perdure(client).submit(BUILT, id=fresh)).delivery
+        await waiting(client.get_workflow_handle(fresh))
+        await delivery.reject("no more")
+        result = await delivery.result()
+        assert (result.status, result.reason, result.message) == (
+            "not_delivered",
+            "budget",
+            f"{WORDS}; rejected: no more",
+        )
+        company.settings["asks"] = False
+        alone = await (await Perdure(client).submit(BUILT, id=f"{fresh}-alone")).delivery.result()
+        assert (alone.status, alone.reason, alone.message) == ("not_delivered", "budget", WORDS)
+
+
+async def test_a_block_of_the_days_budget_that_is_used_up_within_a_turn_is_followed_by_the_next(
+    client: Client, fresh: str
+) -> None:
+    """It begins a turn, pays all of its block in it, and asks for more."""
+    fleet, rooms = Fleet(), list[float]()
+
+    async def works(work: TurnInput) -> TurnResult:
+        assert work.room is not None
+        assert work.room.day_usd is not None
+        rooms.append(work.room.day_usd)
+        if len(rooms) < 3:
+            fleet.paid[work.delivery] = work.room.day_usd
+            raise stopped("day", "what was reserved of the day's budget is spent", Spend(usd=work.room.day_usd))
+        return await fleet.works(work)
+
+    fleet.turn, fleet.turns = works, 1
+    async with shared(client, fleet, 5.0), at_work(client, fleet):
+        result = await (await Perdure(client).submit(BUILT, id=fresh)).delivery.result()
+    assert result.status == "completed"
+    assert rooms == [0.5, 1.0, 1.5], "a tenth of the day's each time"
