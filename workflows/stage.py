@@ -121,17 +121,19 @@ class Stage:
         """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off.
         `effort`: another one than its settings say."""
         with self._record_kept(step, attempt):
-            outcome = await self._outcome(step, attempt, materials, effort)
+            outcome, model = await self._outcome(step, attempt, materials, effort)
         self.state.at = None
         if outcome.ending is Ending.DONE:
-            self._end("done", summary=f"effort {effort} · {outcome.summary}" if effort else outcome.summary)
+            unlike = (f"effort {effort}" if effort else "", f"with {model}" if model else "")
+            self._end("done", summary=" · ".join(words for words in (*unlike, outcome.summary) if words))
             return outcome
         self._end("failed", summary=outcome.summary)
         self.state.sample = short_run(workflow.info().run_id)  # these replies end it: a retry has to ask for others
         reason, words = ENDINGS[outcome.ending]
         raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
 
-    async def _outcome(self, step: Step, attempt: int, materials: dict[str, str], effort: str) -> Outcome:
+    async def _outcome(self, step: Step, attempt: int, materials: dict[str, str], effort: str) -> tuple[Outcome, str]:
+        """The way the step ended, and the second model where it has gone over to one."""
         state, prepared, last = self.state, self.state.prepared, ""
         assert prepared is not None
         taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
@@ -160,7 +162,7 @@ class Stage:
             self.people.give_back(timedelta(seconds=result.waited_s))
             self._book(step, attempt, turn, result)
             if result.outcome is not None:
-                return result.outcome
+                return result.outcome, result.model
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
 
     async def _room(self) -> Room:

@@ -38,9 +38,10 @@ class SandboxGrade(StrEnum):
 
 
 class DeliverySettings(Settings):
-    """`questions`: people are asked, by agents and about tests that nothing else can tell apart; without, agents decide
-    and write down what they assumed, and such tests make a draft. `specialists`: docs/specialists.md. `attempts` at one
-    plan, `after_red`: the others only when the first one is no good: docs/attempts.md."""
+    """`fallback`: the second model of steps that name none. `questions`: people are asked, by agents and about tests
+    that nothing else can tell apart; without, agents decide and write down what they assumed, and such tests make a
+    draft. `specialists`: docs/specialists.md. `attempts` at one plan, `after_red`: the others only when the first one is
+    no good: docs/attempts.md."""
 
     phases: tuple[Phase, ...] = ALL_PHASES
     document: bool = False
@@ -48,6 +49,7 @@ class DeliverySettings(Settings):
     specialists: bool = False
     attempts: int = Field(default=1, ge=1, le=ATTEMPTS_MOST)
     after_red: bool = False
+    fallback: str | None = Field(default=None, min_length=1)
     on_failure: Literal["none", "draft"] = "none"
     notes: tuple[str, ...] = ("AGENTS.md", "CLAUDE.md")
 
@@ -154,10 +156,12 @@ class StepSettings(Settings):
     """The agent that carries out an agentic step, its model, and how hard that thinks.
 
     A preset's agent has a default model of its own, and `max_tokens` as far as its preset has a place for them.
+    `fallback`, for the built-in agent: the model that goes on where the first one refuses or is overloaded for long.
     """
 
     agent: str = Field(default=BUILT_IN, min_length=1)
     model: str = Field(default="claude-sonnet-5-5", min_length=1)
+    fallback: str | None = Field(default=None, min_length=1)
     effort: Effort | None = None
     max_tokens: int = Field(default=DEFAULTS.max_tokens, ge=256, le=128_000)
 

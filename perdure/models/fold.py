@@ -12,6 +12,7 @@ from typing import Any
 from perdure.models.attempts import AttemptTaken
 from perdure.models.decisions import CheckedPlan
 from perdure.models.landing import Landed, Rebased
+from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Step
 from perdure.models.publishing import Pushed, Shipped
 from perdure.models.result import TestsStatus
@@ -82,6 +83,9 @@ def turn(state: DeliveryState, step: Step, attempt: int, number: int, result: Tu
     state.usage += result.usage
     state.remember(*(said for said in state.said if said.id in result.notes))
     state.said = tuple(said for said in state.said if said.id not in result.notes)
+    head = f"{step} {attempt} changed its model, "
+    if result.model and not any(note.startswith(head) for note in state.notes):
+        state.notes = (*state.notes, head + result.summary)[-NOTES_KEPT:]
     if result.assumption:
         state.assumptions = (*state.assumptions, result.assumption)[:ASSUMPTIONS_KEPT]
     if result.question is not None:  # by its checkpoint, so that no answer is taken for one to another question

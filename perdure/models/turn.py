@@ -96,6 +96,7 @@ class TurnResult(Recorded):
     notes       ids of the words it has read
     question    what the agent asks a person; its next turn gets the answer
     assumption  what it assumed because nobody is to be asked
+    model       the second one, from the turn on that went over to it; empty: the first
     waited_s    seconds for which the model's API let nothing through for anybody with the key; no checkpoint has it
     """
 
@@ -107,5 +108,6 @@ class TurnResult(Recorded):
     outcome: Outcome | None = None
     question: Question | None = None
     assumption: str = ""
+    model: str = ""
     adopted: bool = False
     waited_s: float = 0.0

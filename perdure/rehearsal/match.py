@@ -16,8 +16,9 @@ _NEAREST = 3
 
 @dataclass(frozen=True)
 class Position:
-    """The view of a line: the step, the turn, everything said and done, and the last user message."""
+    """The view of a line: the model, the step, the turn, everything said and done, and the last user message."""
 
+    model: str
     step: str | None
     turn: int
     said: str
@@ -40,6 +41,7 @@ def scene(request: Request) -> Position:
 
 def _position(request: Request, messages: list[Message]) -> Position:
     return Position(
+        model=request.model,
         step=step_named(request),
         turn=sum(message.role == "assistant" and not _is_filler(message) for message in messages) + 1,
         said="\n".join(_texts(messages)),
@@ -77,6 +79,8 @@ def misses(line: Line, now: Position) -> list[str]:
         found.append(f"its step is {line.step}")
     if line.turn and line.turn != now.turn:
         found.append(f"its turn is {line.turn}")
+    if line.model and line.model != now.model:
+        found.append(f"its model is {line.model}")
     found += [f"{text!r} does not occur" for text in line.contains if text not in now.said]
     found += [f"{text!r} occurs" for text in line.lacks if text in now.said]
     if line.last and not re.search(line.last, now.last, re.MULTILINE):

@@ -49,6 +49,7 @@ class Line(Written):
 
     When (all that is given must hold; the first line that matches answers, as often as it matches):
     step      the system prompt has a line `Step: <step>`
+    model     that is asked
     turn      assistant messages already in the conversation + 1
     contains  each occurs in what was said and done: texts, tool inputs, tool results; not the system prompt
     lacks     none of them does
@@ -62,6 +63,7 @@ class Line(Written):
     """
 
     step: Annotated[Step, AfterValidator(_agentic)] | None = None
+    model: str | None = Field(default=None, min_length=1)
     turn: int | None = Field(default=None, ge=1)
     contains: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.worker.turn.transaction import COMPACTING
+from perdure.adapters.worker.turn.anew import COMPACTING
 from perdure.models.crash import CrashPoint
 from tests.lab import BUILT, Lab, finished, git, make_target
 

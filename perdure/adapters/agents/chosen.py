@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.adapters.agents.installed import look
 from perdure.adapters.agents.presets import read_preset
-from perdure.models.config import BUILT_IN, RepositoryConfig
+from perdure.models.config import BUILT_IN, RepositoryConfig, StepSettings
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import DEFAULTS
 from perdure.models.phases import Step
@@ -53,6 +53,8 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
     looked: dict[str, Preset] = {}
     for step in AGENTIC:
         settings = getattr(steps, step)
+        if settings.fallback is not None:
+            _check_fallback(settings, f"{origins.get(f'steps.{step}.fallback', DEFAULT)}: [steps.{step}] fallback")
         if settings.agent == BUILT_IN:
             continue
         where = f"{origins.get(f'steps.{step}.agent', DEFAULT)}: [steps.{step}] agent"
@@ -74,6 +76,23 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
             settings = settings.model_copy(update={"max_tokens": DEFAULTS.max_tokens})
         steps = steps.model_copy(update={step: settings})
     return Agents(config.model_copy(update={"steps": steps}), told)
+
+
+def second_model(config: RepositoryConfig, step: Step) -> str:
+    """The model that goes on with a step where its own cannot; empty: none. The default of all steps is none for those
+    that work with it anyway."""
+    settings = getattr(config.steps, step)
+    second: str = settings.fallback or config.delivery.fallback or ""
+    return second if second != settings.model else ""
+
+
+def _check_fallback(settings: StepSettings, where: str) -> None:
+    if settings.fallback == settings.model:
+        what = f"{settings.fallback} is the step's own model: where that cannot go on, it cannot either"
+        raise InvalidRequest(what, where=where, fix="name another model, or leave it out")
+    if settings.agent != BUILT_IN:
+        what = f"{settings.agent} goes on with no second model: only the built-in agent does"
+        raise InvalidRequest(what, where=where, fix=f'leave it out, or choose the agent "{BUILT_IN}"')
 
 
 def _usable(name: str, where: str, own: Path | None) -> Preset:

@@ -77,7 +77,8 @@ class Pace:
             if wait <= 0:
                 break
             if time.monotonic() - began > PACE_WAIT_S:
-                raise ModelUnavailable(f"the model's {why} has let nothing through for {PACE_WAIT_S / 60:g} minutes")
+                what = f"the model's {why} has let nothing through for {PACE_WAIT_S / 60:g} minutes"
+                raise ModelUnavailable(what, limited=why)
             say(f"the model's {why}: goes on in {max(1, round(wait))} s")
             await asyncio.sleep(min(wait, _LOOK_S))
         return time.monotonic() - began

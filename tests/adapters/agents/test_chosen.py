@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.agents.chosen import chosen
+from perdure.adapters.agents.chosen import chosen, second_model
 from perdure.adapters.repository.config import Effective, effective, load_repository_config
 from perdure.adapters.repository.host import load_host_config
 from perdure.models.errors import InvalidRequest
+from perdure.models.phases import Step
 from perdure.models.request import DeliveryRequest
 from tests.adapters.agents.preset_fixtures import preset, program
 from tests.command_fixtures import NO_FILE
@@ -113,3 +114,25 @@ def test_an_agent_of_a_protocol_that_no_turn_speaks_is_refused(own: Path) -> Non
     preset(own, "mine", "whole", output='"acp"')
     error = refused(settings('[steps.implement]\nagent = "mine"\n'), own)
     assert error.what == "Mine: no turn can be carried out by the Agent Client Protocol yet"
+
+
+def test_a_second_model_that_is_the_first_one_is_refused_with_the_setting(own: Path) -> None:
+    error = refused(settings('[steps.plan]\nmodel = "a"\nfallback = "a"\n'), own)
+    assert error.what.startswith("a is the step's own model")
+    assert error.where == "perdure.toml on main: [steps.plan] fallback"
+    assert "\n" not in error.what
+
+
+def test_only_the_built_in_agent_goes_on_with_a_second_model(own: Path) -> None:
+    preset(own, "mine", "whole")
+    error = refused(settings('[steps.implement]\nagent = "mine"\nfallback = "a"\n'), own)
+    assert error.what == "mine goes on with no second model: only the built-in agent does"
+
+
+def test_the_second_model_of_all_steps_is_none_for_those_that_work_with_it_or_name_their_own(own: Path) -> None:
+    text = '[delivery]\nfallback = "a"\n[steps.plan]\nmodel = "a"\n[steps.review]\nfallback = "b"\n'
+    config = settings(text).config
+    chosen(config, {}, own)
+    found = {step: second_model(config, step) for step in (Step.PLAN, Step.REVIEW, Step.IMPLEMENT)}
+    assert found == {Step.PLAN: "", Step.REVIEW: "b", Step.IMPLEMENT: "a"}
+    assert second_model(settings().config, Step.PLAN) == ""

@@ -29,6 +29,7 @@ _TURNS_TOLD = 60
 """Of the work so far, for a beginning of some 20,000 tokens; the files themselves can be read again."""
 
 COMPACTED = "The conversation up to here has become too long and was cut."
+TAKEN_OVER = "The model that worked on this up to here could not go on, and you do so in its place."
 """The beginning of what stands in its place."""
 
 _FAILED = re.compile(r"exit code (?!0\b)|killed |ended: ")
@@ -46,20 +47,21 @@ def may_begin_anew(transcript: Sequence[Message]) -> bool:
     return _replies(transcript) > 1
 
 
-def compacted(transcript: Sequence[Message], diff: str) -> list[Message]:
+def compacted(transcript: Sequence[Message], diff: str, begins: str = COMPACTED) -> list[Message]:
     """The conversation anew: its first message as it was, then what has become of the work. Equal input, equal bytes.
 
-    diff   of the step so far; empty when nothing was changed
+    diff    of the step so far; empty when nothing was changed
+    begins  COMPACTED, or TAKEN_OVER: why
     """
     kept = list[dict[str, Any]]()
     for block in transcript[0]["content"]:
-        if block.get("type") == "text" and block["text"].startswith(COMPACTED):
+        if block.get("type") == "text" and block["text"].startswith((COMPACTED, TAKEN_OVER)):
             break
         kept.append(block)
     did = [f"- {describe(message)}" for message in transcript if message["role"] == "assistant"]
     left_out = [f"- ({len(did) - _TURNS_TOLD} turns before)"] if len(did) > _TURNS_TOLD else []
     texts = [
-        f"{COMPACTED} The files are as you left them: go on, and read again what you need. What you did last:",
+        f"{begins} The files are as you left them: go on, and read again what you need. What you did last:",
         framed("turns", "\n".join([*left_out, *did[-_TURNS_TOLD:]])),
     ]
     texts.append(

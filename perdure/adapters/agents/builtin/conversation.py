@@ -93,12 +93,13 @@ def question_for(
     promised: Promised | None = None,
     tests_s: float = 0.0,
     effort: str = "",
+    model: str = "",
 ) -> ModelRequest:
     """The next request of a step. `promised`: see after_reply; `tests_s`: the time of the test commands, in seconds;
-    `effort`: another one than the step's settings say."""
+    `effort`, `model`: others than the step's settings say."""
     settings = getattr(contract.config.steps, step)
     return ModelRequest(
-        model=settings.model,
+        model=model or settings.model,
         max_tokens=settings.max_tokens,
         effort=effort or settings.effort,
         system=system_prompt(step, contract.prompts.get(step)),

@@ -26,9 +26,8 @@ RETRY_AFTER_CAP_S = 600.0
 
 PASSING_TYPES = ("rate_limit_error", "overloaded_error", "api_error", "timeout_error", "conflict_error")
 PASSING_STATUS = (408, 409, 425, 429)
-_OVERLOADED, _LIMIT = "API is overloaded", "rate limit"
-_OVERLOADED, _LIMIT = "API is overloaded", "rate limit"
-LIMITED = {"rate_limit_error": _LIMIT, 429: _LIMIT, "overloaded_error": _OVERLOADED, 529: _OVERLOADED}
+OVERLOADED, _LIMIT = "API is overloaded", "rate limit"
+LIMITED = {"rate_limit_error": _LIMIT, 429: _LIMIT, "overloaded_error": OVERLOADED, 529: OVERLOADED}
 """Answers that everybody with this key is meant by: in words for people, "the model's …"."""
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,

@@ -63,12 +63,14 @@ class Books:
     """The parts of a delivery that paying needs: its reply journal, its spend log, and the pace of the key.
 
     waited   seconds for which the pace held requests back
+    limited  the reason for which a request was refused last
     """
 
     replies: Replies
     spend: SpendLog
     pace: Pace
     waited: float = 0.0
+    limited: str = ""
     _reserving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def buy(
@@ -95,7 +97,7 @@ class Books:
         while True:
             self.waited += await self.pace.turn(lambda words: now_doing(doing=words))
             if self.waited > PACE_WAIT_S:
-                raise ModelUnavailable("the model's API lets too little through")
+                raise ModelUnavailable("the model's API lets too little through", limited=self.limited)
             reply = await self._asked(wanted, ask)
             if reply is not None:
                 return read(reply.to_json())  # as whoever finds it has it: a turn done again makes the same bytes
@@ -121,6 +123,7 @@ class Books:
                 await in_thread(self.spend.void, request)
             if not isinstance(error, ModelUnavailable) or not error.limited:
                 raise
+            self.limited = error.limited
             await in_thread(self.pace.refused, error)
             if begun:
                 raise

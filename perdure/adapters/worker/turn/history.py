@@ -35,3 +35,8 @@ def is_full(vault: Vault, work: TurnInput, told: Sequence[Message], window: int)
         return False
     result = read_turn(vault, work.checkpoint).get("result", {})
     return not result.get("question") and full(told, Usage.model_validate(result.get("usage", {})), window)
+
+
+def model_of(vault: Vault, work: TurnInput) -> str:
+    """The second model that this step has gone over to; empty: it works with its own."""
+    return str(read_turn(vault, work.checkpoint).get("result", {}).get("model", "")) if work.turn > 1 else ""

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from temporalio import activity
 
 from perdure.adapters.agents.builtin import conversation
-from perdure.adapters.agents.builtin.compaction import compacted, may_begin_anew
+from perdure.adapters.agents.builtin.compaction import may_begin_anew
 from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
+from perdure.adapters.agents.builtin.errors import OVERLOADED
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard, reminded
 from perdure.adapters.agents.builtin.stuck import stuck
 from perdure.adapters.agents.builtin.tools import describe, run_calls
+from perdure.adapters.agents.chosen import second_model
 from perdure.adapters.git import checkpoint as checkpoints
-from perdure.adapters.git.checkpoint import NestedRepository
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.live import Standing, Waiting
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.turn.adopt import adopt, record
+from perdure.adapters.worker.turn.adopt import adopt
+from perdure.adapters.worker.turn.anew import begin_anew
 from perdure.adapters.worker.turn.ask import ask_model
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.by_agent import agent_turn, outcome_of
-from perdure.adapters.worker.turn.history import diff_of, is_full, trees_of
+from perdure.adapters.worker.turn.history import is_full, model_of, trees_of
 from perdure.adapters.worker.turn.materials import change_of, pages, promised_of, texts, texts_only
 from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.process import AgentProcess
+from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
 from perdure.adapters.worker.turn.surroundings import map_of
 from perdure.models.config import BUILT_IN
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
-from perdure.models.errors import BudgetReached
+from perdure.models.errors import BudgetReached, ModelUnavailable
 from perdure.models.ids import run_ref
 from perdure.models.ledger import Usage
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
-from perdure.models.turn import SUMMARY_LIMIT, Ending, Outcome, TurnInput, TurnResult
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 
 Message = dict[str, Any]
-
-COMPACTING = "conversation made shorter"
 
 
 async def take_turn(host: Host, work: TurnInput) -> TurnResult:
@@ -83,32 +83,44 @@ async def _by_model(
 ) -> TurnResult:
     """The turn of the built-in agent: a reply, and its tool calls."""
     run_id = activity.info().workflow_run_id or ""
+    second = await in_thread(model_of, session.vault, work)
+    spare = "" if second else second_model(session.contract.config, work.step)
     if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window):
-        return await _begin_anew(host, session, work, told)
+        return await begin_anew(host, session, work, told, second)
     _, tests_s = await in_thread(session.tested)
-    question = conversation.question_for(work.step, session.contract, told, promised, tests_s, work.effort)
+    question = conversation.question_for(work.step, session.contract, told, promised, tests_s, work.effort, second)
     after = await in_thread(last_message, session.directory, work)
     question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
     books = Books(session.replies, session.spend, await in_thread(host.pace))
-    reply = await ask_model(books, host.model_or_refuse(), question, work, run_id)
+    try:
+        reply = await ask_model(books, host.model_or_refuse(), question, work, run_id)
+    except ModelUnavailable as error:
+        if not spare or error.limited != OVERLOADED:
+            raise
+        over = await begin_anew(host, session, work, told, spare, f"its {OVERLOADED}")
+        return over.model_copy(update={"waited_s": round(books.waited, 1)})
     await in_thread(note_message, session.directory, work, reply)
     session.check()
     acted = await _act(host, session, work, told, reply, promised)
-    if acted.outcome is not None and acted.outcome.ending is Ending.CONTEXT and may_begin_anew(told):
-        return await _begin_anew(host, session, work, told, reply.usage)
+    ending = acted.outcome.ending if acted.outcome is not None else None
+    if ending is Ending.CONTEXT and may_begin_anew(told):
+        return await begin_anew(host, session, work, told, second, usage=reply.usage)
+    if ending is Ending.REFUSED and spare and acted.outcome is not None:
+        return await begin_anew(host, session, work, told, spare, acted.outcome.summary, usage=reply.usage)
     did, missed = describe(*host.redacted([reply.message])), miss(reply, question.after)
     result = TurnResult(
         checkpoint="",
-        summary=_summary(work, did, acted.outcome, missed),
+        summary=summary_of(work, did, acted.outcome, missed),
         usage=reply.usage,
         spend=await in_thread(session.spend.total),
-        notes=_read_by(work),
+        notes=read_by(work),
         outcome=acted.outcome,
         question=acted.question,
         assumption=acted.assumption,
+        model=second,
     )
     transcript = [*told, reply.message, *acted.said]
-    sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result)
+    sealed = await seal(session, work, run_ref(work.delivery, run_id), transcript, result)
     return sealed.model_copy(update={"waited_s": round(books.waited, 1)})
 
 
@@ -139,14 +151,14 @@ async def _by_agent(
         reply = [took.reply] if took.reply is not None else []
         result = TurnResult(
             checkpoint="",
-            summary=_summary(work, describe(*reply) if reply else "", outcome, ""),
+            summary=summary_of(work, describe(*reply) if reply else "", outcome, ""),
             usage=took.turn.reply.usage if took.turn.reply is not None else Usage(),
             spend=await in_thread(session.spend.total),
-            notes=_read_by(work),
+            notes=read_by(work),
             outcome=outcome,
         )
         transcript = [*took.said, *reply]
-        sealed = await _seal(session, work, run_ref(work.delivery, run_id), transcript, result, agent=took.memory)
+        sealed = await seal(session, work, run_ref(work.delivery, run_id), transcript, result, agent=took.memory)
     except BaseException:
         await took.agent.stop()
         raise
@@ -159,11 +171,6 @@ async def _by_agent(
     return sealed.model_copy(update={"waited_s": round(took.waited_s, 1)})
 
 
-def _read_by(work: TurnInput) -> tuple[str, ...]:
-    """The words from people that a turn reads."""
-    return tuple(said.id for said in work.said) if STEPS[work.step].hears else ()
-
-
 @dataclass(frozen=True)
 class _Acted:
     """The consequence of a reply: words back, the step's end, a question to a person or an assumption instead."""
@@ -172,24 +179,6 @@ class _Acted:
     outcome: Outcome | None = None
     question: Question | None = None
     assumption: str = ""
-
-
-async def _begin_anew(
-    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], usage: Usage | None = None
-) -> TurnResult:
-    """A turn that makes the conversation shorter: no request, unless one was what showed that it is too long."""
-    now_doing(doing=COMPACTING)
-    diff = await in_thread(diff_of, session.vault, work)
-    [fresh] = host.redacted(compacted(told, diff))
-    crash_point(CrashPoint.DURING_COMPACTION)
-    result = TurnResult(
-        checkpoint="",
-        summary=_summary(work, COMPACTING, None, ""),
-        usage=usage or Usage(),
-        spend=await in_thread(session.spend.total),
-        notes=_read_by(work),
-    )
-    return await _seal(session, work, run_ref(work.delivery, activity.info().workflow_run_id or ""), [fresh], result)
 
 
 async def _told(session: WorkspaceSession, work: TurnInput) -> list[Message]:
@@ -240,48 +229,3 @@ async def _act(
     asked = host.redacted([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
     [assumption] = host.redacted([{"said": "\n".join(toolbox.assumed)}])
     return _Acted((answer,), None, Question.model_validate(asked[0]) if asked else None, assumption["said"])
-
-
-async def _seal(
-    session: WorkspaceSession,
-    work: TurnInput,
-    ref: str,
-    transcript: list[Message],
-    result: TurnResult,
-    agent: dict[str, str] | None = None,
-) -> TurnResult:
-    """The snapshot, then the ref: after this the turn has happened. `agent`: where the memory of another one is."""
-    session.check()
-    told = record(work, result) | ({"agent": agent} if agent else {})
-
-    def snapshot() -> str:
-        return checkpoints.snapshot(
-            session.workspace, parent=work.checkpoint, turn=told, transcript=transcript, changed=changed
-        )
-
-    # Reading steps could not have written (their worktree was read-only), and a turn without tools did not.
-    changed = STEPS[work.step].writes and (result.outcome is None or agent is not None)
-    try:
-        commit = await in_thread(snapshot)
-    except NestedRepository as nested:
-        # Git would store a nested repository as an empty link and lose its files (holes.md H16): the agent is told.
-        await in_thread(session.drop_nested, nested.paths)
-        transcript = [*transcript[:-1], _with_note(transcript[-1], nested.paths)]
-        commit = await in_thread(snapshot)
-    session.check()
-    await in_thread(session.vault.move_ref, ref, commit, work.checkpoint)
-    crash_point(CrashPoint.AFTER_SNAPSHOT)
-    return result.model_copy(update={"checkpoint": commit})
-
-
-def _with_note(message: Message, paths: Sequence[str]) -> Message:
-    words = f"Removed {', '.join(paths)}: version control is kept for you, a repository inside it is not possible."
-    if message["role"] != "user" or isinstance(message["content"], str):
-        return message
-    return {**message, "content": [*message["content"], {"type": "text", "text": words}]}
-
-
-def _summary(work: TurnInput, did: str, outcome: Outcome | None, missed: str) -> str:
-    ended = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
-    words = ended or did or "goes on"
-    return f"turn {work.turn} · {missed and missed + ' · '}{words}"[:SUMMARY_LIMIT]

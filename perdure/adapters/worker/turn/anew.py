@@ -1,0 +1,50 @@
+"""A turn after which a step's conversation begins anew: it was too long, or its model cannot go on."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from perdure.adapters.agents.builtin.compaction import COMPACTED, TAKEN_OVER, compacted
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.session import WorkspaceSession
+from perdure.adapters.worker.turn.history import diff_of
+from perdure.adapters.worker.turn.seal import Message, read_by, seal, summary_of
+from perdure.models.crash import CrashPoint
+from perdure.models.ids import run_ref
+from perdure.models.ledger import Usage
+from perdure.models.turn import TurnInput, TurnResult
+
+COMPACTING = "conversation made shorter"
+
+
+async def begin_anew(
+    host: Host,
+    session: WorkspaceSession,
+    work: TurnInput,
+    told: list[Message],
+    model: str = "",
+    why: str = "",
+    usage: Usage | None = None,
+) -> TurnResult:
+    """A turn that makes the conversation shorter, or another one with a second model (what one has thought is bound to
+    it): no request, unless one was what showed that it cannot go on.
+
+    model  that it goes on with, empty: the step's own; why: it goes over to it now, and for this reason
+    """
+    does = f"goes on with {model}: {why}" if why else COMPACTING
+    now_doing(doing=does)
+    diff = await in_thread(diff_of, session.vault, work)
+    [fresh] = host.redacted(compacted(told, diff, TAKEN_OVER if why else COMPACTED) if told[1:] else told)
+    crash_point(CrashPoint.DURING_COMPACTION)
+    result = TurnResult(
+        checkpoint="",
+        summary=summary_of(work, does, None, ""),
+        usage=usage or Usage(),
+        spend=await in_thread(session.spend.total),
+        notes=read_by(work),
+        model=model,
+    )
+    return await seal(session, work, run_ref(work.delivery, activity.info().workflow_run_id or ""), [fresh], result)
