@@ -40,7 +40,7 @@ class SandboxGrade(StrEnum):
 class DeliverySettings(Settings):
     """`fallback`: the second model of steps that name none. `questions`: people are asked, by agents and about tests
     that nothing else can tell apart; without, agents decide and write down what they assumed, and such tests make a
-    draft. `specialists`: docs/specialists.md. `attempts` at one plan, `after_red`: the others only when the first one is
+    draft. `specialists`: docs/specialists.md. `attempts` at one plan, `after_red`: the others only when the first is
     no good: docs/attempts.md."""
 
     phases: tuple[Phase, ...] = ALL_PHASES
