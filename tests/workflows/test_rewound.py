@@ -33,7 +33,7 @@ async def test_a_run_that_is_about_to_be_left_begins_no_turn_and_goes_on_where_t
     client: Client, company: Company, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workflows.people, "RESET_COMES", timedelta(seconds=2))
-    company.turns_each = 5
+    company.turns_each = 30  # so many that it is still at it when it hears of the rewind
     company.asks(Phase.BUILD)
     await Perdure(client).submit(BUILT, id=fresh)
     handle = client.get_workflow_handle(fresh)
