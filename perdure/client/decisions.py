@@ -106,13 +106,23 @@ class Decisions(ABC):
         return await self._decide("answer", {"of": of, "answer": text, "by": by})
 
     async def add_budget(
-        self, usd: float = 0, tokens: int = 0, time: str | None = None, *, by: str = "", id: str = ""
+        self,
+        usd: float = 0,
+        tokens: int = 0,
+        time: str | None = None,
+        of: str = "",
+        *,
+        by: str = "",
+        id: str = "",
     ) -> Answered:
-        """More to spend, at any time: dollars, tokens, time such as `1h`. One `id` counts once, however often sent."""
+        """More to spend, at any time: dollars, tokens, time such as `1h`. One `id` counts once, however often sent.
+
+        Bound by `of` it counts only while the delivery waits for that.
+        """
         if not (usd or tokens or time):
             raise NotCounted("say how much more: dollars, tokens or time", where=self.id)
-        said = {"usd": usd, "tokens": tokens, "time": time, "by": by, "id": id or uuid.uuid4().hex}
-        return await self._decide("add_budget", said)
+        said = {"usd": usd, "tokens": tokens, "time": time, "of": of, "by": by}
+        return await self._decide("add_budget", said | {"id": id or uuid.uuid4().hex})
 
     async def say(self, text: str, id: str = "") -> str:
         """Words for the next turn, read exactly once, worker up or down. One `id` (returned) is heard once."""

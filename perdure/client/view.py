@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from temporalio.api.enums.v1 import TaskQueueType
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -70,6 +71,7 @@ class Pending:
     details   last heartbeat: small JSON such as {"turn": 3, "doing": "pytest -q"}
     failure   why the last attempt failed, empty when none did
     died      the last attempt ended with its worker: reported by another one, or by the heartbeat's timeout
+    heard     when its worker last said something, or took it; None while nobody has it
     """
 
     activity: str
@@ -78,6 +80,7 @@ class Pending:
     failure: str
     worker: str
     died: bool = False
+    heard: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,9 @@ def word(status: WorkflowExecutionStatus) -> str:
 async def _pending(activity: PendingActivityInfo, converter: DataConverter) -> Pending:
     beats = await converter.decode_wrapper(activity.heartbeat_details) if activity.heartbeat_details.payloads else []
     failure = activity.last_failure
+    started = activity.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+    told = activity.HasField("last_heartbeat_time") and activity.last_heartbeat_time
+    heard = max(told or activity.last_started_time, activity.last_started_time, key=_seconds) if started else None
     return Pending(
         activity=activity.activity_type.name,
         attempt=activity.attempt,
@@ -180,7 +186,12 @@ async def _pending(activity: PendingActivityInfo, converter: DataConverter) -> P
         failure=failure.message,
         worker=activity.last_worker_identity,
         died=died(failure),
+        heard=heard.ToDatetime(UTC) if heard is not None else None,
     )
+
+
+def _seconds(moment: Timestamp) -> float:
+    return moment.seconds + moment.nanos / 1e9
 
 
 def died(failure: Failure) -> bool:

@@ -26,6 +26,7 @@ class Places:
     ui_lock          flock held by what stands before the Web UI, until the server has ended
     supervisor_lock  flock held by the supervisor; supervisor_record says who that is
     worker_lock      flock held by the supervisor and every worker it starts
+    page_lock        flock held by the page beside the workers; page_record says where it is
     down_lock        flock held by `perdure down` until worker and server are gone: nothing is started meanwhile
     """
 
@@ -42,6 +43,8 @@ class Places:
         self.supervisor_lock = root / "supervisor.lock"
         self.supervisor_record = root / "supervisor.json"
         self.worker_lock = root / "worker.lock"
+        self.page_lock = root / "page.lock"
+        self.page_record = root / "page.json"
         self.down_lock = root / "down.lock"
         self.worker_log = home.logs / "worker.log"
 

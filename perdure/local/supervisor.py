@@ -22,6 +22,7 @@ from perdure.adapters.system.home import Home
 from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_names, notify_names
 from perdure.local.forkserver import Forked, ForkServer, Gone
+from perdure.local.page import keep_page
 from perdure.local.pauses import Pauses
 from perdure.local.places import Places, worker_command, worker_environment
 from perdure.local.processes import dying_with_us, held, released, signal_holder
@@ -80,9 +81,12 @@ class Supervisor:
         self._home, self._places = home, Places(home)
         self._command = list(command or worker_command())
         self._forks = forkserver.POSSIBLE and not command
+        self._page = not command  # another command is no worker of ours, and has no page
         self._server: ForkServer | None = None
         self._idle_exit, self._say = idle_exit, say
-        self._stopping, self._hurry = asyncio.Event(), asyncio.Event()
+        self._stopping, self._hurry, self._stays = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        if idle_exit is None:
+            self._stays.set()
         self._started_at = datetime.now(UTC)
         self._restarts = 0
         self._worker_pid: int | None = None
@@ -102,7 +106,10 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
-        looks = [asyncio.create_task(look) for look in (self._look_after_server(), self._end_when_idle())]
+        looks = [
+            asyncio.create_task(look)
+            for look in (self._look_after_server(), self._look_after_page(), self._end_when_idle())
+        ]
         try:
             worker_lock = await self._previous_worker_gone(previous.worker_pid if previous else None)
             if worker_lock is not None:
@@ -125,6 +132,7 @@ class Supervisor:
     def stay(self) -> None:
         """No longer end when idle: somebody asked for a worker that stays."""
         self._idle_exit = None
+        self._stays.set()
         self._record()
 
     async def _keep_alive(self, worker_lock: int) -> None:
@@ -241,6 +249,12 @@ class Supervisor:
                     gone = False
                 except (PerdureError, OSError) as error:
                     self._say(str(error))
+
+    async def _look_after_page(self) -> None:
+        """Beside workers that stay; those that `deliver` started have none."""
+        await self._stays.wait()
+        if self._page:
+            await keep_page(self._home)
 
     async def _end_when_idle(self) -> None:
         if self._idle_exit is None:

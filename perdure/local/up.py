@@ -18,6 +18,7 @@ from perdure.local import Say
 from perdure.local.access import check_same, check_same_forge
 from perdure.local.checks import check_home
 from perdure.local.connect import configured, connect
+from perdure.local.page import page_told
 from perdure.local.places import Places, worker_environment
 from perdure.local.processes import held, last_lines, released, rotate, signal_holder, start_detached
 from perdure.local.server import ensure_server, stop_server
@@ -44,16 +45,25 @@ async def up(home: Home, detach: bool, say: Say, *, command: Sequence[str] | Non
     if running is not None:
         signal_holder(running.pid, Places(home).supervisor_lock, signal.SIGUSR1)
         say(f"the worker runs already{running.pid_told} and will stay; perdure down ends it")
+        await _page_told(home, command, say)
     elif detach:
         started = await _start_supervisor(home, None, command)
         say(f"worker started{started.pid_told}; perdure down ends it and the server")
+        await _page_told(home, command, say)
     else:
         say("Ctrl-C ends worker and server")
         say = _while_read(say)
+        telling = asyncio.create_task(_page_told(home, command, say))
         await Supervisor(home, command, idle_exit=None, say=say).run()
+        telling.cancel()
         with _nothing_starts(Places(home)):
             if await stop_server(home):
                 say("Temporal ended")
+
+
+async def _page_told(home: Home, command: Sequence[str] | None, say: Say) -> None:
+    if not command:
+        say(await page_told(home))
 
 
 def _while_read(say: Say) -> Say:

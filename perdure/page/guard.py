@@ -12,8 +12,6 @@ from html import escape
 
 from aiohttp import web
 
-from perdure.adapters.system.files import locked, write_whole
-from perdure.adapters.system.home import Home
 from perdure.text import one_line
 
 LEAVE = "/leave"
@@ -49,16 +47,6 @@ HEADERS = {
 }
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def token_of(home: Home) -> str:
-    """The secret that opens this home's page: made once, 32 bytes in hex; removed, every session ends."""
-    home.make_private()
-    path = home.root / "page.token"
-    with locked(path.with_suffix(".lock")):
-        if not path.exists():
-            write_whole(path, secrets.token_hex(32).encode())
-    return path.read_text().strip()
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,16 @@ from aiohttp import web
 from perdure import __version__
 from perdure.models.amounts import span
 from perdure.page.guard import PERSON, SESSION, Guard
+from perdure.text import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from perdure.client import Perdure
+    from perdure.client.overview import Overview
 
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
+OVERVIEW: web.AppKey[Overview] = web.AppKey("overview")
 GUARD = web.AppKey("guard", Guard)
 
 _TYPES = {
@@ -32,6 +35,11 @@ _TYPES = {
 
 def perdure_of(request: web.Request) -> Perdure:
     return request.app[PERDURE]
+
+
+def overview_of(request: web.Request) -> Overview:
+    """Rows of all that runs, read once for all who look."""
+    return request.app[OVERVIEW]
 
 
 def person_of(request: web.Request) -> str:
@@ -93,8 +101,16 @@ def environment() -> Environment:
         "part": part,
         "words": lambda text: text.replace("_", " "),
         "web": web_link,
+        "whole": whole,
     }
     return made
+
+
+def whole(text: str) -> str:
+    """All of a text that a person edits, its hidden characters left out: what is cut off would be sent without it."""
+    from markupsafe import escape
+
+    return escape(visible(text))
 
 
 def part(text: str) -> str:

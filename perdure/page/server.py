@@ -13,10 +13,11 @@ from aiohttp import web
 from temporalio.service import RPCError
 
 from perdure.client import Perdure
+from perdure.client.overview import Overview
 from perdure.local.ports import HOST
 from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import Guard, Handler, login_name, with_headers
-from perdure.page.render import GUARD, PERDURE, SAID, render, static
+from perdure.page.render import GUARD, OVERVIEW, PERDURE, SAID, render, static
 from perdure.page.views import all_routes, delivery
 
 PORT = 8240
@@ -128,6 +129,7 @@ def application(perdure: Perdure, guard: Guard) -> web.Application:
 
     app = web.Application(middlewares=[door], client_max_size=FORM_BYTES)
     app[PERDURE], app[GUARD], app[SAID], app[delivery.REPORTS] = perdure, guard, {}, {}
+    app[OVERVIEW] = Overview(perdure.client)
     app.on_response_prepare.append(with_headers)
     app.add_routes([web.get("/static/{name}", _static), *all_routes()])
     return app

@@ -16,8 +16,8 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure
+from perdure.local.page import token_of
 from perdure.models.decisions import Asked
-from perdure.page.guard import token_of
 from perdure.page.server import Page, Place, serve
 from perdure.plugin import perdure_plugin
 

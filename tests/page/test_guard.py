@@ -11,8 +11,8 @@ import pytest
 from page_lab import Visitor, shut_page, visiting
 
 from perdure.adapters.system.home import Home
+from perdure.local.page import token_of
 from perdure.models.errors import BadInput
-from perdure.page.guard import token_of
 from perdure.page.server import Place
 
 

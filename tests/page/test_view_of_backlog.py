@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from page_lab import visiting
 
-from perdure.page.guard import token_of
+from perdure.local.page import token_of
 from perdure.page.server import Place, serve
 from tests.e2e.test_backlogs import STORY, ended, night
 from tests.lab import Lab, make_target

@@ -24,7 +24,7 @@ _EDITORS = ("sensible-editor", "nano", "vi")
 async def print_plan(delivery: Delivery, screen: Screen, of: str = "") -> None:
     """The plan as it is edited; as JSON with its name, which `--of` takes. BadInput when none waits."""
     asked = await _plan_waits(delivery, of)
-    text, *_ = await _plan(delivery, asked)
+    text, *_ = await plan_to_edit(delivery)
     if screen.json:
         screen.data({"delivery_id": delivery.id, "of": asked.of, "plan": text})
     else:
@@ -40,7 +40,7 @@ async def edit_plan(
     ask   the person is asked before it is approved; after a no it waits for approval in its turn
     """
     asked = await _plan_waits(delivery, of)
-    before, ending, markdown = await _plan(delivery, asked)
+    before, ending, markdown = await plan_to_edit(delivery)
     kept = _kept(delivery.id, asked.of + ending)
     text = _read(file) if file is not None else _edited(before, kept, screen, _by_file(delivery.id, ending))
     source = kept if file is None else file
@@ -73,7 +73,7 @@ async def _plan_waits(delivery: Delivery, of: str) -> Asked:
     return asked
 
 
-async def _plan(delivery: Delivery, asked: Asked) -> tuple[str, str, bool]:
+async def plan_to_edit(delivery: Delivery) -> tuple[str, str, bool]:
     """The plan to edit, its file's ending, and whether it is Markdown in somebody's own words."""
     from perdure.cli.decide.planfile import editable
 
@@ -124,7 +124,7 @@ async def _send(
     if answered.read:
         if not screen.json:
             screen.line(f"✓ {answered.words}")
-        new = await _put_again(delivery, asked)
+        new = await put_again(delivery, asked)
         if ask and not _agreed():
             screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
             return 1
@@ -143,7 +143,7 @@ def _agreed() -> bool:
         return typer.confirm("approve the edited plan?")
 
 
-async def _put_again(delivery: Delivery, before: Asked) -> Asked:
+async def put_again(delivery: Delivery, before: Asked) -> Asked:
     """The edited plan, as the delivery asks for it."""
     import asyncio
     import time

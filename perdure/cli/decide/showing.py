@@ -18,25 +18,33 @@ if TYPE_CHECKING:
 
 
 async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
-    """The plan, what failed, or which files are changed; where its host does not answer, only what is asked."""
+    """Print what is asked, and what is decided."""
     from perdure.cli.decide.asking import waiting_words
+
+    screen.line(f"{delivery.id}  {waiting_words(asked)}")
+    screen.lines(await asked_lines(delivery, asked))
+
+
+async def asked_lines(delivery: Delivery, asked: Asked) -> list[str]:
+    """The plan, the failures, or the files changed; a line that says so where its host does not answer."""
     from perdure.models.decisions import Gate
     from perdure.models.errors import PerdureError
 
-    screen.line(f"{delivery.id}  {waiting_words(asked)}")
+    lines: list[str] = []
     try:
         if asked.gate in (Gate.PLAN, Gate.ITEMS):
             plan = (await delivery.artifact((await delivery.progress()).plan)).decode(errors="replace")
-            screen.lines(plan_lines(plan))
+            lines += plan_lines(plan)
         elif asked.gate is Gate.TESTS:
-            screen.lines(verdict_lines(await delivery.progress()))
-            screen.lines(["", *(f"  {line}" for line in await tested(delivery)), ""])
+            lines += verdict_lines(await delivery.progress())
+            lines += ["", *(f"  {line}" for line in await tested(delivery)), ""]
         elif asked.gate is Gate.PULL_REQUEST:
-            screen.lines(verdict_lines(await delivery.progress()))
-            screen.lines(await _promises(delivery))
-            screen.lines(await _change(delivery))
+            lines += verdict_lines(await delivery.progress())
+            lines += await _promises(delivery)
+            lines += await _change(delivery)
     except PerdureError as error:
-        screen.line(f"! it cannot be shown just now: {one_line(error.what)}")
+        lines.append(f"! it cannot be shown just now: {one_line(error.what)}")
+    return lines
 
 
 def verdict_lines(progress: Progress) -> list[str]:

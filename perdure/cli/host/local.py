@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:
-    """Run Temporal and a worker for this home; a worker that dies is started again at once."""
+    """Run Temporal, a worker and the page for this home; a worker that dies is started again at once."""
     import asyncio
     import os
 
@@ -42,7 +42,7 @@ def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the backg
 
 
 def down() -> None:
-    """End worker and server of this home. Deliveries go on with the next up."""
+    """End worker, page and server of this home. Deliveries go on with the next up."""
     import asyncio
 
     from perdure.cli.screen import Screen
@@ -121,13 +121,14 @@ def status(json: Json = False) -> None:
 def ui(
     show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
 ) -> None:
-    """Open the Web UI with all deliveries."""
+    """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
     import asyncio
     import sys
     import webbrowser
 
     from perdure.cli.host.web import UI_VARIABLE, web_page
     from perdure.local.connect import configured
+    from perdure.local.page import page_address
     from perdure.models.errors import PerdureError, TemporalUnreachable
 
     home = _home()
@@ -139,6 +140,8 @@ def ui(
     if not page:
         raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
     print(page, flush=True)
+    if beside := page_address(home):
+        print(f"page {beside}", flush=True)
     if not show and sys.stdout.isatty():
         webbrowser.open(page)
 

@@ -30,15 +30,24 @@ def page(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
-    """The page with all that runs and waits for you, in a browser, where you decide too. Runs until Ctrl-C."""
+    """The page with all that runs and waits for you, in a browser, where you decide too.
+
+    Where perdure up keeps one, its address; otherwise one that runs until Ctrl-C.
+    """
     import asyncio
 
+    from perdure.adapters.system.home import Home
     from perdure.cli.screen import Screen
-    from perdure.page.server import PORT, Place
+    from perdure.local.page import page_address
+    from perdure.page.server import PORT, Page, Place
 
-    names = tuple(proxy or ())
+    screen, names = Screen(json=json), tuple(proxy or ())
     place = Place(host, port or PORT, names, proxy_user_header, tls_cert, tls_key)
-    asyncio.run(_run(place, Screen(json=json), show=open_))
+    if place == Place() and port is None and (there := page_address(Home.find())):
+        url, _, token = there.partition("/?token=")
+        _tell(Page(url, token), screen, open_)  # perdure up keeps it
+        return
+    asyncio.run(_run(place, screen, show=open_))
 
 
 async def _run(place: Place, screen: Screen, *, show: bool) -> None:
@@ -48,7 +57,7 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     from perdure.adapters.system.home import Home
     from perdure.cli.session import connected
     from perdure.client import Perdure
-    from perdure.page.guard import token_of
+    from perdure.local.page import token_of
     from perdure.page.server import serve
 
     home = Home.find()
@@ -58,11 +67,11 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     async with serve(Perdure(client, home.key()), token_of(home), place) as page:
-        _tell(page, place, screen, show)
+        _tell(page, screen, show)
         await ended.wait()
 
 
-def _tell(page: Page, place: Place, screen: Screen, show: bool) -> None:
+def _tell(page: Page, screen: Screen, show: bool) -> None:
     import webbrowser
 
     if page.taken is not None:

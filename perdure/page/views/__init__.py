@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from perdure.page.views import backlog, delivery, inbox
+from perdure.page.views import backlog, decide, delivery, inbox
 
 
 def all_routes() -> list[web.RouteDef]:
-    return [*inbox.routes(), *delivery.routes(), *backlog.routes()]
+    return [*inbox.routes(), *decide.routes(), *delivery.routes(), *backlog.routes()]

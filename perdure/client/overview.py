@@ -1,0 +1,167 @@
+"""All that runs in one namespace, from lists and descriptions: no workflow is asked, none is woken, none records it.
+
+One reading serves all who look: a list a second while somebody looks, and a few descriptions in rotation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client, WorkflowExecution
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.client.view import Described, asked_of, describe, listed
+from perdure.models.decisions import Asked
+
+LOOK_S = 1.0
+"""As old as what is shown may be: a list of 200 takes a server some ten milliseconds."""
+
+DESCRIBED_A_LOOK = 8
+"""Descriptions a look, those first that were described longest ago: two milliseconds of a processor each."""
+
+ENDED_S = 10.0
+"""Between two looks at what has ended, unless something has just gone from the list of what runs."""
+
+ENDED_SHOWN = 20
+RUNNING_MOST = 1000
+
+SILENT_S = 10.0
+"""A worker that works says so every second or so: after this long it is silent, after 30 s its work is another's."""
+
+ANSWER = timedelta(seconds=5)
+"""For one question; a server that was restarted answers the next."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One delivery or backlog.
+
+    since         when it began to wait for a person, None where it does not, or nobody knows
+    turn, doing, worker, attempt  of what is in flight, as last heard; worker empty: none has taken it
+    silent_since  when its worker was last heard, where that is too long ago
+    parent        the backlog it belongs to, or what it was made by
+    """
+
+    id: str
+    kind: str
+    repository: str
+    phase: str
+    status: str
+    asked: Asked | None
+    since: datetime | None
+    started: datetime
+    closed: datetime | None
+    cost_usd: float | None
+    pull_request: str = ""
+    parent: str = ""
+    turn: int = 0
+    doing: str = ""
+    worker: str = ""
+    attempt: int = 0
+    silent_since: datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.closed is None and self.kind == "delivery" and (self.asked is not None or self.status == "waiting")
+
+
+@dataclass
+class Overview:
+    """`trouble`: why the last look failed, empty where it did not; the rows are then those of the look before."""
+
+    client: Client
+    trouble: str = ""
+    _rows: tuple[Row, ...] = ()
+    _ended: tuple[Row, ...] = ()
+    _looked: float = float("-inf")
+    _ended_looked: float = float("-inf")
+    _known: dict[str, tuple[float, str, Described]] = field(default_factory=dict)
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def rows(self) -> Sequence[Row]:
+        """Those that wait for you, the longest first; what runs, by its start; the newest of what has ended."""
+        async with self._one:
+            if time.monotonic() - self._looked >= LOOK_S:
+                try:
+                    await self._look()
+                    self.trouble = ""
+                except RPCError as error:
+                    self.trouble = error.message[:200] or error.status.name
+                self._looked = time.monotonic()
+            return self._rows
+
+    async def _look(self) -> None:
+        query = "WorkflowType IN ('Delivery', 'Backlog') AND ExecutionStatus = 'Running'"
+        running = {row.id: (row, run) for row, run in await self._list(query, RUNNING_MOST)}
+        gone = {row.id for row in self._rows if row.closed is None} - running.keys()
+        if gone or time.monotonic() - self._ended_looked >= ENDED_S:
+            query = query.replace("= 'Running'", "!= 'Running'")
+            newest = {row.id: row for row, _ in reversed(await self._list(query, ENDED_SHOWN))}
+            self._ended, self._ended_looked = tuple(newest.values())[::-1], time.monotonic()
+        await self._describe(
+            [(row.id, run) for row, run in running.values() if row.kind == "delivery" and not row.waits]
+        )
+        rows = [self._with_work(row, run) for row, run in running.values()]
+        rows.sort(key=lambda row: (not row.waits, (row.waits and row.since) or row.started))
+        self._rows = (*rows, *(row for row in self._ended if row.id not in running))
+
+    async def _list(self, query: str, most: int) -> list[tuple[Row, str]]:
+        found = self.client.list_workflows(query, page_size=most, limit=most, rpc_timeout=ANSWER)
+        return [(await _row(one), one.run_id) async for one in found]
+
+    async def _describe(self, wanted: list[tuple[str, str]]) -> None:
+        """The ones described longest ago, or never, at once."""
+        ids = dict(wanted)
+        self._known = {id: known for id, known in self._known.items() if ids.get(id) == known[1]}
+        wanted.sort(key=lambda one: self._known[one[0]][0] if one[0] in self._known else float("-inf"))
+        await asyncio.gather(*(self._describe_one(id, run) for id, run in wanted[:DESCRIBED_A_LOOK]))
+
+    async def _describe_one(self, id: str, run: str) -> None:
+        try:
+            seen = await self.client.get_workflow_handle(id, run_id=run).describe(rpc_timeout=ANSWER)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return
+        self._known[id] = (time.monotonic(), run, await describe(seen))
+
+    def _with_work(self, row: Row, run: str) -> Row:
+        known = self._known.get(row.id)
+        if known is None or known[1] != run or not known[2].pending:
+            return row
+        work = known[2].pending[0]
+        turn, doing = work.details.get("turn"), work.details.get("doing")
+        now = datetime.now(UTC)
+        heard = work.heard
+        return replace(
+            row,
+            turn=turn if isinstance(turn, int) else 0,
+            doing=str(doing or work.activity.replace("_", " "))[:200],
+            worker=work.worker,
+            attempt=work.attempt,
+            silent_since=heard if heard is not None and (now - heard).total_seconds() > SILENT_S else None,
+        )
+
+
+async def _row(seen: WorkflowExecution) -> Row:
+    backlog = seen.workflow_type == "Backlog"
+    asked = None if backlog else await asked_of(seen)
+    one = listed(seen, asked)
+    return Row(
+        id=one.delivery_id,
+        kind="backlog" if backlog else "delivery",
+        repository=one.repository,
+        phase=one.phase,
+        status=one.status,
+        asked=asked,
+        since=asked.since if asked else None,
+        started=one.started,
+        closed=one.closed,
+        cost_usd=one.cost_usd,
+        pull_request=one.pull_request,
+        parent=seen.parent_id or "",
+    )

@@ -1,0 +1,50 @@
+"""The page beside a home's workers, as their supervisor starts it: `python -m perdure.page`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+
+from perdure import secrets
+
+TRY_AGAIN_S = 2.0
+"""Between two looks for a Temporal server that does not answer yet."""
+
+
+async def main() -> int:
+    from perdure.adapters.system.files import try_lock
+    from perdure.adapters.system.home import Home
+    from perdure.client import Perdure
+    from perdure.local.connect import connect
+    from perdure.local.page import read_page, record_page, token_of
+    from perdure.local.places import Places
+    from perdure.models.errors import TemporalUnreachable
+    from perdure.page.server import Place, serve
+
+    home, ended = Home.find(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    lock = try_lock(Places(home).page_lock)
+    if lock is None:
+        return 0 if read_page(home) else 1  # another one is there, or begins
+    while not ended.is_set():
+        try:
+            client = await connect(home, start=False, say=lambda _: None)
+        except TemporalUnreachable:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), TRY_AGAIN_S)
+            continue
+        async with serve(Perdure(client, home.key()), token_of(home), Place()) as page:
+            record_page(home, page.url)
+            await ended.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    secrets.take()
+    code = asyncio.run(main())
+    sys.stdout.flush()
+    os._exit(code)  # the SDK was seen to crash at interpreter exit (reference: temporal.md §0)
