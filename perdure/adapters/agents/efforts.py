@@ -7,8 +7,14 @@ from typing import get_args
 from perdure.models.config import Effort, StepsSettings
 from perdure.models.steps import FIXES
 
-OF_ITSELF = {"claude-opus-5-5": "medium", "claude-sonnet-5-5": "high"}
-"""The effort of a model that is asked without one, by its published page."""
+OF_ITSELF = {
+    "claude-fable-5-1": "high",
+    "claude-opus-5-5": "medium",
+    "claude-opus-5": "high",
+    "claude-sonnet-5-5": "high",
+    "claude-haiku-5-5": "medium",
+}
+"""The effort of a model that is asked without one, by the published pages of the models (2026-11-23)."""
 
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 

@@ -11,6 +11,17 @@ PRICES_OF = "2026-11-21"
 """The day this table was last compared with the list prices in the vendor's own command line (its version 2.1.330) and
 with the published pages of the models; tests/adapters/agents/test_prices_of_the_vendor.py does the first again."""
 
+WINDOWS_OF = "2026-11-23"
+"""The day WINDOWS was last compared with the published pages of the models."""
+
+WINDOW_TOKENS = 200_000
+"""That a model has at least for prompt and reply together."""
+
+WINDOWS = dict.fromkeys(
+    ("claude-fable-5-1", "claude-opus-5-5", "claude-opus-5", "claude-sonnet-5-5", "claude-haiku-5-5"), 1_000_000
+)
+"""Tokens of prompt and reply together, by model."""
+
 BYTES_PER_TOKEN = 2
 """Source code and prose have 2.5 to 4 bytes a token; fewer bytes a token than this was not seen."""
 
@@ -72,10 +83,16 @@ _DATED = re.compile(r"-20\d{6}")
 
 def listed(model: str) -> Price | None:
     """The price of a model by its exact name, or by that name with a date suffix (`-20261104`); else None."""
-    if model in PRICES:
-        return PRICES[model]
-    name, suffix = model[:-9], model[-9:]
-    return PRICES.get(name) if _DATED.fullmatch(suffix) else None
+    return PRICES.get(_plain(model))
+
+
+def window_of(model: str) -> int:
+    """The tokens that prompt and reply of a model can have; WINDOW_TOKENS of one that is not listed."""
+    return WINDOWS.get(_plain(model), WINDOW_TOKENS)
+
+
+def _plain(model: str) -> str:
+    return model[:-9] if _DATED.fullmatch(model[-9:]) else model
 
 
 def price(model: str, usage: Usage) -> float | None:

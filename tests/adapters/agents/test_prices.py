@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.adapters.agents.prices import price, worst_price
+from perdure.adapters.agents.prices import WINDOW_TOKENS, price, window_of, worst_price
 from perdure.models.ledger import Usage
 
 
@@ -55,3 +55,11 @@ def test_the_worst_price_is_above_what_the_same_text_would_really_cost() -> None
     assert worst is not None
     assert real is not None
     assert worst > real
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [("claude-sonnet-5-5", 1_000_000), ("claude-haiku-5-5-20261007", 1_000_000), ("a-gateways", WINDOW_TOKENS)],
+)
+def test_a_window_is_the_models_own_and_a_safe_one_where_it_is_not_known(model: str, tokens: int) -> None:
+    assert window_of(model) == tokens

@@ -15,9 +15,6 @@ from perdure.adapters.agents.builtin.tools.run import calls_in, describe
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.ledger import Usage
 
-MODEL_WINDOW_TOKENS = 200_000
-"""That a model has at least for prompt and reply together; no price goes up below it."""
-
 COMPACT_AT = 0.6
 """Of the window: what is left holds any one turn's results and the reply to them."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from perdure.adapters.agents.builtin.bounds import bounding
-from perdure.adapters.agents.builtin.compaction import MODEL_WINDOW_TOKENS
 from perdure.adapters.agents.builtin.errors import Endpoint, translate, unavailable
 from perdure.adapters.agents.builtin.model_request import ModelRequest, Reply, most_tokens, upper_bound
 from perdure.adapters.agents.prices import price
@@ -47,7 +46,8 @@ class Model:
     """Holds the key, in this process only.
 
     `variable` is the environment variable the key came from, for messages; `silence_s` how long the API may send
-    nothing, `within_s` how long one reply may take, in seconds; `window`: tokens that prompt and reply may have.
+    nothing, `within_s` how long one reply may take, in seconds; `window`: tokens that prompt and reply may have, where
+    that is not the model's own.
     `secrets` are the values to keep out of everything that is stored or shown.
     """
 
@@ -60,7 +60,7 @@ class Model:
         variable: str = KEYS[0],
         silence_s: float = MODEL_SILENCE_S,
         within_s: float = MODEL_REPLY_S,
-        window: int = MODEL_WINDOW_TOKENS,
+        window: int | None = None,
     ) -> None:
         """BadInput when `base_url` is not an HTTP address."""
         self._key = api_key
@@ -258,10 +258,10 @@ def headers_in(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def window_in(value: str | None) -> int:
-    """Tokens of a variable; without it MODEL_WINDOW_TOKENS. BadInput when it is no such number."""
+def window_in(value: str | None) -> int | None:
+    """Tokens of a variable; None without it. BadInput when it is no such number."""
     if value is None:
-        return MODEL_WINDOW_TOKENS
+        return None
     if not value.isascii() or not value.isdigit() or not int(value):
         raise BadInput(f"{value!r} is not a number of tokens", where=WINDOW, fix="set it to 200000, or unset it")
     return int(value)

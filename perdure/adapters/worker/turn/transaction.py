@@ -17,6 +17,7 @@ from perdure.adapters.agents.builtin.said import heard, reminded
 from perdure.adapters.agents.builtin.stuck import stuck
 from perdure.adapters.agents.builtin.tools import describe, run_calls
 from perdure.adapters.agents.chosen import second_model
+from perdure.adapters.agents.prices import window_of
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
@@ -85,7 +86,8 @@ async def _by_model(
     run_id = activity.info().workflow_run_id or ""
     second = await in_thread(model_of, session.vault, work)
     spare = "" if second else second_model(session.contract.config, work.step)
-    if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window):
+    model = second or getattr(session.contract.config.steps, work.step).model
+    if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window or window_of(model)):
         return await begin_anew(host, session, work, told, second)
     _, tests_s = await in_thread(session.tested)
     question = conversation.question_for(work.step, session.contract, told, promised, tests_s, work.effort, second)
