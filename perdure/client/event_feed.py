@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from datetime import datetime
 from heapq import merge
@@ -42,7 +42,7 @@ async def backlog_events(client: Client, id: str, *, follow: bool = False) -> As
             yield event
 
 
-async def all_events(client: Client, since: datetime, *, follow: bool = False) -> AsyncIterator[Event]:
+async def all_events(client: Client, since: datetime, *, follow: bool = False) -> AsyncGenerator[Event]:
     """The events after `since` of all deliveries and backlogs that ran after it; with `follow` for ever."""
     feed = _Feed(client)
     for event in await feed.so_far(await _listed(client, since)):

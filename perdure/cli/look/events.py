@@ -80,11 +80,18 @@ def line(event: Event) -> str:
 
     whose = event.delivery or event.backlog or ""
     where = " ".join(str(part) for part in (event.step, event.turn and f"turn {event.turn}") if part)
+    parts = (event.time[11:19], whose, f"{event.offset:>4}", event.type, where, one_line(told(event), 160))
+    return "  ".join(part for part in parts if part)
+
+
+def told(event: Event) -> str:
+    """The words of an event's data, in one line."""
+    from perdure.text import one_line
+
     words = (
         value for name, value in event.data.items() if value not in (None, "", [], {}, False) and name not in _LONG
     )
-    told = one_line(" · ".join(one_line(str(value)) for value in words), 160)
-    return "  ".join(part for part in (event.time[11:19], whose, f"{event.offset:>4}", event.type, where, told) if part)
+    return " · ".join(one_line(str(value)) for value in words)
 
 
 _LONG = ("checkpoint", "commit", "of", "options")

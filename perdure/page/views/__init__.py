@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from perdure.page.views import backlog, decide, delivery, inbox
+from perdure.page.views import activity, backlog, decide, delivery, history, hosts, inbox, start
 
 
 def all_routes() -> list[web.RouteDef]:
-    return [*inbox.routes(), *decide.routes(), *delivery.routes(), *backlog.routes()]
+    views = (inbox, decide, delivery, backlog, activity, history, hosts, start)
+    return [route for view in views for route in view.routes()]

@@ -1,0 +1,88 @@
+"""`/activity`: the events of all deliveries and backlogs, the newest first, with filters; live."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from aiohttp import web
+from temporalio.service import RPCError
+
+from perdure.cli.look.events import told
+from perdure.client.event_feed import all_events
+from perdure.models.amounts import seconds
+from perdure.models.errors import BadInput
+from perdure.models.events import Event, EventType
+from perdure.page.render import perdure_of, render, rendered
+
+SHOWN = 300
+"""Events on one page, the newest: a screen of some metres. What was before them `perdure events` prints."""
+
+BACK = ("1h", "6h", "24h", "7d")
+
+
+def routes() -> list[web.RouteDef]:
+    return [web.get("/activity", show), web.get("/live/activity", live)]
+
+
+async def show(request: web.Request) -> web.StreamResponse:
+    """The newest events that the filters let through."""
+    asked, now = _asked(request.query), datetime.now(UTC)
+    found = list[Event]()
+    async with aclosing(all_events(perdure_of(request).client, now - asked["back"])) as events:
+        async for event in events:
+            if _wanted(event, asked):
+                found = [*found[-SHOWN + 1 :], event]
+    values: dict[str, Any] = {
+        "events": found[::-1],
+        "asked": asked,
+        "types": list(EventType),
+        "backs": BACK,
+        "told": told,
+    }
+    return render(request, "activity.html", **values, now=now.isoformat())
+
+
+async def live(request: web.Request) -> web.StreamResponse:
+    """Each event as it happens, once: where the browser lost the stream it says which moment it has seen."""
+    asked = _asked(request.query)
+    since = _moment(request.headers.get("Last-Event-ID") or request.query.get("from", ""))
+    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+    await answer.prepare(request)
+    with suppress(ConnectionResetError, RPCError):  # the browser asks again, from where it stands
+        async with aclosing(all_events(perdure_of(request).client, since, follow=True)) as events:
+            async for event in events:
+                if datetime.fromisoformat(event.time) > since and _wanted(event, asked):
+                    row = rendered(request, "event.html", event=event, told=told)
+                    lines = "".join(f"data: {line}\n" for line in row.splitlines())
+                    await answer.write(f"id: {event.time}\n{lines}\n".encode())
+    return answer
+
+
+def _asked(query: Mapping[str, str]) -> dict[str, Any]:
+    """The filters; BadInput for a time that is none."""
+    back = query.get("back", "24h")
+    try:
+        delta = timedelta(seconds=seconds(back))
+    except ValueError as error:
+        raise BadInput(str(error), where="back", fix="write 30m or 24h") from None
+    return {"back": delta, "words": back, "type": query.get("type", ""), "of": query.get("of", "").strip()}
+
+
+def _wanted(event: Event, asked: Mapping[str, Any]) -> bool:
+    of = str(asked["of"])
+    return asked["type"] in ("", event.type) and (
+        not of or of in (event.delivery or "", event.backlog or "", event.item)
+    )
+
+
+def _moment(text: str) -> datetime:
+    """That moment, at most a day ago; now where it says none."""
+    now = datetime.now(UTC)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return now
+    return max(at if at.tzinfo else at.replace(tzinfo=UTC), now - timedelta(days=1))

@@ -1,0 +1,119 @@
+"""Activity, history, hosts and money, and starting something, on the page, for real."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from page_lab import visiting
+
+from perdure.page.guard import token_of
+from perdure.page.server import Place, serve
+from perdure.page.views.history import quoted
+from perdure.page.views.start import fields
+from tests.lab import BUILT, HAPPY, Lab, make_target
+
+EVIL = "<script>alert(1)</script>"
+BACKLOG = """
+repository: {repository}
+items:
+  - id: sub
+    request: Add sub
+  - id: mul
+    reqest: Add mul
+"""
+
+
+@pytest.mark.timeout(240)
+async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_history_and_money(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
+        serve(lab.perdure, token_of(lab.home), Place(port=18600)) as page,
+        visiting(page) as ada,
+    ):
+        lab.worker()
+        _, text = await ada.get("/start")
+        assert 'name="attempts"' in text
+        assert 'type="number"' in text
+        for hidden in ("proof", "landing", "resume", "forked", "source"):
+            assert f'name="{hidden}"' not in text
+        sent = {"repository": str(origin), "request": f"Add sub {EVIL}", "config": BUILT["config"], "phases": "build"}
+        status, text = await ada.post("/start/delivery", {**sent, "budget_usd": "much"})
+        assert status == 400
+        assert "budget_usd: &#39;much&#39; is no number" in text
+        assert EVIL not in text, "it comes back as it was typed, and is text"
+        assert (await ada.post("/start/delivery", sent, csrf=""))[0] == 403
+        async with ada.session.post(
+            page.url + "/start/delivery", data={**sent, "csrf": ada.csrf}, allow_redirects=False
+        ) as answer:
+            assert answer.status == 303
+            address = answer.headers["Location"]
+        id = address.rpartition("/")[2]
+        again = lab.perdure.delivery(id)
+        result = await again.result()
+        assert result.status == "completed", result.message
+
+        _, text = await ada.get("/activity?back=1h")
+        assert f'href="{address}"' in text
+        assert "<strong>ended</strong>" in text
+        assert EVIL not in text
+        _, text = await ada.get("/activity?type=commit")
+        assert "<strong>commit</strong>" in text
+        assert "<strong>ended</strong>" not in text
+        assert (await ada.get("/activity?back=soon"))[0] == 400
+
+        _, text = await ada.get("/history?status=completed")
+        assert f'href="{address}"' in text
+        _, text = await ada.get("/history?status=delivered")
+        assert f'href="{address}"' not in text
+        status, text = await ada.get("/history?id=" + "x' OR '1'='1")
+        assert (status, f'href="{address}"' in text) == (200, False)
+        assert (await ada.get("/history?query=NoSuchField%20%3D%201"))[0] == 400
+
+        _, text = await ada.get("/hosts")
+        assert "no budgets are shared here" in text
+        assert re.search(r"<code>\d+@", text), "the worker"
+        assert str(origin) in text
+
+
+@pytest.mark.timeout(120)
+async def test_a_backlog_with_a_mistake_is_refused_with_its_line_and_comes_back_as_it_was_typed(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
+        serve(lab.perdure, token_of(lab.home), Place(port=18700)) as page,
+        visiting(page) as ada,
+    ):
+        text = BACKLOG.format(repository=origin)
+        status, answer = await ada.post("/start/backlog", {"id": "night", "backlog": text})
+        assert status == 400
+        assert "backlog:7" in answer
+        assert "reqest" in answer
+        status, answer = await ada.post("/start/backlog", {"id": "", "backlog": text})
+        assert (status, "the backlog has no name" in answer) == (400, True)
+        status, answer = await ada.post("/start/backlog", {"id": "night", "backlog": "- just a list"})
+        assert (status, "a backlog has fields" in answer) == (400, True)
+        assert await lab.perdure.list(workflow="Backlog") == []
+
+
+def test_the_form_has_every_field_that_people_fill_in_with_its_words() -> None:
+    found = {one.name: one for one in fields()}
+    assert list(found)[:2] == ["repository", "request"]
+    assert found["repository"].needed
+    assert found["gates"].choices == ("plan", "pull_request")
+    assert found["phases"].kind == "choices"
+    assert (found["attempts"].kind, found["attempts"].most) == ("number", 5)
+    assert found["budget_usd"].kind == "number"
+    assert found["fix"].kind == "switch"
+    assert all(one.words for one in found.values()), [name for name, one in found.items() if not one.words]
+
+
+def test_what_is_searched_for_stays_a_value() -> None:
+    assert quoted("it's") == "it\\'s"
+    assert quoted("a\\") == "a\\\\"
