@@ -42,7 +42,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         "backs": BACK,
         "told": told,
     }
-    return render(request, "activity.html", **values, now=now.isoformat())
+    return render(request, "activity.html", **values, backs=BACK, told=told, now=now.isoformat())
 
 
 async def live(request: web.Request) -> web.StreamResponse:
