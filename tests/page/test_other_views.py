@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from page_lab import visiting
 
-from perdure.page.guard import token_of
+from perdure.local.page import token_of
 from perdure.page.server import Place, serve
 from perdure.page.views.history import quoted
 from perdure.page.views.start import fields
