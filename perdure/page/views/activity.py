@@ -35,13 +35,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         async for event in events:
             if _wanted(event, asked):
                 found = [*found[-SHOWN + 1 :], event]
-    values: dict[str, Any] = {
-        "events": found[::-1],
-        "asked": asked,
-        "types": list(EventType),
-        "backs": BACK,
-        "told": told,
-    }
+    values: dict[str, Any] = {"events": found[::-1], "asked": asked, "types": list(EventType)}
     return render(request, "activity.html", **values, backs=BACK, told=told, now=now.isoformat())
 
 
