@@ -48,8 +48,9 @@ class Held:
     """The ledger of one process of an agent, over as many turns as it lives.
 
     A request that goes on with its work waits until `let_through` has given it a turn. When it comes, the tools of the
-    turn before are done: `waits` tells. Until its reply is given a turn's request may come again, changed or not; the
-    same request after its reply is answered once more. Requests beside the conversation belong to the turn that is on.
+    turn before are done: `waits` tells. The same request is answered as often as it comes; a changed one is that of the
+    next turn, but where this turn's was answered with an error, or given up. Requests beside the conversation belong to
+    the turn that is on.
     """
 
     def __init__(self, books: Books, models: tuple[str, ...] = ("*",)) -> None:
@@ -70,6 +71,12 @@ class Held:
         except PerdureError as error:
             if request.turn:
                 await self._set(turn, failure=error)
+            raise
+        except BaseException:  # the agent has given it up before it was asked, or the disk has failed
+            if request.turn:
+                async with self._changed:
+                    turn.asked = None
+                    self._changed.notify_all()
             raise
         if request.turn:
             await self._set(turn, reply=reply)
@@ -155,8 +162,9 @@ class Held:
         turn = self._turn
         if turn is None:
             return False
-        again = turn.asked is not None and turn.asked.key == request.key
-        return not request.turn or turn.reply is None or again
+        if not request.turn or turn.asked is None or turn.asked.key == request.key:
+            return True
+        return turn.reply is None and turn.failure is not None  # else one of the two would get the other's reply
 
     async def _set(self, turn: Turn, reply: ProxiedReply | None = None, failure: PerdureError | None = None) -> None:
         async with self._changed:

@@ -251,6 +251,43 @@ async def test_a_request_that_failed_may_come_again_within_its_turn_and_one_that
     assert api.asked == 2
 
 
+async def test_two_requests_at_a_time_are_two_turns_and_each_gets_its_own_reply(tmp_path: Path) -> None:
+    class Slow(Api):
+        async def __call__(self, on_begun: OnBegun) -> ProxiedReply:
+            await asyncio.sleep(0.1)
+            return await super().__call__(on_begun)
+
+    api, held = Slow(), Held(books(tmp_path))
+    await held.let_through(turn(1), RUN)
+    first = asyncio.ensure_future(held.reply(request("1"), api))
+    await asyncio.sleep(0)
+    other = asyncio.ensure_future(held.reply(request("of another of its agents"), api))
+    async with asyncio.timeout(30):
+        assert (await first).body == b"1"
+        await asyncio.sleep(0.2)
+        assert api.asked == 1
+        await held.let_through(turn(2), RUN)
+        assert (await other).body == b"2"
+    assert SpendLog(tmp_path).repeats() == (0, 0)
+
+
+async def test_a_request_that_was_given_up_may_come_again_changed(tmp_path: Path) -> None:
+    class Silent(Api):
+        async def __call__(self, on_begun: OnBegun) -> ProxiedReply:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    held = Held(books(tmp_path))
+    await held.let_through(turn(1), RUN)
+    first = asyncio.ensure_future(held.reply(request("1"), Silent()))
+    await asyncio.sleep(0.05)
+    again = asyncio.ensure_future(held.reply(request("1 once more"), Api()))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    async with asyncio.timeout(30):
+        assert (await again).body == b"1"
+
+
 async def test_what_is_beside_the_conversation_does_not_wait_while_a_turn_is_on(tmp_path: Path) -> None:
     api, held = Api(), Held(books(tmp_path))
     await held.let_through(turn(1), RUN)
