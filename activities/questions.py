@@ -59,7 +59,8 @@ class Questions:
         )
         if work.offset:
             return facts
-        turns = checkpoints.turns_of(vault, way) if not broken else []
+        own = way[way.index(work.inherited) + 1 :] if work.inherited in way else way
+        turns = checkpoints.turns_of(vault, own) if not broken else []
         told = {
             "begun": checkpoints.begun(vault, work.start, first),
             "held": bool(way) and checkpoints.held(vault, work.delivery, work.tip),

@@ -67,6 +67,8 @@ export interface ForkedFrom {
   checkpoint: string;
   /** of the host that has it */
   queue: string;
+  /** the newest commit by then, empty: there was none */
+  head?: string;
   /** its number among several at one plan, which that delivery begins itself and chooses from; 0: it is none */
   attempt?: number;
   /** taken and paid for by the other delivery before: its cost, never the sibling's; null: not known */

@@ -33,7 +33,9 @@ def of_begin(request: Mapping[str, Any], attributes: Any, *, first: bool) -> Ite
     """A run begins: the first one, or another that goes on."""
     if attributes.continued_execution_run_id:
         yield Told(EventType.CONTINUED, {"by": "length"})
-    elif request.get("resume") or not first:
+    elif (resume := request.get("resume")) and resume.get("rewound"):
+        yield Told(EventType.CONTINUED, {"by": "rewind"})
+    elif not first or (resume and resume.get("run_id")):  # a fork begins with what another delivery has made
         yield Told(EventType.CONTINUED, {"by": "retry"})
     else:
         words = _first_line(str(request.get("request") or ""))[:REQUEST_SHOWN]

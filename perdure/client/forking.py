@@ -123,6 +123,7 @@ def _began(id: str, request: dict[str, Any], taken: list[Turn], turn: Turn, stat
         at=turn.place,
         checkpoint=state.checkpoint,
         queue=state.prepared.queue,
+        head=state.head,
         turns=len(taken) + (older.turns if older else 0),
         usd=None if None in costs else round(sum(cost or 0.0 for cost in costs), 6),
     )

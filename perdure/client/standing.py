@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from perdure.client.history import Act, Past
+from perdure.client.steps import steps_of
 from perdure.client.turns import Turn
 from perdure.models import fold
 from perdure.models.decisions import Decided, Gate, Said, Verdict
@@ -26,9 +27,12 @@ def state_before(past: Past, turn: Turn) -> DeliveryState:
     resume = past.request.get("resume")
     state = parse_resume(ResumePoint.model_validate(resume)) if resume else DeliveryState()
     here = [act for act in past.acts if (act.activity, max(act.attempt, 1), act.turn) == _name(turn)][-1]
-    for act in past.acts:
-        if act.result is not None and act.ended is not None and act.ended <= here.scheduled and act is not here:
+    before = [act for act in past.acts if act.ended is not None and act.ended <= here.scheduled and act is not here]
+    for act in before:
+        if act.result is not None:
             _take(state, act, bool(past.request.get("branch")))
+    # A step that was in the middle is over: what follows is another record of it.
+    told = [one.model_copy(update={"status": "done"} if one.status == "running" else {}) for one in steps_of(before)]
     if state.prepared is None:
         raise BadInput("nothing is prepared before that turn", where=turn.place)
     said = tuple(Said.model_validate(one) for one in here.given.get("said") or ())
@@ -40,6 +44,8 @@ def state_before(past: Past, turn: Turn) -> DeliveryState:
         "decided": {} if turn.step == Step.PLAN else decided,
         "said": tuple(one for one in said if one.about),  # answers to what its agent has asked
         "tasks": state.tasks if built(state.tasks) else (),
+        "steps": [*state.steps, *told],
+        "pull_request": None,
         "question": None,
         "question_of": "",
     }

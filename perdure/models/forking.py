@@ -13,7 +13,7 @@ class ForkedFrom(Recorded):
     """The turn of another delivery before which a sibling begins, with that turn's files and conversation.
 
     delivery    the other one's workflow id; at: its turn, `implement:4`; checkpoint: what that turn began with
-    queue       of the host that has it
+    queue       of the host that has it; head: the newest commit by then, empty: there was none
     attempt     its number among several at one plan, which that delivery begins itself and chooses from; 0: it is none
     turns, usd  taken and paid for by the other delivery before: its cost, never the sibling's; None: not known
     """
@@ -22,6 +22,7 @@ class ForkedFrom(Recorded):
     at: str = Field(max_length=100)
     checkpoint: str = Field(pattern=r"^[0-9a-f]{40}$")
     queue: str = Field(min_length=1, max_length=NAME_CHARS)
+    head: str = ""
     attempt: int = 0
     turns: int = 0
     usd: float | None = None

@@ -31,6 +31,7 @@ class VerifyInput(Recorded):
     first    prepare's checkpoint; empty when history does not have it any more
     start    the commit the delivery began on; head: the newest one of its branch
     rebased  the commit that its own are on now, where it was brought onto another one; empty: still `start`
+    inherited   the last checkpoint that it has from the delivery it was forked from; empty: it is no fork
     commits  commit → the checkpoint it was made from
     report   SHA-256 of the last test report
     deaths   attempts that were reported as died: `<activity id>/<attempt>`
@@ -43,6 +44,7 @@ class VerifyInput(Recorded):
     start: str = ""
     rebased: str = ""
     head: str = ""
+    inherited: str = ""
     commits: dict[str, str] = {}
     report: str = ""
     deaths: tuple[str, ...] = ()

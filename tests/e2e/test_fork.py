@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ from perdure.client.turns import turns
 from perdure.models.comparing import Comparison
 from perdure.models.errors import BadInput
 from perdure.models.phases import Step
+from tests.commands import perdure
 from tests.lab import FIXES, Lab, git, make_target, pulls, until
-from tests.waiting import patient
 
 TURNS, AT = 4, 3
 WORDS = "use tabs"
@@ -45,19 +43,6 @@ say = "All turns are done."
 """
 CONFIG = "version = 1\n[gates]\nbefore = ['pull_request']\n[ship]\nallow_untested = true\n"
 REQUEST: dict[str, Any] = {"id": "whole", "phases": ["build", "ship"], "config": CONFIG}
-
-
-async def perdure(lab: Lab, *words: str, code: int = 0) -> str:
-    there = lab.client.service_client.config.target_host
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", *words),
-        env=lab.environment({"TEMPORAL_ADDRESS": there, "TEMPORAL_NAMESPACE": lab.client.namespace}),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), patient(60))
-    assert process.returncode == code, (out + err).decode()
-    return (out + err).decode()
 
 
 async def waiting(delivery: Delivery) -> None:
@@ -145,6 +130,8 @@ async def test_a_fork_goes_on_from_a_turn_and_the_delivery_it_came_from_notices_
         assert beside.cost_usd == pytest.approx(sum(result.usage.cost_usd or 0 for result in results))
         assert (beside.left.turns, beside.right.turns) == (TURNS, TURNS + 1 - AT)
         assert "together $" in await perdure(lab, "compare", "whole", id)
+        assert "started" in (await perdure(lab, "events", id)).splitlines()[0]
+        assert "11 claims of 11 verified" in await perdure(lab, "verify", id)
         assert "is one delivery" in await perdure(lab, "compare", "whole", "whole", code=2)
 
         again = await fork(whole, "implement:1", id="from-the-end")
@@ -182,4 +169,6 @@ async def test_a_fork_in_a_later_phase_takes_over_plan_commits_and_approval_and_
             assert git(origin, "show", f"{ended.head_sha}:calc.py") == git(origin, "show", f"{result.head_sha}:calc.py")
             made = git(origin, "rev-list", "--count", f"{result.base_sha}..{result.head_sha}")
             assert git(origin, "rev-list", "--count", f"{result.base_sha}..{ended.head_sha}") == made
+            verified = await perdure(lab, "verify", sibling.delivery.id)
+            assert f"after {1 if step is Step.FIX_TESTS else 2} of calc-sub" in verified, verified
         assert len(pulls(origin)) == 3

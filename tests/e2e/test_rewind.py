@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.client.rewinding import rewind
 from perdure.client.turns import Turn, find, turns
 from perdure.models.errors import BadInput
+from tests.commands import perdure
 from tests.lab import Lab, make_target, until
-from tests.waiting import patient
 
 TURNS = 12
 LINES = "".join(
@@ -75,19 +73,6 @@ async def by_command(lab: Lab, known: list[Turn]) -> None:
     await at_the_gate(lab, run)
     refused = await perdure(lab, "rewind", "long", "--to", "implement:99", code=2)
     assert f"the nearest one is implement:{TURNS}" in refused
-
-
-async def perdure(lab: Lab, *words: str, code: int = 0) -> str:
-    """The output of a command that another process runs, and its errors."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", *words),
-        env=lab.environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), patient(60))
-    assert process.returncode == code, err.decode()
-    return (out + err).decode()
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from perdure.client.turns import Turn, turns
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult, Status
+from tests.commands import perdure
 from tests.lab import BUILT, Lab, git, heads, make_target, pulls, until
 
 STORY = """
@@ -96,6 +97,8 @@ async def test_one_that_was_delivered_goes_back_to_a_turn_and_updates_its_pull_r
         assert second.usage.cost_usd > first.usage.cost_usd, "what was rewound was paid all the same"
         assert Workspace.open(lab.home, delivery.id).record().ended_at is not None
 
+        assert "11 claims of 11 verified" in await perdure(lab, "verify", delivery.id)
+        assert "continued  rewind" in await perdure(lab, "events", delivery.id)
         third = await ended(delivery, (await rewind(delivery, "implement:1")).run_id)
         assert third.pull_request is not None
         assert third.pull_request.number == first.pull_request.number, "rewound to before an older rewind"

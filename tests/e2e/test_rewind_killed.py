@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from perdure.adapters.worker.spend import SpendLog
 from perdure.client.turns import turns
+from tests.commands import carried_out
 from tests.lab import Lab, make_target, until
-from tests.waiting import patient
 
 TURNS, BACK, ID = 4, 3, "short"
 WORDS = "keep the old name"
@@ -37,7 +36,11 @@ step = "implement"
 turn = {TURNS}
 say = "All turns are done."
 """
-REQUEST = {"id": ID, "phases": ["build", "ship"], "config": "version = 1\n[gates]\nbefore = ['pull_request']\n"}
+REQUEST: dict[str, Any] = {
+    "id": ID,
+    "phases": ["build", "ship"],
+    "config": "version = 1\n[gates]\nbefore = ['pull_request']\n",
+}
 
 KILLED = """
 import asyncio, os, signal, sys
@@ -60,18 +63,6 @@ main()
 REWIND = ("rewind", ID, "--to", f"implement:{BACK}", "--say", WORDS)
 
 
-async def run(lab: Lab, *command: str) -> tuple[int, str]:
-    """A command in a process of its own: its exit code, and all it said."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *command),
-        env=lab.environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), patient(60))
-    return process.returncode or 0, out.decode()
-
-
 async def waiting(lab: Lab, left: str = "") -> str:
     """The run that waits for a person, another one than that."""
     delivery = lab.perdure.delivery(ID)
@@ -84,7 +75,7 @@ async def waiting(lab: Lab, left: str = "") -> str:
 
 
 async def killed(lab: Lab, moment: str) -> None:
-    code, out = await run(lab, "-c", KILLED, moment, *REWIND)
+    code, out = await carried_out(lab, "-c", KILLED, moment, *REWIND)
     assert code == -signal.SIGKILL, out
 
 
@@ -101,7 +92,7 @@ async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_noth
         calls = lab.model_calls()
         lab.end_workers()  # so that it is the same whichever of these commands is the faster one
         await killed(lab, moment)
-        told = [json.loads((await run(lab, "-m", "perdure.cli", *REWIND, "--json"))[1]) for _ in range(2)]
+        told = [json.loads((await carried_out(lab, "-m", "perdure.cli", *REWIND, "--json"))[1]) for _ in range(2)]
         runs = {(await delivery.describe()).run_id, *(one["run_id"] for one in told)}
         assert len(runs) == 1, "rewound twice"
         assert first not in runs
@@ -116,7 +107,7 @@ async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_noth
         asked = json.dumps(lab.rehearsal.calls[calls].body)
         assert asked.count(WORDS) == 1, "the words were lost, or said twice"
         assert SpendLog(lab.home.workspace(ID)).repeats() == (0, 0)
-        once_more = await run(lab, "-m", "perdure.cli", *REWIND, "--again")
+        once_more = await carried_out(lab, "-m", "perdure.cli", *REWIND, "--again")
         assert once_more[1].startswith(f"rewound: {ID}"), once_more[1]
         assert await waiting(lab, runs.pop())
         await delivery.cancel()

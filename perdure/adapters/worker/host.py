@@ -209,6 +209,8 @@ class Host:
         """Validate three ways; rebuild what is not valid and run setup where it was not run."""
         problems = await in_thread(workspace.validate)
         record, base = await in_thread(workspace.record), contract.head or contract.base_sha
+        if record.ended_at is not None:  # it was rewound, in the Web UI, after its end: not for `sweep` any more
+            await in_thread(workspace.begin_again)
         if record.base_sha != base:  # it was rewound over a rebase
             problems.append(f"it was made for {record.base_sha[:12]}, not for {base[:12]}")
         if problems:

@@ -33,12 +33,17 @@ def commits(evidence: Evidence) -> Judged:
     if not host.commits:
         made = len(told.commits) + len(told.tasks)
         return no([f"{short(result.head_sha or '')} has none of the {made} that history tells of"])
-    problems = [f"{short(fact.commit)} {wrong}" for fact in host.commits if (wrong := _wrong(evidence, fact))]
+    all_made = [fact.commit for fact in host.commits]
+    head = told.forked.head if told.forked else ""
+    inherited = all_made.index(head) + 1 if head in all_made else 0
+    own = host.commits[inherited:]
+    problems = [f"{short(fact.commit)} {wrong}" for fact in own if (wrong := _wrong(evidence, fact))]
     if problems:
         return no(problems[:3])
-    mine = len(host.commits) - len(told.tasks)
+    mine = len(own) - len(told.tasks)
     said = f"{count(mine, 'commit')} with this delivery's trailers, each the files of its checkpoint"
     said += f", {len(told.tasks)} by its plan's tasks with theirs" if told.tasks else ""
+    said += f", after {inherited} of {told.forked.delivery}" if told.forked and inherited else ""
     return yes(said)
 
 
@@ -59,6 +64,14 @@ def _wrong(evidence: Evidence, fact: CommitFact) -> str:
     return ""
 
 
+def _inherited(evidence: Evidence) -> int | None:
+    """Checkpoints before the one it was forked at; None where that is not among them."""
+    forked, there = evidence.told.forked, [fact.commit for fact in evidence.checkpoints]
+    if forked is None:
+        return 0
+    return there.index(forked.checkpoint) if forked.checkpoint in there else None
+
+
 def checkpoints(evidence: Evidence) -> Judged:
     host, told, chain = evidence.host, evidence.told, evidence.checkpoints
     if isinstance(host, Unknown):
@@ -68,6 +81,10 @@ def checkpoints(evidence: Evidence) -> Judged:
     problems = []
     if told.first and chain[0].commit != told.first:
         problems.append(f"they begin at {short(chain[0].commit)}, prepare's is {short(told.first)}")
+    inherited = _inherited(evidence)
+    if inherited is None:
+        return no([f"they do not go on from {short(told.forked.checkpoint if told.forked else '')}"])
+    chain = chain[inherited:]
     known = {turn.after: turn for turn in told.turns}
     for before, fact in pairwise(chain):
         turn = known.get(fact.commit)
@@ -81,12 +98,13 @@ def checkpoints(evidence: Evidence) -> Judged:
     there = {fact.commit for fact in chain}
     lost = [turn for turn in told.turns[len(told.turns) - told.newest :] if turn.after not in there]
     problems += [f"{turn.step} {turn.attempt}, turn {turn.turn} has no checkpoint" for turn in lost]
-    problems += [f"{short(fact.commit)} is {fact.delivery}'s" for fact in chain if fact.delivery != evidence.delivery]
+    mine = chain[1:] if told.forked else chain
+    problems += [f"{short(fact.commit)} is {fact.delivery}'s" for fact in mine if fact.delivery != evidence.delivery]
     if len(chain) > 1 and not host.held:
         problems.append(f"no ref keeps the last one, {short(chain[-1].commit)}")
     if problems:
         return no(problems[:3])
     if not told.complete:
         return unknown(f"{len(chain)} without a hole; the first runs' history is gone, so they cannot be compared")
-    turns = count(len(chain) - 1, "turn")
-    return yes(f"{len(chain)} without a hole, from prepare's {short(chain[0].commit)} over {turns} that history has")
+    turns, whose = count(len(chain) - 1, "turn"), told.forked.delivery if told.forked else "prepare"
+    return yes(f"{len(chain)} without a hole, from {whose}'s {short(chain[0].commit)} over {turns} that history has")

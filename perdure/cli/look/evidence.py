@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from perdure.models import fold
+from perdure.models.forking import ForkedFrom
 from perdure.models.ids import delivery_key
 from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, Receipt
@@ -52,6 +53,7 @@ class HistoryFacts:
     accepted   a person's word for red tests, as the pull request was opened with it
     again      a retry or a rewind did something for a second time, and gave up what had been done for it before
     complete   False: Temporal does not have the first runs any more
+    forked     the delivery it was forked from, and where: what that one made until then is in that one's history
     """
 
     prepared: Prepared | None = None
@@ -69,6 +71,7 @@ class HistoryFacts:
     accepted: str = ""
     again: bool = False
     complete: bool = True
+    forked: ForkedFrom | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,9 @@ class Evidence:
     delivery: str
 
 
-def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> HistoryFacts:
+def told_by(
+    acts: Sequence[Act], *, complete: bool, rewound: bool = False, forked: ForkedFrom | None = None
+) -> HistoryFacts:
     """Fold the activities of a delivery. ValueError when they are not what this version knows."""
     state = DeliveryState()
     done = [act for act in acts if act.result is not None]
@@ -145,6 +150,7 @@ def told_by(acts: Sequence[Act], *, complete: bool, rewound: bool = False) -> Hi
         accepted=accepted,
         again=rewound or not complete or len(first) > 1,
         complete=complete,
+        forked=forked,
     )
 
 

@@ -35,6 +35,7 @@ Say = Callable[[str], None]
 async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
     """The claims of a delivery that has ended, as they are judged. BadInput while it runs."""
     from perdure.cli.look.histories import read_histories
+    from perdure.cli.look.report.from_history import request_of
     from perdure.client.view import word
 
     described = await delivery.describe()
@@ -42,7 +43,8 @@ async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say)
         raise BadInput(f"{delivery.id} is running: there is no receipt yet", fix=f"perdure watch {delivery.id}")
     result = await delivery.result()
     histories, past = await asyncio.gather(read_histories(client, delivery.id), delivery.past())
-    told = told_by(past.acts, complete=past.complete and histories.complete, rewound=histories.rewound)
+    whole = past.complete and histories.complete
+    told = told_by(past.acts, complete=whole, rewound=histories.rewound, forked=request_of(past).forked)
     # Beside what the host is asked: a process that starts and a repository that is walked wait for different things.
     replaying = asyncio.create_task(_replayed(histories))
     try:
@@ -71,6 +73,7 @@ async def _evidence(
         tip=result.checkpoint or prepared.checkpoint,
         first=told.first,
         start=told.start,
+        inherited=told.forked.checkpoint if told.forked else "",
         rebased=prepared.head if prepared.head != told.start else "",
         head=result.head_sha or "",
         commits={commit: checkpoint for commit, (checkpoint, _) in told.commits.items()},

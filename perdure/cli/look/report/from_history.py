@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from perdure.cli.look.report.facts import Death, Turn, Waited
-from perdure.models import fold
+from perdure.client.steps import given_by, steps_of, took
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Usage
-from perdure.models.phases import Step
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import StepRecord
 from perdure.models.state import DeliveryState, Progress
 from perdure.models.steps import AGENTIC
 from perdure.models.summary import progress_of
-from perdure.models.turn import Ending, TurnResult
 
 if TYPE_CHECKING:
     from perdure.client.history import Act, Past
 
-_STAMP = "%Y-%m-%dT%H:%M:%SZ"
 _SLACK = timedelta(seconds=2)
 """Records of steps have whole seconds, and an activity is scheduled a moment after its step began."""
 
@@ -38,7 +34,7 @@ def state_of(past: Past) -> DeliveryState:
         state = DeliveryState()
     state.usage = Usage()  # every turn of every run is counted below
     for act in past.acts:
-        _take(state, act, branch=bool(past.request.get("branch")))
+        took(state, act, branch=bool(past.request.get("branch")))
     return state
 
 
@@ -66,58 +62,6 @@ def progress_from(past: Past, delivery_id: str, run_id: str, state: DeliveryStat
     state.steps = steps_so_far(state, past)
     state.waiting = next((wait.reason for wait in reversed(past.waits) if wait.until is None), "") or past.held
     return progress_of(state, request_of(past), delivery_id, run_id)
-
-
-def _take(state: DeliveryState, act: Act, *, branch: bool = False) -> None:
-    if act.result is not None:
-        with suppress(ValidationError):  # of a release that this one does not know
-            fold.take(state, act.activity, act.given, act.result, branch=branch)
-
-
-def steps_of(acts: Iterable[Act]) -> list[StepRecord]:
-    """Return the steps, where no worker can be asked for its own records."""
-    records: list[StepRecord] = []
-    first: list[Act] = []
-    state = DeliveryState()
-    for act in acts:
-        _take(state, act)
-        if act.activity not in tuple(Step):
-            continue
-        attempt = max(act.attempt, 1)
-        # Turns of one step, or a forge that was tried again.
-        if not (records and (records[-1].step, records[-1].attempt) == (act.activity, attempt)):
-            records.append(StepRecord(step=act.activity, attempt=attempt, started_at=act.scheduled.strftime(_STAMP)))
-            first.append(act)
-        records[-1] = records[-1].model_copy(update=_since(records[-1], first[-1], act, state))
-    return records
-
-
-def _since(record: StepRecord, first: Act, act: Act, state: DeliveryState) -> dict[str, Any]:
-    """Return the fields of its step's record that one more activity changes. `state`: with its result taken in."""
-    if act.ended is None:
-        return {"status": "running", "duration_s": None}
-    changes: dict[str, Any] = {"duration_s": round((act.ended - first.scheduled).total_seconds(), 1)}
-    if act.result is None:
-        return changes | {
-            "status": "cancelled" if act.failure == "cancelled" else "failed",
-            "summary": act.failure[:100],
-        }
-    changes |= {"status": "done", "summary": str(act.result.get("summary", ""))}
-    if act.activity == Step.COMMIT:
-        changes["commit"] = act.result.get("commit")
-    if act.activity in AGENTIC:
-        turn, outcome = _turn(act), act.result.get("outcome")
-        known = record.cost_usd is not None and turn.cost_usd is not None
-        changes["turns"] = record.turns + 1
-        changes["cost_usd"] = round((record.cost_usd or 0) + (turn.cost_usd or 0), 6) if known else None
-        if not isinstance(outcome, dict):
-            return changes | {"status": "running", "summary": ""}
-        changes["summary"] = str(outcome.get("summary", ""))
-        if outcome.get("ending", Ending.DONE) != Ending.DONE:
-            return changes | {"status": "failed"}
-    if (words := fold.verdict(state, act.activity, changes["summary"])) is not None:
-        changes |= {"status": "failed", "summary": words}
-    return changes
 
 
 def began(steps: Sequence[StepRecord], acts: Sequence[Act]) -> tuple[datetime | None, ...]:
@@ -155,10 +99,7 @@ def turns_of(acts: Iterable[Act]) -> list[Turn]:
 
 
 def _turn(act: Act) -> Turn:
-    try:
-        result = TurnResult.model_validate(act.result or {"checkpoint": "", "summary": ""})
-    except ValidationError:
-        result = TurnResult(checkpoint="", summary="")
+    result = given_by(act)
     return Turn(
         step=act.activity,
         attempt=max(act.attempt, 1),

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from report_samples import at, stamp
 
-from perdure.cli.look.report.from_history import began, deaths_of, parsed, state_of, steps_of, turns_of
+from perdure.cli.look.report.from_history import began, deaths_of, parsed, state_of, turns_of
 from perdure.client.history import Act, Past
+from perdure.client.steps import steps_of
 from perdure.models.result import ReviewStatus, StepRecord, TestsStatus
 
 PREPARED = {
