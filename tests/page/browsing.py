@@ -1,0 +1,56 @@
+"""A real browser at the page: one for a test module, everybody in a context of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from perdure.page.server import Page as Served
+from tests import needs
+from tests.waiting import patient
+
+PATIENCE_MS = patient(60) * 1000
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """The system's; the running test is left out, loudly, where there is none."""
+    needs.require("chromium")
+    expect.set_options(timeout=PATIENCE_MS)
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(
+            executable_path=needs.found("chromium"),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+            timeout=PATIENCE_MS,
+        )
+        try:
+            yield started
+        finally:
+            await started.close()
+
+
+@asynccontextmanager
+async def looking(browser: Browser, served: Served, **context: Any) -> AsyncIterator[Page]:
+    """A person with the page open; whatever its own policy or scripts complain of fails the test."""
+    wrong: list[str] = []
+    opened = await browser.new_context(viewport=context.pop("viewport", {"width": 1200, "height": 900}), **context)
+    opened.set_default_timeout(PATIENCE_MS)
+    page = await opened.new_page()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+    page.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
+    try:
+        await page.goto(served.address)
+        await page.wait_for_url(f"{served.url}/")
+        yield page
+    finally:
+        await opened.close()
+    assert not wrong, wrong
+
+
+def card(page: Page, id: str) -> Any:
+    """What waits of one delivery."""
+    return page.get_by_role("article").filter(has=page.get_by_role("link", name=id, exact=True))

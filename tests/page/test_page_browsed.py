@@ -1,0 +1,218 @@
+"""The inbox and the board in a real browser; what is listed stands on a real server, and no worker has ever seen it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from browsing import PATIENCE_MS, card, chromium, looking
+from page_lab import PLAN, stands_waiting
+from playwright.async_api import Browser, Page, expect
+from temporalio.client import Client
+
+from perdure.adapters.system.home import Home
+from perdure.client import Perdure
+from perdure.local.page import token_of
+from perdure.local.server import ensure_server, find_server, stop_server
+from perdure.models.decisions import Asked, Question
+from perdure.page.server import Page as Served
+from perdure.page.server import Place, serve
+from perdure.plugin import perdure_plugin
+from tests.npm_packages import installed
+from tests.temporal_server import joined
+
+browsed = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = browsed
+
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)> javascript:alert(3)'
+AXE = "axe-core@4.14.1"
+TELEPHONE = {"width": 360, "height": 740}
+
+
+@dataclass
+class Desk:
+    browser: Browser
+    client: Client
+    page: Served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Desk]:
+    home = Home(tmp_path_factory.mktemp("page") / "home")
+    async with chromium() as browser, joined(home):
+        client = await client_of(home)
+        async with serve(Perdure(client), token_of(home), Place(port=18600)) as page:
+            yield Desk(browser, client, page)
+
+
+async def client_of(home: Home) -> Client:
+    info = await find_server(home)
+    assert info is not None
+    return await Client.connect(info.address, namespace=info.namespace, plugins=[perdure_plugin()])
+
+
+async def test_typed_words_focus_and_open_parts_survive_updates_and_are_gone_with_what_they_were_for(
+    desk: Desk,
+) -> None:
+    await stands_waiting(desk.client, "typed", PLAN)
+    async with looking(desk.browser, desk.page) as page:
+        mine = card(page, "typed")
+        await mine.get_by_text("Reject, with words").click()
+        box = mine.get_by_label("Say why, and what instead")
+        await box.fill("half a sen")
+        await stands_waiting(desk.client, "another", PLAN)
+        await expect(card(page, "another")).to_be_visible()
+        await expect(box).to_be_focused()
+        await page.keyboard.type("tence")
+        await expect(box).to_have_value("half a sentence")
+
+        handle = desk.client.get_workflow_handle("typed")
+        await handle.terminate()
+        await stands_waiting(desk.client, "typed", PLAN.model_copy(update={"of": "99999999", "words": "the next plan"}))
+        await expect(mine.get_by_text("the next plan")).to_be_visible()
+        await mine.get_by_text("Reject, with words").click()
+        await expect(mine.get_by_label("Say why, and what instead")).to_have_value("")
+        await expect(mine.locator("input[name=of]").first).to_have_value("99999999")
+
+
+async def test_whatever_an_agent_or_an_issue_says_is_shown_as_text(desk: Desk) -> None:
+    question = Question(text=f"What of {EVIL}?", kind="choice", choices=(f"one {EVIL}", "two"), why=EVIL)
+    asked = Asked(gate="question", of="q1", words=EVIL, since=PLAN.since, question=question, options=("answer",))
+    id = f"evil-{EVIL}/../x"
+    await stands_waiting(desk.client, id, asked, PerdureRepository=EVIL, PerdurePhase=EVIL)
+    await stands_waiting(desk.client, f"runs-{EVIL}", None, PerdureRepository=EVIL, PerdurePhase=EVIL)
+    async with looking(desk.browser, desk.page) as page:
+        await expect(page.get_by_role("article").filter(has_text="What of").get_by_text(EVIL).first).to_be_visible()
+        await page.reload()
+        assert await page.locator("main script, main img, main [onerror]").count() == 0
+        links = await page.eval_on_selector_all("main a", "all => all.map(one => one.getAttribute('href'))")
+        assert all(link.startswith(("/deliveries/", "/backlogs/")) for link in links), links
+        link = page.get_by_role("link", name=id[:40]).first
+        assert (await link.get_attribute("href") or "").count("/") == 2
+        await link.click()
+        await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert await page.locator("main script, main img[src=x], main [onerror]").count() == 0
+
+
+async def test_with_the_keyboard_alone_a_decision_is_taken(desk: Desk) -> None:
+    await stands_waiting(desk.client, "keys", PLAN)
+    async with looking(desk.browser, desk.page) as page:
+        await expect(card(page, "keys")).to_be_visible()
+        await page.reload()
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("link", name="To the content")).to_be_focused()
+        await page.keyboard.press("Enter")
+        wanted = card(page, "keys").get_by_role("button", name="Approve")
+        for _ in range(60):
+            await page.keyboard.press("Tab")
+            if await wanted.evaluate("one => one === document.activeElement"):
+                break
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("status").filter(has_text="keys: recorded, not yet read")).to_be_visible()
+    sent = [event async for event in desk.client.get_workflow_handle("keys").fetch_history_events()]
+    assert any(event.HasField("workflow_execution_signaled_event_attributes") for event in sent)
+
+
+async def test_without_scripts_the_page_is_whole_and_its_forms_work(desk: Desk) -> None:
+    await stands_waiting(desk.client, "plain", PLAN)
+    async with looking(desk.browser, desk.page, java_script_enabled=False) as page:
+        mine = card(page, "plain")
+        await until_listed(page, "plain")
+        await mine.get_by_text("Reject, with words").click()
+        await mine.get_by_label("Say why, and what instead").fill("not like this")
+        await mine.get_by_role("button", name="Reject").click()
+        await expect(page.get_by_role("status").filter(has_text="plain: recorded, not yet read")).to_be_visible()
+        await mine.get_by_text("Look at it, and edit it").count()
+
+
+async def until_listed(page: Page, id: str) -> None:
+    """A person without scripts asks for the page again."""
+    for _ in range(int(PATIENCE_MS / 500)):
+        if await card(page, id).count():
+            return
+        await asyncio.sleep(0.5)
+        await page.reload()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
+    desk: Desk, scheme: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    axe = tmp_path_factory.getbasetemp() / "axe"
+    if not (axe / "node_modules").exists():
+        installed(axe, AXE)
+    script = (axe / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    question = Question(text="Which?", kind="choice", choices=("wrap", "raise"), why="It shows.")
+    asked = Asked(gate="question", of="q1", words="Which?", since=PLAN.since, question=question, options=("answer",))
+    budget = PLAN.model_copy(update={"gate": "budget", "limit": "usd", "options": ("add_budget", "reject")})
+    for id, one in (("axe-plan", PLAN), ("axe-question", asked), ("axe-budget", budget), ("axe-runs", None)):
+        await stands_waiting(desk.client, f"{id}-{scheme}", one, PerdurePhase="build", PerdureRepository="x" * 200)
+    async with looking(desk.browser, desk.page, viewport=TELEPHONE, color_scheme=scheme, bypass_csp=True) as page:
+        await expect(page.get_by_role("link", name=f"axe-runs-{scheme}")).to_be_visible()
+        for path in ("/", f"/deliveries/axe-question-{scheme}/decide", "/no-such-page"):
+            await page.goto(desk.page.url + path)
+            await page.evaluate("() => document.querySelectorAll('details').forEach(one => { one.open = true })")
+            width = await page.evaluate("() => document.documentElement.scrollWidth")
+            assert width <= TELEPHONE["width"], path
+            await page.add_script_tag(content=script)
+            found = await page.evaluate("async () => (await axe.run()).violations")
+            assert not found, [(path, one["id"], [node["html"][:160] for node in one["nodes"]]) for one in found]
+
+
+async def test_two_looks_at_what_waits_add_no_event_to_it(desk: Desk) -> None:
+    await stands_waiting(desk.client, "asleep", PLAN)
+    handle = desk.client.get_workflow_handle("asleep")
+    before = (await handle.describe()).raw_description.workflow_execution_info.history_length
+    async with looking(desk.browser, desk.page) as page:
+        await expect(card(page, "asleep")).to_be_visible()
+        await asyncio.sleep(3)
+    after = (await handle.describe()).raw_description.workflow_execution_info.history_length
+    assert after == before
+
+
+async def test_a_page_that_is_started_again_is_found_again_by_who_has_it_open(desk: Desk, tmp_path: Path) -> None:
+    home, place = Home(tmp_path / "home"), Place(port=18700)
+    async with AsyncExitStack() as person:
+        async with serve(Perdure(desk.client), token_of(home), place) as first:
+            page = await person.enter_async_context(looking(desk.browser, first))
+            await expect(page.get_by_role("heading", name="Board")).to_be_visible()
+            await asyncio.sleep(2)  # the stream has begun
+        cut = page.get_by_text("no connection: trying again")
+        await expect(cut).to_be_visible()
+        async with serve(Perdure(desk.client), token_of(home), place) as again:
+            assert again.url == first.url
+            await expect(cut).to_be_hidden()
+            await stands_waiting(desk.client, "afterwards", PLAN)
+            await expect(card(page, "afterwards")).to_be_visible()
+
+
+async def test_a_server_restarted_under_the_page_is_said_and_then_what_happened_meanwhile_is_shown(
+    tmp_path: Path, desk: Desk
+) -> None:
+    home = Home(tmp_path / "home")
+    os.environ["PERDURE_SQLITE_SYNCHRONOUS"] = "1"
+    await ensure_server(home, say=lambda _: None)
+    try:
+        client = await client_of(home)
+        await stands_waiting(client, "before", PLAN)
+        async with (
+            serve(Perdure(client), token_of(home), Place(port=18800)) as served,
+            looking(desk.browser, served) as page,
+        ):
+            await expect(card(page, "before")).to_be_visible()
+            await stop_server(home)
+            await expect(page.get_by_text("Temporal does not answer")).to_be_visible()
+            await expect(card(page, "before")).to_be_visible()
+            await ensure_server(home, say=lambda _: None)
+            await stands_waiting(await client_of(home), "meanwhile", PLAN)
+            await expect(card(page, "meanwhile")).to_be_visible()
+            await expect(page.get_by_text("Temporal does not answer")).to_be_hidden()
+            await expect(card(page, "before")).to_be_visible()
+    finally:
+        await stop_server(home)
