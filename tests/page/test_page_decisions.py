@@ -1,0 +1,135 @@
+"""Every decision of a whole delivery taken on the page, in a real browser, by two people, with the real worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import card, chromium, looking
+from playwright.async_api import Page, expect
+
+from perdure.local.page import token_of
+from perdure.models.decisions import Asked
+from perdure.page.guard import login_name
+from perdure.page.server import Place, serve
+from tests.e2e.test_gates import GATES
+from tests.e2e.test_web_ui import TOLD
+from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, make_target, until
+
+ASKING = GATES.replace(
+    """step = "implement"
+turn = 4
+say""",
+    """step = "implement"
+turn = 4
+use = [{ tool = "ask", input = { text = "What of values?", kind = "choice", choices = ["wrap", "raise `ValueError`"], why = "It shows." } }]
+[[line]]
+step = "implement"
+turn = 5
+say""",  # noqa: E501  an inline table of TOML is one line
+)
+CENT = 0.01
+
+
+async def asked(lab: Lab, not_key: str) -> Asked | None:
+    described = await lab.perdure.delivery("calc-sub").describe()
+    if not described.running:
+        return Asked(gate="plan", of="", words="ended", since=described.started)
+    return described.asked if described.asked is not None and described.asked.key != not_key else None
+
+
+async def said(page: Page, words: str) -> None:
+    await expect(page.get_by_role("status").filter(has_text=words)).to_be_visible()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_reject_edit_answer_raise_and_approve_are_taken_on_the_page_once_each_whoever_else_decides(
+    tmp_path: Path, ports: int
+) -> None:
+    assert 'tool = "ask"' in ASKING
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Lab.open(tmp_path, ASKING, ports=ports) as lab,
+        chromium() as browser,
+        serve(lab.perdure, token_of(lab.home), Place(port=18900)) as served,
+        looking(browser, served) as ada,
+        looking(browser, served, java_script_enabled=False) as grace,
+    ):
+        lab.worker()
+        submitted = await lab.submit(origin, gates=["plan", "pull_request"], budget_usd=CENT)
+        mine, hers = card(ada, "calc-sub"), card(grace, "calc-sub")
+        taken: list[str] = []
+        key = ""
+        while (now := await until(lambda key=key: asked(lab, key), timeout=120)).of:  # type: ignore[misc]
+            key = now.key
+            await expect(mine.locator("input[name=of]").first).to_have_value(now.of)
+            match now.gate:
+                case "budget":
+                    taken.append("raised")
+                    await mine.get_by_label("Dollars more").fill("5")
+                    await mine.get_by_role("button", name="Raise the budget").click()
+                    await said(ada, "calc-sub: added $5")
+                case "plan" if "rejected" not in taken:
+                    taken.append("rejected")
+                    await grace.goto(served.url)
+                    await expect(hers.locator("input[name=of]").first).to_have_value(now.of)
+                    await mine.get_by_text("Reject, with words").click()
+                    await mine.get_by_label("Say why, and what instead").fill("with types, please")
+                    await mine.get_by_role("button", name="Reject").click()
+                    await said(ada, "calc-sub: rejected: plan")
+                    await hers.get_by_role("button", name="Approve").click()
+                    await expect(grace.get_by_role("alert")).to_contain_text("decided before, otherwise: rejected")
+                case "plan" if "edited" not in taken:
+                    assert "typed" in now.words
+                    taken.append("edited")
+                    await mine.get_by_text("Look at it, and edit it").click()
+                    plan = mine.get_by_label("The plan as text")
+                    text = await plan.input_value()
+                    assert "title: Add typed sub" in text
+                    await plan.fill(text.replace("title: Add typed sub", "title: Add sub as edited"))
+                    await mine.get_by_role("button", name="Approve as edited").click()
+                    await said(ada, "calc-sub: approved: plan")
+                case "plan":
+                    pass  # the edited one, in the moment before its approval was counted
+                case "question":
+                    taken.append("answered")
+                    await mine.get_by_label(TOLD).check()
+                    await mine.get_by_role("button", name="Answer").click()
+                    await said(ada, "calc-sub: answered")
+                case "pull_request":
+                    taken.append("approved")
+                    await mine.get_by_text("Look at it").click()
+                    await expect(mine.get_by_text("calc.py")).to_be_visible()
+                    await mine.get_by_role("button", name="Approve").click()
+                    await said(ada, "calc-sub: approved: pull request")
+        assert {*taken} == {"raised", "rejected", "edited", "answered", "approved"}, taken
+        result = await finished(submitted, lab)
+        check_shipped(origin, lab, result, {})
+        assert result.pull_request is not None
+        assert result.pull_request.title == "feat: add sub as edited"
+        assert [made.by for made in result.decisions if made.gate == "pull_request"] == [login_name()]
+        await expect(ada.locator("#lane-ended").get_by_text("calc-sub")).to_be_visible()
+
+
+@pytest.mark.timeout(240)
+async def test_a_worker_that_is_killed_is_seen_to_be_silent_and_the_next_to_go_on(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Lab.open(tmp_path, HAPPY.replace("sleep 0.5", "sleep 90"), ports=ports) as lab,
+        chromium() as browser,
+        serve(lab.perdure, token_of(lab.home), Place(port=19000)) as served,
+        looking(browser, served) as ada,
+    ):
+        lab.worker()
+        submitted = await lab.submit(origin, **BUILT)
+        row = ada.locator("#lane-build li").filter(has_text="calc-sub")
+        await expect(row).to_contain_text("worker alive")
+        await expect(row).to_contain_text("sleep 90")
+        lab.kill_workers()
+        await expect(row).to_contain_text("worker silent for")
+        lab.worker()
+        await expect(row).to_contain_text("attempt 2")
+        await expect(row).to_contain_text("worker alive")
+        await submitted.delivery.cancel()
+        await expect(ada.locator("#lane-ended").get_by_text("calc-sub")).to_be_visible()
