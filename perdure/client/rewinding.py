@@ -21,7 +21,7 @@ from perdure.client.submit import start
 from perdure.client.turns import Turn, find, runs_of, turn_at, turns_in
 from perdure.client.view import Described
 from perdure.models.decisions import Rewind, Said, Say, understood
-from perdure.models.errors import PerdureError
+from perdure.models.errors import BadInput, PerdureError
 from perdure.models.forking import Aimed
 from perdure.models.ids import short_run
 from perdure.models.request import ResumePoint
@@ -62,6 +62,9 @@ async def rewind(
     described = await delivery.describe()
     runs = await runs_of(delivery.client, delivery.id, described.run_id)
     not_of_a_backlog(delivery.id, runs)
+    if (forked := runs[-1][1].request.get("forked")) and forked.get("attempt"):
+        fix = f"perdure rewind {forked.get('delivery')} goes back behind all of them; a fork of it stands alone"
+        raise BadInput("an attempt is begun and chosen by its delivery", where=delivery.id, fix=fix)
     wanted = {"text": say, **({"model": model} if model else {}), **({"agent": agent} if agent else {})}
     if not again and (place := _made_by(runs, to, wanted)):
         return Rewound(place, described.run_id, before=True)

@@ -99,11 +99,10 @@ def side_by_side(found: Comparison, width: int) -> list[str]:
     """The lines for a terminal: two columns beside the labels, each cell wrapped; readable from 60 columns on."""
     from perdure.cli.words import money
 
-    rows = [
-        (name, (left, right)) for (name, left), (_, right) in zip(_cells(found.left), _cells(found.right), strict=True)
-    ]
     size = max((width - _LABEL - 4) // 2, 16)
-    lines = [line for name, cells in rows if any(cells) for line in _wrapped(name, cells, size)]
+    lines = [
+        line for name, *cells in rows_of(found) if any(cells) for line in _wrapped(name, (cells[0], cells[1]), size)
+    ]
     notes = [found.related, *found.differ, "they change the same in the same way" if found.same else ""]
     lines += ["", *(note for note in notes if note), f"together {money(found.cost_usd)}"]
     if found.files:
@@ -111,6 +110,12 @@ def side_by_side(found: Comparison, width: int) -> list[str]:
     if (more := len(found.files) - _FILES_SHOWN) > 0:
         lines.append(f"… {more} more files: --json has all")
     return lines
+
+
+def rows_of(found: Comparison) -> list[tuple[str, str, str]]:
+    """All that is said of both, by its name; the first row is who they are."""
+    both = zip(_cells(found.left), _cells(found.right), strict=True)
+    return [(name, left, right) for (name, left), (_, right) in both]
 
 
 def _cells(side: Side) -> Iterator[tuple[str, str]]:

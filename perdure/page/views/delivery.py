@@ -100,12 +100,20 @@ async def act(request: web.Request) -> web.StreamResponse:
         case "retry":
             await delivery.retry()
         case "rewind":
-            turn = await rewind(delivery, await text_of(request, "to"), say=said, by=person_of(request))
-            words = f"rewound: it takes {turn.place} anew"
+            to, (model, agent) = await text_of(request, "to"), await _other(request)
+            back = await rewind(delivery, to, say=said, model=model, agent=agent, by=person_of(request))
+            words = f"it was rewound to {back.place} just so before: nothing was done now"
+            words = words if back.before else f"rewound: it takes {back.place} anew"
         case "fork":
-            made = await fork(delivery, await text_of(request, "to"), say=said, key=perdure_of(request).key)
+            to, (model, agent), key = await text_of(request, "to"), await _other(request), perdure_of(request).key
+            made = await fork(delivery, to, say=said, model=model, agent=agent, key=key)
             delivery, words = made.delivery, f"a sibling of {delivery.id}, from before {made.began.at}"
     return done(request, f"/deliveries/{part(delivery.id)}", words)
+
+
+async def _other(request: web.Request) -> tuple[str, str]:
+    """Another model and another agent, where the form names them."""
+    return (await text_of(request, "model")).strip(), (await text_of(request, "agent")).strip()
 
 
 async def _values(request: web.Request, delivery: Delivery, seen: Described) -> dict[str, Any]:
