@@ -100,9 +100,6 @@ def _usable(name: str, where: str, own: Path | None) -> Preset:
         preset = read_preset(name, own).preset
     except BadInput as error:
         raise InvalidRequest(error.what, where=error.where or where, fix=error.fix) from None
-    if preset.output == "acp":  # a turn would give it a prompt that is no message of its protocol
-        what = f"{preset.title}: no turn can be carried out by the Agent Client Protocol yet"
-        raise InvalidRequest(what, where=where, fix=f'choose another agent, or "{BUILT_IN}"')
     found = look(preset)
     if found.problem:
         raise InvalidRequest(f"{preset.title}: {found.problem}", where=where, fix=found.fix)

@@ -110,12 +110,6 @@ def test_an_agent_that_is_not_installed_is_refused_with_how_to_get_it(own: Path)
     assert error.fix == "get it"
 
 
-def test_an_agent_of_a_protocol_that_no_turn_speaks_is_refused(own: Path) -> None:
-    preset(own, "mine", "whole", output='"acp"')
-    error = refused(settings('[steps.implement]\nagent = "mine"\n'), own)
-    assert error.what == "Mine: no turn can be carried out by the Agent Client Protocol yet"
-
-
 def test_a_second_model_that_is_the_first_one_is_refused_with_the_setting(own: Path) -> None:
     error = refused(settings('[steps.plan]\nmodel = "a"\nfallback = "a"\n'), own)
     assert error.what.startswith("a is the step's own model")

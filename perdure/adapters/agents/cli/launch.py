@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.agents.acp import plug
 from perdure.adapters.sandbox import bridge
 from perdure.adapters.sandbox.base import Command
 from perdure.models.errors import BadInput
@@ -81,18 +82,25 @@ def furnish(home: Path, preset: Preset, asking: Asking) -> None:
         (home / name).write_text(text, encoding="utf-8")
 
 
-def command(common: Command, preset: Preset, asking: Asking, *, home: Path, socket: Path, output: Path) -> Command:
+def command(
+    common: Command, preset: Preset, asking: Asking, *, home: Path, socket: Path, output: Path, streams: Path | None
+) -> Command:
     """The sandboxed command: the bridge, and behind it the agent in its home, which is the host's `home`.
 
-    `common` is what all commands of the delivery share. BadInput when the program is not here.
+    `common` is what all commands of the delivery share. `streams`: the socket that is its standard input and output,
+    where it is spoken to. BadInput when the program is not here.
     """
     file, places = program(preset), _places(asking)
-    words = preset.words(places, resumed=asking.resumed, answers=asking.schema is not None, reads=not asking.writes)
-    filled = [str(file), *words[1:]]
-    if preset.prompt == "argument":
+    resumed = asking.resumed and streams is None
+    words = preset.words(places, resumed=resumed, answers=asking.schema is not None, reads=not asking.writes)
+    filled, python = [str(file), *words[1:]], [os.path.realpath(sys.executable), "-I", "-S"]
+    if streams is not None:
+        filled = [*python, plug.__file__, str(streams), *filled]
+    elif preset.prompt == "argument":
         filled.append(asking.prompt)
-    bridged = [os.path.realpath(sys.executable), "-I", "-S", bridge.__file__, str(socket), str(AGENT_PORT), *filled]
-    given = f"{AGENT_HOME}/{_PROMPT}" if preset.prompt == "stdin" else "/dev/null"
+    bridged = [*python, bridge.__file__, str(socket), str(AGENT_PORT), *filled]
+    given = f"{AGENT_HOME}/{_PROMPT}" if preset.prompt == "stdin" and streams is None else "/dev/null"
+    told = (streams, Path(plug.__file__)) if streams is not None else ()
     return replace(
         common,
         script=f"exec {shlex.join(bridged)} <{given} 2>{AGENT_HOME}/.perdure-errors",
@@ -101,7 +109,7 @@ def command(common: Command, preset: Preset, asking: Asking, *, home: Path, sock
         results=home,
         results_at=Path(AGENT_HOME),
         env={**common.env, "HOME": AGENT_HOME, **{name: fill(text, places) for name, text in preset.env.items()}},
-        shown=(*common.shown, package(file), socket, Path(bridge.__file__), Path(sys.base_prefix)),
+        shown=(*common.shown, package(file), socket, *told, Path(bridge.__file__), Path(sys.base_prefix)),
     )
 
 

@@ -7,6 +7,7 @@ memory.
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
 from perdure.adapters.worker.turn.process import AgentProcess
+from perdure.adapters.worker.turn.spoken import SpokenAgent
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import ModelRefusesUs, SandboxUnavailable, WorkCutOff
 from perdure.models.ids import run_ref
@@ -37,6 +39,7 @@ from perdure.models.steps import STEPS
 from perdure.models.turn import Ending, Outcome, TurnInput
 
 _GO_ON = "Go on."
+_ANSWER = "\n\nEnd with one JSON object that follows this JSON Schema, and with nothing beside it:\n{schema}"
 Message = dict[str, Any]
 
 
@@ -111,12 +114,14 @@ async def _begun(
     if session.sandbox.grade is not SandboxGrade.FULL:
         raise SandboxUnavailable(f"{preset.title} runs in the full sandbox alone", fix="perdure doctor")
     before = await in_thread(_memory, session, work)
+    schema = schema_for(work.step, promised=promised is not None, roles=roles_of(session.contract))
+    wanted = schema if preset.abilities.answers == "asked" else None
     asking = Asking(
-        prompt=_prompt(session, work, opening),
+        prompt=_prompt(session, work, opening) + (_ANSWER.format(schema=json.dumps(wanted)) if wanted else ""),
         model=settings.model,
         session=before.get("session") or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_ref(work.delivery, run_id)}")),
         resumed=work.turn > 1,
-        schema=schema_for(work.step, promised=promised is not None, roles=roles_of(session.contract)),
+        schema=schema,
         writes=STEPS[work.step].writes,
         max_tokens=settings.max_tokens,
         effort=work.effort or settings.effort or "",
@@ -126,7 +131,8 @@ async def _begun(
         memory = await in_thread(session.vault.get_artifact, work.delivery, before["files"])
     books = Books(session.replies, session.spend, await in_thread(Pace.of, host.home, upstream))
     now_doing(doing=f"{preset.title} begins")
-    return await AgentProcess.begin(session, preset, asking, memory, upstream, books)
+    kind = SpokenAgent if preset.output == "acp" else AgentProcess
+    return await kind.begin(session, preset, asking, memory, upstream, books)
 
 
 def _told(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
@@ -137,7 +143,7 @@ def _told(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
     elif ran is not None and ran.over:
         why = f"it was {ran.over}"
     elif not why and turn.reply is None:
-        why = "it ended without having asked its model"
+        why = said.error or "it ended without having asked its model"
     elif not why and not said.well:
         why = said.error or agent.errors() or "it ended without a result"
     return replace(said, well=not why, error=f"{agent.preset.title}: {why}" if why else "")
@@ -152,9 +158,15 @@ def outcome_of(
     if STEPS[work.step].answer is None:
         return Outcome(summary=written_summary(told.text)), None
     try:
-        return read_answer(work.step, told.answer or told.text, change, promised, last=True)
+        return read_answer(work.step, told.answer or _object_in(told.text), change, promised, last=True)
     except ValueError as problem:
         return Outcome(ending=Ending.INVALID, summary=written_summary(f"{work.step}: {problem}")), None
+
+
+def _object_in(text: str) -> str:
+    """The JSON object that stands in an answer, whatever is around it; the text itself where there is none."""
+    first, last = text.find("{"), text.rfind("}")
+    return text[first : last + 1] if -1 < first < last else text
 
 
 def _upstream(host: Host, preset: Preset) -> Upstream:

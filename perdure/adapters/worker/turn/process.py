@@ -98,8 +98,15 @@ class AgentProcess:
         proxy = Proxy(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
         await self._stack.enter_async_context(proxy)
         common = replace(session.command(), lock=session.lease.agent_lock)
-        start = command(common, self.preset, asking, home=self._home, socket=proxy.socket, output=self._output)
+        streams = await self._plugged(session, asking)
+        start = command(
+            common, self.preset, asking, home=self._home, socket=proxy.socket, output=self._output, streams=streams
+        )
         self._running = asyncio.create_task(session.sandbox.run(replace(start, timeout_s=AGENT_LIFE_S)))
+
+    async def _plugged(self, session: WorkspaceSession, asking: Asking) -> Path | None:
+        """The socket over which it is spoken to; None: it is given its prompt, and prints how that ended."""
+        return None
 
     @property
     def runs(self) -> bool:

@@ -1,14 +1,17 @@
 """An agent of the tests that speaks the Anthropic wire, runs `bash`, and lies in the way its first word says.
 
-Standard library only: it runs as a program in the sandbox. Words: the way, the session, `resumed` or nothing.
+Standard library only: it runs as a program in the sandbox. Words: the way, the session, `resumed` or nothing; the ways
+`speaks` and `babbles` are those of the Agent Client Protocol.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -55,10 +58,65 @@ def work(messages: list[dict[str, Any]], way: str) -> str:
             subprocess.Popen([sys.executable, "-c", writes], start_new_session=True)
 
 
+class Speaker:
+    """One session of the Agent Client Protocol: JSON-RPC, a message a line, on standard input and output."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.answers: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.asked: Any = None
+
+    def listen(self) -> None:
+        for line in sys.stdin:
+            message = json.loads(line)
+            method, id = message.get("method"), message.get("id")
+            if method is None:
+                self.answers.put(message)
+            elif method == "initialize":
+                self.tell(id, {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}})
+            elif method == "session/new":
+                self.tell(id, {"sessionId": "the-session"})
+            elif method == "session/load":
+                self.messages = json.loads(MEMORY.read_text())
+                self.tell(id, {})
+            elif method == "session/prompt":
+                self.asked = id
+                threading.Thread(target=self.carry_out, args=(message["params"]["prompt"][0]["text"],)).start()
+            elif method == "session/cancel":
+                self.tell(self.asked, {"stopReason": "cancelled"})
+
+    def carry_out(self, text: str) -> None:
+        permission = {
+            "sessionId": "the-session",
+            "toolCall": {"toolCallId": "call-1", "kind": "execute"},
+            "options": [{"optionId": "proceed_once", "name": "Yes", "kind": "allow_once"}],
+        }
+        say(jsonrpc="2.0", id=77, method="session/request_permission", params=permission)
+        assert self.answers.get()["result"]["outcome"]["optionId"] == "proceed_once"
+        told = {"type": "text", "text": text}
+        if self.messages and self.messages[-1]["role"] == "user":
+            self.messages[-1]["content"].append(told)
+        else:
+            self.messages.append({"role": "user", "content": [told]})
+        said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": work(self.messages, "")}}
+        say(jsonrpc="2.0", method="session/update", params={"sessionId": "the-session", "update": said})
+        MEMORY.write_text(json.dumps(self.messages))
+        self.tell(self.asked, {"stopReason": "end_turn"})
+
+    @staticmethod
+    def tell(id: Any, result: dict[str, Any]) -> None:
+        say(jsonrpc="2.0", id=id, result=result)
+
+
 def main(way: str, session: str = "", resumed: str = "") -> None:
     if way == "--version":
         print("1.0")
         return
+    if way == "speaks":
+        Speaker().listen()
+        return
+    while way == "babbles":
+        print("this is no protocol", flush=True)
     prompt = sys.stdin.read()
     if way == "nothing":
         return

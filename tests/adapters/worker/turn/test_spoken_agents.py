@@ -1,0 +1,117 @@
+"""Turns of an agent that is spoken to by the Agent Client Protocol, in the sandbox, behind the proxy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import stand_in
+
+from perdure.adapters.git.checkpoint import read_turn
+from perdure.models.turn import Ending, TurnResult
+from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
+
+pytestmark = pytest.mark.long
+
+PLAY = """
+[[line]]
+step = "implement"
+turn = 1
+use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
+[[line]]
+step = "implement"
+turn = 2
+use = [{ tool = "bash", input = { command = "echo two > two.txt" } }]
+[[line]]
+step = "implement"
+turn = 3
+say = "Add both"
+"""
+PRESET = """
+title = "Speaker"
+command = ["{program}"]
+args = ["{way}"]
+sessions = ["session.json"]
+output = "acp"
+wire = "anthropic"
+[env]
+ANTHROPIC_BASE_URL = "{{proxy}}"
+[abilities]
+resume = true
+"""
+CONFIG = 'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "speaker"\n'
+
+
+class Speaker:
+    def __init__(self, root: Path) -> None:
+        self.program = root / "speaker"
+        self._file = root / "config" / "perdure" / "agents" / "speaker.toml"
+        self._file.parent.mkdir(parents=True)
+        source = Path(stand_in.__file__).read_text(encoding="utf-8")
+        self.program.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}", encoding="utf-8")
+        self.program.chmod(0o755)
+
+    def does(self, way: str) -> None:
+        self._file.write_text(PRESET.format(program=self.program, way=way), encoding="utf-8")
+
+    def alive(self) -> list[int]:
+        found = []
+        for one in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if str(self.program) in one.read_bytes().decode(errors="replace"):
+                    found.append(int(one.parent.name))
+            except OSError:
+                continue
+        return found
+
+
+@pytest.fixture
+def speaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Speaker]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    made = Speaker(tmp_path)
+    yield made
+    assert made.alive() == []
+
+
+async def taken(bench: Bench, *, fresh: bool) -> list[TurnResult]:
+    """All turns of the step; each by a worker that remembers nothing where `fresh`."""
+    results: list[TurnResult] = []
+    checkpoint = bench.prepared.checkpoint
+    while not results or results[-1].outcome is None:
+        host = bench.again() if fresh else bench.host
+        results.append(await bench.take(bench.work(len(results) + 1, checkpoint), host=host))
+        checkpoint = results[-1].checkpoint
+        assert len(results) < 10
+    return results
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["one process", "a process a turn"])
+async def test_each_turn_is_a_checkpoint_and_the_session_goes_on_whoever_takes_the_next(
+    speaker: Speaker, tmp_path: Path, *, fresh: bool
+) -> None:
+    speaker.does("speaks")
+    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+        results = await taken(bench, fresh=fresh)
+        assert [one.outcome.summary if one.outcome else "" for one in results] == ["", "", "Add both"]
+        assert results[-1].outcome is not None
+        assert results[-1].outcome.ending is Ending.DONE
+        store = vault(bench)
+        files = [store.git.text("ls-tree", "-r", "--name-only", one.checkpoint) for one in results]
+        assert ["tree/one.txt" in one for one in files] == [True, True, True]
+        assert ["tree/two.txt" in one for one in files] == [False, True, True]
+        assert {read_turn(store, one.checkpoint)["agent"]["session"] for one in results} == {"the-session"}
+        report = bench.rehearsal.report()
+        assert (report["replies"], report["repeated"], report["refused"]) == (3, 0, 0)
+
+
+async def test_one_that_speaks_something_else_ends_typed(speaker: Speaker, tmp_path: Path) -> None:
+    speaker.does("babbles")
+    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+        [only] = await taken(bench, fresh=False)
+        assert only.outcome is not None
+        assert only.outcome.ending is Ending.FAILED
+        assert "does not speak the Agent Client Protocol" in only.outcome.summary
+        assert bench.rehearsal.calls == []
