@@ -103,6 +103,14 @@ def test_an_agents_own_model_counts_where_nobody_named_one(own: Path) -> None:
     assert found.config.steps.plan.model == "theirs"
 
 
+def test_replies_of_an_agent_are_as_long_as_somebody_says_and_not_as_ours_for_a_small_model(own: Path) -> None:
+    preset(own, "mine", "whole")
+    counts = settings("[steps.implement]\nmax_tokens = 9000\n", asked="mine")
+    found = chosen(counts.config, counts.origins, own).config.steps
+    assert (found.implement.max_tokens, found.classify.max_tokens) == (9000, 16_000)
+    assert counts.config.steps.classify.max_tokens < 16_000
+
+
 def test_an_agent_that_is_not_installed_is_refused_with_how_to_get_it(own: Path) -> None:
     preset(own, "mine", "absent-program")
     error = refused(settings('[steps.implement]\nagent = "mine"\n'), own)

@@ -80,6 +80,8 @@ async def test_each_turn_is_a_checkpoint_of_tree_and_session_and_every_reply_is_
         assert (report["replies"], report["repeated"], report["refused"]) == (4, 0, 0)
         sessions = {read_turn(store, one.checkpoint)["agent"]["session"] for one in results}
         assert len(sessions) == 1, "one session, resumed"
+        if agent == "claude-code":
+            assert {call.body["max_tokens"] for call in bench.rehearsal.calls} == {16_000}, "what is at risk in a death"
         transcript = json.dumps(read_transcript(store, results[-1].checkpoint))
         assert "42" in transcript
 
