@@ -8,7 +8,16 @@ from pydantic import BaseModel, Field
 
 from perdure.models.plan import Plan
 from perdure.models.report import Findings, Review, Screenshots, TestReport
-from perdure.models.result import DecisionMade, PullRequest, Receipt, ReviewResult, StepRecord, TestsResult, UsageResult
+from perdure.models.result import (
+    Attempted,
+    DecisionMade,
+    PullRequest,
+    Receipt,
+    ReviewResult,
+    StepRecord,
+    TestsResult,
+    UsageResult,
+)
 
 
 class Turn(BaseModel):
@@ -97,6 +106,7 @@ class Report(BaseModel):
     screenshots: Screenshots | None = None
     pictures: dict[str, bytes] = Field(default={}, exclude=True)
     decisions: tuple[DecisionMade, ...] = ()
+    attempts: tuple[Attempted, ...] = ()
     diff: str = ""
     untold: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()

@@ -119,6 +119,7 @@ async def _facts(
         "tests": told.tests,
         "review": told.review,
         "decisions": told.decisions,
+        "attempts": told.attempts,
         "steps": tuple(steps),
     }
 

@@ -66,6 +66,7 @@ def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
         "request": bool(report.request.strip()),
         "plan": report.plan is not None,
         "decisions": bool(report.decisions),
+        "attempts": bool(report.attempts),
         "change": bool(report.diff),
         "tests": True,
         "review": True,
@@ -104,6 +105,7 @@ def environment() -> Environment:
         "took": view.took,
         "tokens": tokens,
         "decided": decided,
+        "row": view.attempt,
     }
     environment.filters |= {"status": lambda words: words.replace("_", " ")}
     environment.globals |= {

@@ -21,6 +21,7 @@ def lines_of(report: Report) -> list[str]:
         ("Request", paragraphs(report.request)),
         ("Plan", paragraphs(report.plan.words(REQUEST_BYTES)) if report.plan else ()),
         ("Decisions", (shown_line(decided(made), 400) for made in report.decisions)),
+        ("Attempts", (shown_line(line, 400) for line in _attempts(report))),
         ("Tests", report_lines(report.test_report, report.reviewed) if report.test_report else ()),
         ("Review", review_lines(report.reviewed, report.findings) if report.reviewed or report.findings else ()),
         ("Screenshots", _screenshots(report)),
@@ -34,6 +35,11 @@ def lines_of(report: Report) -> list[str]:
         if found := list(lines):
             told += ["", name, *(f"  {line}".rstrip() for line in found)]
     return told
+
+
+def _attempts(report: Report) -> Iterator[str]:
+    for number, end, tests, review, lines, cost, branch in map(view.attempt, report.attempts):
+        yield f"{number} {end} · tests {tests} · review: {review} · {lines} lines · {cost} · {branch}"
 
 
 def _stat(patch: str) -> list[str]:

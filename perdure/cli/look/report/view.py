@@ -10,7 +10,16 @@ from perdure.models.amounts import span
 from perdure.models.bent import faults
 from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import Severity
-from perdure.models.result import Receipt, ReviewResult, ReviewStatus, StepRecord, TestsResult, TestsStatus, UsageResult
+from perdure.models.result import (
+    Attempted,
+    Receipt,
+    ReviewResult,
+    ReviewStatus,
+    StepRecord,
+    TestsResult,
+    TestsStatus,
+    UsageResult,
+)
 
 TONES = {
     "delivered": "good", "completed": "good", "draft": "warn", "waiting": "warn", "no_changes": "warn",
@@ -72,6 +81,13 @@ def receipt_line(receipt: Receipt, tests: TestsResult, *, ended: bool = True) ->
         there = f"{count(receipt.inherited_turns, 'turn')}, {usd}, paid there"
         parts.append(f"forked from {receipt.forked_from} ({there})")
     return " · ".join(parts)
+
+
+def attempt(one: Attempted) -> tuple[str, ...]:
+    """A row of the table of attempts: number, end, tests, review, lines, cost, branch."""
+    end = "; ".join([*(["chosen"] if one.chosen else []), *([one.words] if one.words else [])]) or "not chosen"
+    review = review_line(one.review)
+    return str(one.number), end, str(one.tests), review, str(one.lines), money(one.cost_usd), one.branch
 
 
 def reviewed(report: Report) -> str:

@@ -21,7 +21,7 @@ from perdure.models.report import (
     TestCase,
     TestReport,
 )
-from perdure.models.result import PullRequest, StepRecord
+from perdure.models.result import Attempted, PullRequest, StepRecord
 
 EVIL = "</title></style></script></pre></textarea>--><script>window.hacked=1</script>"
 EVIL += "<img src=http://evil.test/x onerror=hacked=1>"
@@ -52,6 +52,7 @@ def poisoned() -> Report:
     return sample(
         delivery_id=EVIL, run_id=EVIL, status=EVIL, reason=EVIL, message=EVIL, waiting=EVIL, repository=EVIL,
         request=EVIL, issue=EVIL, base=EVIL, base_sha=EVIL, branch=EVIL, head_sha=EVIL, kind=EVIL, title=EVIL,
+        attempts=(Attempted(number=1, delivery=EVIL, branch=EVIL, head=EVIL, words=EVIL, chosen=True),),
         pull_request=PullRequest(number=1, url="javascript:hacked=1", title=EVIL), unread=(EVIL,), plan=plan,
         steps=(*records, StepRecord(step=EVIL, status=EVIL, started_at=EVIL, commit=EVIL)),
         turns=tuple(turn.model_copy(update={"summary": EVIL, "said": EVIL, "step": EVIL}) for turn in good.turns),

@@ -12,7 +12,7 @@ from perdure.cli.look.report.text import lines_of
 from perdure.cli.words import shown, shown_line
 from perdure.models.errors import BadInput
 from perdure.models.report import CommandResult, TestCase, TestReport
-from perdure.models.result import StepRecord, TestsStatus, UsageResult
+from perdure.models.result import Attempted, ReviewResult, ReviewStatus, StepRecord, TestsStatus, UsageResult
 from perdure.models.result import TestsResult as ResultOfTests
 from perdure.models.wording import points
 
@@ -45,6 +45,19 @@ def test_the_text_has_every_part_in_its_order() -> None:
         "! the plan: the host is down",
     ):
         assert words in text, words
+
+
+def test_every_attempt_has_its_line_with_verdict_size_cost_and_branch() -> None:
+    clean = ReviewResult(status=ReviewStatus.CLEAN, tech_debt=1)
+    red = Attempted(number=1, branch="p/1", head="a", words="tests are red", tests=TestsStatus.RED, cost_usd=None)
+    green = Attempted(
+        number=2, branch="p/2", head="b", tests=TestsStatus.GREEN, review=clean, lines=12, cost_usd=0.5, chosen=True
+    )
+    text = told(attempts=(red, green, green.model_copy(update={"number": 3, "chosen": False})))
+    assert "1 tests are red · tests red · review: not done · 0 lines · cost unknown · p/1" in text
+    assert "2 chosen · tests green · review: 0 blockers, 1 tech debt noted · 12 lines · $0.50 · p/2" in text
+    assert "3 not chosen · tests green" in text
+    assert "\nAttempts\n" not in told()
 
 
 def test_the_worst_is_said_first_and_of_the_same_weight_what_is_certain() -> None:
