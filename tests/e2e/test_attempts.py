@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
 
 from perdure.models.crash import CrashPoint
 from perdure.models.result import DeliveryResult
-from tests.lab import Lab, finished, git, heads, make_target, pulls
+from tests.cli.conftest import Cli
+from tests.e2e.test_verdicts import HERE, PYTEST
+from tests.lab import CALC, Lab, finished, git, heads, make_target, pulls, until
 
 PLAN = """
 [[line]]
@@ -101,3 +107,124 @@ async def test_the_others_begin_only_when_the_first_is_no_good_and_worker_deaths
         assert (own_one.delivery, own_one.tests) == ("calc-sub", "red")
         assert (other.delivery, other.tests) == ("calc-sub/attempt-2", "green")
         assert result.receipt.worker_deaths >= 2
+
+
+ORDER = (
+    "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(calc.add(2, 3) == 5)\n    assert SEEN[0]\n\n\n"
+    "def test_depends():\n    assert not (SEEN and hasattr(calc, 'sure')), 'something ran before'\n"
+)
+CLUMSY = "printf '# CLUMSY\\n' >> calc.py"
+UNSURE = "printf '\\nsure = 1\\n' >> calc.py"
+BLOCKS = """
+[[line]]
+step = "review"
+contains = ["CLUMSY"]
+answer = { summary = "No.", issues = [{ title = "Clumsy", description = "It is.", severity = "blocker", file = "calc.py", line = 9, suggestion = "Write it better." }] }
+"""  # noqa: E501 - one line an answer
+
+
+async def said(lab: Lab, *words: str) -> str:
+    return (await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), *words)).out
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_flaky_verdict_wins_over_red_and_blocked_ones_and_the_report_has_a_table_of_all(
+    tmp_path: Path, ports: int
+) -> None:
+    config = f"{PYTEST}[limits]\ntest_fixes = 0\nreview_fixes = 0\n"
+    origin = make_target(tmp_path / "calc.git", {**CALC, "tests/test_calc.py": ORDER, "perdure.toml": config})
+    does = story((SUB, RED), (SUB, UNSURE), (SUB, CLUMSY)).replace(REVIEW, BLOCKS + REVIEW)
+    async with Lab.open(tmp_path, does, ports=ports, env=HERE) as lab:
+        lab.worker()
+        result = await finished(await lab.submit(origin, attempts=3), lab, 200)
+        check(origin, result, 2)
+        assert result.tests.flaky == 1
+        first, second, third = result.attempts
+        assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
+        assert (second.review.status, third.review.status, third.review.blockers) == ("clean", "blocked", 1)
+        text = await said(lab, "report", "calc-sub")
+        assert f"1 {first.words} · tests red · review: not done" in text
+        assert "2 chosen · tests green · review: 0 blockers" in text
+        assert f"3 {third.words} · tests green · review: 1 blocker" in text
+        assert third.branch in await said(lab, "report", "calc-sub", "--html", "-")
+        assert "+def sub" in await said(lab, "diff", "calc-sub/attempt-3"), "it stays to be looked at"
+        claims = {one["claim"]: one for one in json.loads(await said(lab, "verify", "calc-sub", "--json"))["claims"]}
+        assert [one for one in claims.values() if one["mark"] == "contradicted"] == []
+
+
+def tools_run(lab: Lab, count: int) -> bool:
+    """So many attempts are in the middle of their first tool."""
+    return len(list(lab.root.rglob("in-the-middle"))) >= count
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_a_worker_killed_in_the_middle_of_all_attempts_changes_nothing_of_who_wins(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    pause = "touch in-the-middle && sleep 5 && rm in-the-middle"
+    does = story((pause, SUB, RED), (pause, SUB, TESTS, LARGE), (pause, SUB, TESTS))
+    async with Lab.open(tmp_path, does, ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, attempts=3, config=NO_FIXES)
+        await until(lambda: tools_run(lab, 3), timeout=90)
+        lab.kill_workers()
+        lab.worker()
+        result = await finished(submitted, lab, 200)
+        check(origin, result, 3)
+        assert result.receipt.worker_deaths >= 1
+        assert [one.tests for one in result.attempts] == ["red", "green", "green"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_a_cancelled_delivery_cancels_its_attempts_and_a_retry_pays_for_none_of_their_replies_again(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    pause = "touch in-the-middle && sleep 5 && rm in-the-middle"
+    async with Lab.open(tmp_path, story((pause, SUB, RED), (pause, SUB, TESTS)), ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, attempts=2, config=NO_FIXES)
+        await until(lambda: tools_run(lab, 2), timeout=90)
+        await submitted.delivery.cancel()
+        cancelled = await finished(submitted, lab, 100)
+        assert cancelled.status == "cancelled"
+        for number in (1, 2):
+            described = await lab.perdure.delivery(f"calc-sub/attempt-{number}").describe()
+            assert described.outcome == "cancelled"
+        before = lab.model_calls()
+        await submitted.delivery.retry()
+        result = await finished(submitted, lab, 200)
+        check(origin, result, 2)
+        assert lab.rehearsal is not None
+        after = [call.step for call in lab.rehearsal.calls[before:]]
+        assert after.count("implement") == 2, "each attempt's second reply: the first one was paid for"
+        assert result.usage.cost_usd is not None
+        assert cancelled.usage.cost_usd is not None
+        assert result.usage.cost_usd > cancelled.usage.cost_usd > 0
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("attempts = 0", "attempts is 0, allowed is 1 to 5"),
+        ("attempts = 100", "attempts is 100, allowed is 1 to 5"),
+        ("attempts = 2\nspecialists = true", "by several specialists or several times, not both"),
+    ],
+)
+async def test_attempts_that_cannot_be_are_refused_before_anything_is_paid_for(
+    tmp_path: Path, ports: int, config: str, words: str
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, PLAN, ports=ports) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, config=f"version = 1\n[delivery]\n{config}\n")
+        with pytest.raises(WorkflowFailureError) as refusal:
+            await lab.handle(submitted.delivery.id).result()
+        assert isinstance(refusal.value.cause, ApplicationError)
+        assert words in refusal.value.cause.message
+        assert lab.model_calls() == 0
