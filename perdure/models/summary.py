@@ -62,7 +62,7 @@ def result_of(state: DeliveryState, request: DeliveryRequest, delivery_id: str, 
 
 def _receipt(state: DeliveryState, request: DeliveryRequest) -> Receipt:
     told: dict[str, object] = {"experiment": state.tests.experiment if state.tests else ""}
-    if (forked := request.forked) is not None:
+    if (forked := request.forked) is not None and not forked.attempt:
         told["forked_from"] = f"{forked.delivery} at {forked.at}"
         told |= {"inherited_turns": forked.turns, "inherited_usd": forked.usd}
     return state.receipt.model_copy(update=told)

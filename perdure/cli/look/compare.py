@@ -68,6 +68,7 @@ def side_of(report: Report, request: dict[str, object]) -> Side:
     usage = report.usage
     files = changes_of(report.diff)
     forked = ForkedFrom.model_validate(request["forked"]) if request.get("forked") else None
+    forked = None if forked is not None and forked.attempt else forked
     return Side(
         delivery_id=report.delivery_id,
         status=report.status,
