@@ -1,0 +1,73 @@
+"""A fork in the middle of an agent's conversation has its memory; another agent takes over at the beginning of one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from test_budget_of_agents import AGENT, CONFIG, PRESET, PYTHON
+
+from perdure.client.forking import fork
+from perdure.client.rewinding import rewind
+from perdure.client.turns import turns
+from perdure.models.errors import BadInput
+from tests.lab import Lab, finished, git, make_target
+
+PLAY = """
+[[line]]
+step = "implement"
+turn = 1
+use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
+[[line]]
+step = "implement"
+turn = 2
+use = [{ tool = "bash", input = { command = "echo two > two.txt" } }]
+[[line]]
+step = "implement"
+turn = 3
+say = "Add both"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_fork_goes_on_with_an_agents_memory_and_another_agent_begins_only_at_the_beginning(
+    tmp_path: Path, ports: int
+) -> None:
+    program = tmp_path / "stand-in-agent"
+    program.write_text(f"#!{PYTHON} -IS\n{AGENT.read_text(encoding='utf-8')}", encoding="utf-8")
+    program.chmod(0o755)
+    agents = tmp_path / "config" / "perdure" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "stand-in.toml").write_text(PRESET.format(program=program))
+    origin, env = make_target(tmp_path / "calc.git"), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    async with Lab.open(tmp_path / "lab", PLAY, ports=ports, env=env) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG)
+        assert (await finished(submitted, lab)).status == "delivered"
+        assert [one.place for one in await turns(submitted.delivery)] == ["implement:1", "implement:2", "implement:3"]
+
+        calls = lab.model_calls()
+        sibling = await fork(submitted.delivery, "implement:2", id="with-memory")
+        ended = await asyncio.wait_for(sibling.delivery.result(), 120)
+        assert ended.status == "delivered", ended.message
+        assert lab.model_calls() == calls + 2, "it began anew, without the agent's memory"
+        assert lab.rehearsal is not None
+        assert "echo one" in str(lab.rehearsal.calls[calls].body), "the conversation until then"
+
+        for attempt in (
+            fork(submitted.delivery, "implement:2", agent="built-in"),
+            rewind(submitted.delivery, "implement:2", agent="built-in"),
+        ):
+            with pytest.raises(BadInput, match="in the middle of a conversation of stand-in"):
+                await attempt
+        calls = lab.model_calls()
+        other = await fork(submitted.delivery, "implement:1", agent="built-in", id="built-in")
+        whole = await asyncio.wait_for(other.delivery.result(), 120)
+        assert whole.status == "delivered", whole.message
+        asked = lab.rehearsal.calls[calls].body
+        assert "edit" in str(asked["tools"]), "the tools of the built-in agent"
+        for id, head in (("with-memory", ended.head_sha), ("built-in", whole.head_sha)):
+            files = git(origin, "show", f"{head}:one.txt"), git(origin, "show", f"{head}:two.txt")
+            assert files == ("one", "two"), id
