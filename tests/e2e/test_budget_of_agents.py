@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.spend import SpendLog
 from perdure.models.decisions import Asked
+from tests import needs
 from tests.lab import Lab, finished, make_target, sandboxes, until
 
 AGENT = Path(__file__).parents[1] / "adapters" / "worker" / "turn" / "stand_in.py"
@@ -75,7 +76,7 @@ commands = []
 [ship]
 allow_untested = true
 [steps.implement]
-agent = "stand-in"
+agent = "{agent}"
 """
 
 
@@ -100,16 +101,23 @@ async def _asked(lab: Lab) -> Asked | None:
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("agent", ["stand-in", pytest.param("claude-code", marks=pytest.mark.needs("claude"))])
 async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does_it_again(
-    tmp_path: Path, ports: int, preset: Path
+    tmp_path: Path, ports: int, preset: Path, agent: str
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     play = PLAY.format(python=PYTHON, asks=ASKS)
     async with Lab.open(
-        tmp_path / "lab", play, ports=ports, env={"XDG_CONFIG_HOME": str(preset)}, measured=True
+        tmp_path / "lab",
+        play,
+        ports=ports,
+        env={"XDG_CONFIG_HOME": str(preset), "PATH": f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}"},
+        measured=True,
     ) as lab:
         lab.worker()
-        submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG, budget_usd=0.1)
+        submitted = await lab.submit(
+            origin, phases=["build", "ship"], config=CONFIG.format(agent=agent), budget_usd=0.1
+        )
         asked = await until(lambda: _asked(lab))
         assert (asked.gate, asked.limit) == ("budget", "usd")
         assert "of $0.10 are spent, and the agent's next request may cost $0.16" in asked.words
