@@ -13,7 +13,7 @@ from typing import Any
 from temporalio.client import Client
 
 from perdure.adapters.agents.builtin import conversation
-from perdure.adapters.agents.builtin.model import Model
+from perdure.adapters.agents.builtin.model import Model, positive
 from perdure.adapters.agents.proxied.upstream import Upstream, upstreams
 from perdure.adapters.forges.select import Forges
 from perdure.adapters.git.vault import Vault
@@ -33,7 +33,7 @@ from perdure.adapters.worker.environments import Environments
 from perdure.adapters.worker.inflight import InFlight
 from perdure.adapters.worker.journal import Journal
 from perdure.adapters.worker.lease import Lease, Leases
-from perdure.adapters.worker.live import WaitingAgents
+from perdure.adapters.worker.live import AGENT_IDLE_S, IDLE, WaitingAgents
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.search_attributes import registered
 from perdure.adapters.worker.session import WorkspaceSession
@@ -81,6 +81,7 @@ class Host:
         found = upstreams(environ)
         host = cls(home, config, Model.from_environment(known), Forges.from_environment(environ))
         host.upstreams = found
+        host.waiting = WaitingAgents(positive(environ.get(IDLE), IDLE, AGENT_IDLE_S))
         host.listeners = Listeners.from_environment(config.notify, environ)
         host.publisher, host.publishes_only = _publishing(home, environ)
         return host

@@ -12,6 +12,9 @@ from perdure.models.turn import TurnInput
 AGENT_IDLE_S = 60.0
 """For an agent that waits for its next turn: it has 200 MB, and is begun again from its checkpoint in two seconds."""
 
+IDLE = "PERDURE_AGENT_IDLE_S"
+"""The variable that shortens it, for tests."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -41,9 +44,10 @@ class Waiting(Protocol):
 
 
 class WaitingAgents:
-    """The agents of one worker that wait for their next turn, one a delivery at most."""
+    """The agents of one worker that wait for their next turn, one a delivery at most, for `idle_s` seconds at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = AGENT_IDLE_S) -> None:
+        self._idle_s = idle_s
         self._waiting: dict[str, tuple[Standing, Waiting]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -61,7 +65,7 @@ class WaitingAgents:
         return None
 
     def keep(self, delivery: str, standing: Standing, agent: Waiting) -> None:
-        """It waits for its next turn, and is ended where that does not come in AGENT_IDLE_S."""
+        """It waits for its next turn, and is ended where that does not come in time."""
         self._waiting[delivery] = standing, agent
         ending = asyncio.get_running_loop().create_task(self._end_later(delivery, agent))
         self._ending.add(ending)
@@ -76,7 +80,7 @@ class WaitingAgents:
             await agent.stop()
 
     async def _end_later(self, delivery: str, agent: Waiting) -> None:
-        await asyncio.sleep(AGENT_IDLE_S)
+        await asyncio.sleep(self._idle_s)
         if self._waiting.get(delivery, (None, None))[1] is agent:
             del self._waiting[delivery]
             await agent.stop()

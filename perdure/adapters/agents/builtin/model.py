@@ -267,14 +267,16 @@ def window_in(value: str | None) -> int | None:
     return int(value)
 
 
-def positive(value: str | None) -> float:
-    """Seconds of silence in the words of a variable; without it MODEL_SILENCE_S. BadInput when it is no such number."""
+def positive(value: str | None, name: str = SILENCE, otherwise: float = MODEL_SILENCE_S) -> float:
+    """Seconds in the words of the variable `name`; `otherwise` without it. BadInput when it is no such number."""
     if value is None:
-        return MODEL_SILENCE_S
+        return otherwise
     try:
         seconds = float(value)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise BadInput(f"{value!r} is not a number of seconds", where=SILENCE, fix="set it to 120, or unset it")
+        raise BadInput(
+            f"{value!r} is not a number of seconds", where=name, fix=f"set it to {otherwise:.0f}, or unset it"
+        )
     return seconds
