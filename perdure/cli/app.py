@@ -16,7 +16,7 @@ from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
 from perdure.cli.host import agents, config, doctor, gc, init, local, page, rehearse
-from perdure.cli.look import compare, events, logs, pulls, read, report, schedules, turns, verify
+from perdure.cli.look import compare, events, logs, pulls, read, report, schedules, top, turns, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, fork, retry
 from perdure.cli.request import run as run_phase
@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         read.watch,
         read.show,
         read.list_,
+        top.top,
         read.diff,
         logs.logs,
         events.events,

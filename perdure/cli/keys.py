@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import termios
 import tty
@@ -11,6 +12,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 ENTER = ("\n", "\r")
+
+_KEY = re.compile(r"\x1b(?:\[[0-9;]*[a-z~]|o[a-z])|.", re.DOTALL)
+"""A key as a terminal sends it: an arrow is one, and never the letter it ends with."""
+
+_ARROWS = {"\x1b[a": "up", "\x1b[b": "down", "\x1boa": "up", "\x1bob": "down"}
 
 
 class Keys:
@@ -42,6 +48,10 @@ class Keys:
             pass
         return key
 
+    async def next(self) -> str:
+        """The next key, also one that was pressed before."""
+        return await self._pressed.get()
+
     def _read(self, fd: int) -> None:
         try:
             data = os.read(fd, 64)
@@ -50,7 +60,8 @@ class Keys:
         if not data:
             asyncio.get_running_loop().remove_reader(fd)
             data = b"\n"  # nobody will press anything any more: as if Enter
-        for key in data.decode(errors="replace").lower():
+        for key in _KEY.findall(data.decode(errors="replace").lower()):
+            key = _ARROWS.get(key, key)
             self._pressed.put_nowait(key)
             if key in self.on:
                 self.on[key]()

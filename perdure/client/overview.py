@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
@@ -165,3 +166,9 @@ async def _row(seen: WorkflowExecution) -> Row:
         pull_request=one.pull_request,
         parent=seen.parent_id or "",
     )
+
+
+def as_data(row: Row) -> dict[str, Any]:
+    """The same for programs: times in ISO 8601; `asked` null where no person is asked anything."""
+    times = {name: value.isoformat() for name, value in vars(row).items() if isinstance(value, datetime)}
+    return vars(row) | times | {"asked": row.asked.model_dump(mode="json") if row.asked is not None else None}

@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli
 from tests.lab import git
 
 COMMANDS = (
-    *("demo", "init", "deliver", "run", "watch", "show", "list", "diff", "logs", "events", "turns", "report"),
+    *("demo", "init", "deliver", "run", "watch", "show", "list", "top", "diff", "logs", "events", "turns", "report"),
     *("compare", "verify", "pulls", "page", "ui", "backlog", "schedules"),
     *("approve", "reject", "answer", "budget", "say", "hold", "resume", "rewind", "fork", "retry", "cancel"),
     *("up", "down", "doctor", "agents", "gc", "config"),

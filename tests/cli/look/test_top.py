@@ -1,0 +1,90 @@
+"""`perdure top`: what waits first, by keys decided, at any width, with or without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.look.top import bar, mark, table
+from perdure.client.overview import Row
+from perdure.models.decisions import Asked, Gate
+from tests.cli.conftest import Cli
+from tests.cli.typist import Typist
+from tests.lab import HAPPY, Lab, finished, make_target, until
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+ASKED = Asked(gate=Gate.PLAN, of="1a2b3c4d", words="approve the plan: \x1b[2JAdd sub", since=NOW - timedelta(minutes=5))
+
+
+def row(id: str = "calc-sub", **more: object) -> Row:
+    known = {"kind": "delivery", "repository": "calc", "phase": "build", "status": "running", "asked": None}
+    known |= {"since": None, "started": NOW - timedelta(hours=1), "closed": None, "cost_usd": 0.25}
+    return Row(id=id, **{**known, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_every_line_fits_and_nothing_of_others_moves_the_cursor(width: int) -> None:
+    rows = [
+        row("waiting-" * 6, asked=ASKED, since=ASKED.since, status="waiting", phase="plan"),
+        row(turn=3, doing="pytest -q " + "x" * 100, worker="1@host"),
+        row("done", closed=NOW, status="delivered", phase="ship"),
+    ]
+    lines = table(rows, width, NOW)
+    assert all(len(line) <= width for line in lines), [len(line) for line in lines]
+    assert not any("\x1b" in line for line in lines)
+    assert [line[0] for line in lines[1:]] == ["!", "▸", "✓"]
+    assert "▰▱▱▱▱ plan" in lines[1]
+    assert "▰▰▱▱▱ build" in lines[2]
+    assert "5 min" in lines[1]
+
+
+def test_a_silent_worker_a_failure_and_a_backlog_are_seen_at_a_glance() -> None:
+    assert mark(row(silent_since=NOW)) == "?"
+    assert mark(row(closed=NOW, status="not_delivered")) == "✗"
+    assert bar(row(kind="backlog")) == "backlog"
+    assert bar(row(phase="")) == "▱▱▱▱▱"
+    assert table([], 60) == []
+
+
+@pytest.mark.timeout(180)
+async def test_a_plan_that_waits_is_first_and_approved_by_a_key_and_without_a_terminal_it_is_a_table(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with Lab.open(tmp_path, HAPPY, ports=ports) as lab:
+        cli = Cli(lab.home.root, tmp_path, {})
+        ran = await asyncio.to_thread(cli, "top")
+        assert (ran.code, ran.out.strip()) == (0, "nothing runs")
+        lab.worker()
+        submitted = await lab.submit(origin, gates=["plan"])
+
+        async def asked() -> Asked | None:
+            return (await submitted.delivery.describe()).asked
+
+        await until(asked)
+
+        def person() -> int:
+            with Typist(cli, "top") as typist:
+                typist.until("1 wait for you")
+                typist.until("plan: approve the plan: Add sub")
+                typist.types("\x1b[A")  # an arrow ends with an A: nothing is approved by it
+                typist.types("a")
+                typist.until("approve")
+                typist.types("a")
+                typist.until("calc-sub: decided")
+                typist.types("q")
+                return typist.ends()
+
+        assert await asyncio.to_thread(person) == 0
+        result = await finished(submitted, lab)
+        assert result.status == "delivered"
+        assert [made.verdict for made in result.decisions] == ["approved"]
+        ran = await asyncio.to_thread(cli, "top", "--json")
+        (told,) = json.loads(ran.out)
+        assert (told["id"], told["status"]) == ("calc-sub", "delivered")
+        ran = await asyncio.to_thread(cli, "top", "--once")
+        assert "✓ calc-sub" in " ".join(ran.out.split())
