@@ -116,6 +116,16 @@ def row(line: StoryLine, width: int = WIDTH) -> str:
     return f"{left:<{room - 2}}  {right}".rstrip()
 
 
+_PHASES = ("plan", "build", "test", "review", "ship")
+_REACHED, _AHEAD = "▰", "▱"
+
+
+def phase_bar(phase: str, *, over: bool = False) -> str:
+    """`▰▰▱▱▱ build`: how far a delivery has come among the phases; `land` stands in the place of `ship`."""
+    at = len(_PHASES) if over or phase == "land" else _PHASES.index(phase) + 1 if phase in _PHASES else 0
+    return f"{_REACHED * at}{_AHEAD * (len(_PHASES) - at)} {phase}".rstrip()
+
+
 def _mark(chapter: Chapter) -> str:
     marks = [_MARKS.get(record.status, GOOD) for record in chapter.steps]
     mark = next((mark for mark in (RUNS, LEFT, BAD) if mark in marks), GOOD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +21,7 @@ SHOWN_ENDED = 5
 """Of what has ended, the newest: the rest stands in `perdure list`."""
 
 HELP = "n/p or arrows choose · a decide · s say · h hold or resume · o open the page · q quit"
-_PHASES = ("plan", "build", "test", "review", "ship")
-_DONE, _LEFT, _WIDE_ID, _NARROW = "▰", "▱", 28, 78
+_WIDE_ID, _NARROW = 28, 78
 _ACTS = ("a", "r", "s", "h", "o")
 
 
@@ -37,6 +35,8 @@ def top(
 
     Looking wakes nothing and writes nothing.
     """
+    import asyncio
+
     from perdure.cli.keys import at_a_terminal
     from perdure.cli.screen import Screen
     from perdure.cli.session import connected
@@ -79,6 +79,8 @@ async def _screenful(
     look: Callable[[], Any], trouble: Callable[[], str], screen: Screen, chosen: str, said: str
 ) -> tuple[str, Row | None]:
     """Show it until a key is pressed that does something; that key and the row that is chosen."""
+    import asyncio
+
     from rich.live import Live
 
     from perdure.cli.keys import Keys
@@ -161,11 +163,11 @@ def mark(row: Row) -> str:
 
 def bar(row: Row) -> str:
     """`▰▰▱▱▱ build`: how far it has come among the phases; a backlog has none."""
+    from perdure.cli.look.chapters import phase_bar
+
     if row.kind == "backlog":
         return "backlog"
-    at = _PHASES.index(row.phase) + 1 if row.phase in _PHASES else 5 if row.phase == "land" else 0
-    at = 5 if row.closed is not None and row.status in ("delivered", "completed") else at
-    return f"{_DONE * at}{_LEFT * (5 - at)} {row.phase}".rstrip()
+    return phase_bar(row.phase, over=row.closed is not None and row.status in ("delivered", "completed"))
 
 
 def doing(row: Row) -> str:
@@ -186,6 +188,8 @@ def doing(row: Row) -> str:
 
 async def _act(key: str, row: Row, perdure: Perdure, screen: Screen) -> str:
     """Carry out a key for one row; the words that say what came of it."""
+    import asyncio
+
     from temporalio.service import RPCError
 
     from perdure.models.errors import PerdureError

@@ -15,14 +15,14 @@ from perdure.cli.decide.asking import waits_for_you
 from perdure.cli.decide.gate import at_gate, choices
 from perdure.cli.host.workers import STARTING, absent
 from perdure.cli.keys import at_a_terminal
-from perdure.cli.look.chapters import row
+from perdure.cli.look.chapters import phase_bar, row
 from perdure.cli.look.closing import closing
 from perdure.cli.look.story import Teller
 from perdure.cli.session import look_at
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
-from perdure.text import visible
+from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from perdure.client import Delivery, Described
     from perdure.models.decisions import Asked
     from perdure.models.state import Progress
+
+TURNS_SHOWN = 4
+"""The turn of this moment and those before it, above the line that tells of it."""
 
 WATCH_LOST_S = 60.0
 """A live view's wait for a server that has gone away: one that is restarted is back in seconds."""
@@ -94,6 +97,7 @@ class Watcher:
         self._progress: Progress | None = None
         self._asked = ""
         self._left: set[str] = set()
+        self._turns: dict[str, str] = {}
         self._answered = self._reached = time.monotonic()
         self.elapsed_s: float | None = None
 
@@ -143,6 +147,8 @@ class Watcher:
         return self._progress is not None and bool(self._progress.waiting)
 
     def _tell(self, described: Described, live: Live | None) -> None:
+        from rich.text import Text
+
         if self._screen.json or self._progress is None:
             self._ask_for(described)
         if self._screen.json:
@@ -153,7 +159,19 @@ class Watcher:
             self._screen.lines(self._teller.hear(self._progress, described.pending, silent=silent))
         if live is not None:
             line = self._teller.now(self._progress, described.pending, now) if described.running else None
-            live.update(self._screen.painted(row(line, self._screen.width) if line else ""), refresh=True)
+            below = self._screen.painted(row(line, self._screen.width) if line else "")
+            live.update(Text("\n").join([*map(Text, self._above(described)), below]), refresh=True)
+
+    def _above(self, described: Described) -> list[str]:
+        """How far it has come, and the last turns, above the line of this moment; nothing once it has ended."""
+        if not described.running or self._progress is None or not self._progress.phase:
+            return []
+        for one in described.pending:
+            turn, doing = one.details.get("turn"), one.details.get("doing")
+            if turn and doing:
+                self._turns[f"{one.activity} {turn}"] = f"  turn {turn}: {one_line(str(doing), 60)}"
+        self._turns = dict(list(self._turns.items())[-TURNS_SHOWN:])
+        return [phase_bar(self._progress.phase), *list(self._turns.values())[:-1]]
 
     def _silent(self, seconds: float) -> str:
         """The reason why no worker has answered for so long; empty as long as that is nothing to tell."""
