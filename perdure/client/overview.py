@@ -83,8 +83,10 @@ class Overview:
     _known: dict[str, tuple[float, str, Described]] = field(default_factory=dict)
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def rows(self) -> Sequence[Row]:
+    async def rows(self, fresh_s: float = LOOK_S) -> Sequence[Row]:
         """Those that wait for you, the longest first; what runs, by its start; the newest of what has ended."""
+        if time.monotonic() - self._looked < fresh_s:
+            return self._rows
         async with self._one:
             if time.monotonic() - self._looked >= LOOK_S:
                 try:

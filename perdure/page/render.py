@@ -80,7 +80,7 @@ def done(request: web.Request, to: str, words: str) -> web.Response:
 
 def told(request: web.Request) -> str:
     """The answer to the form that this session sent last, once, on a whole page."""
-    if request.path.startswith("/live/") or request.method != "GET":
+    if request.path.startswith("/live/") or request.method != "GET" or "HX-Request" in request.headers:
         return ""
     return request.app[SAID].pop(request[SESSION], "")
 
