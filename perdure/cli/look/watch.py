@@ -163,7 +163,7 @@ class Watcher:
             live.update(Text("\n").join([*map(Text, self._above(described)), below]), refresh=True)
 
     def _above(self, described: Described) -> list[str]:
-        """How far it has come, and the last turns, above the line of this moment; nothing once it has ended."""
+        """Say how far it has come, and its last turns, for above the line of this moment; nothing once it has ended."""
         if not described.running or self._progress is None or not self._progress.phase:
             return []
         for one in described.pending:
