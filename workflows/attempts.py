@@ -19,7 +19,8 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, Workflow
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
 from perdure.models import fold
-from perdure.models.attempts import AttemptTaken, TakeAttemptInput
+from perdure.models.attempts import AttemptTaken, AttemptWaits, TakeAttemptInput
+from perdure.models.decisions import Asked
 from perdure.models.forking import ForkedFrom
 from perdure.models.limits import TASK_QUEUE, USD_LEAST, WORKFLOW_TASK
 from perdure.models.phases import Phase, Step
@@ -46,6 +47,10 @@ class Attempts:
 
     def __init__(self, stage: Stage, steps: Steps) -> None:
         self._stage, self._steps = stage, steps
+        self._building = ""
+        self._asking: dict[int, str] = {}
+        if stage.request.forked is not None and stage.request.forked.attempt:
+            stage.people.backlog = self._tell_waiting
 
     @property
     def _prepared(self) -> Prepared:
@@ -107,8 +112,9 @@ class Attempts:
             raise not_delivered(Reason.BUDGET, f"${left:.2f} are left, too little for {len(numbers)} attempts")
         ids = {number: attempt_of(workflow.info().workflow_id, number) for number in numbers}
         stage.state.begun = (*stage.state.begun, *ids.values())
-        stage.state.waiting = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
-        stage.refresh()
+        self._building = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
+        workflow.set_signal_handler("attempt_waits", self._hear)
+        self._show()
         children = {number: await self._begun(number, id, usd, len(numbers)) for number, id in ids.items()}
         try:
             await self._heard(list(children.values()))
@@ -119,7 +125,7 @@ class Attempts:
                 await asyncio.gather(*children.values(), return_exceptions=True)
             raise
         finally:
-            stage.state.waiting = ""
+            self._building = stage.state.waiting = ""
         stage.people.give_back(workflow.now() - since)
         state = stage.state
         state.remember(*state.said)  # all of them have heard it
@@ -197,6 +203,28 @@ class Attempts:
                 said = _share(told.extra, now, len(running)) | {"id": f"shared-{state.added}"}
                 told.extra = now
                 await _tell(running, "decide", {"update": "add_budget", "said": said})
+
+    def _hear(self, said: AttemptWaits) -> None:
+        """An attempt waits for a person, who sees it here and decides it there."""
+        self._asking.pop(said.number, None)
+        if said.words:
+            self._asking[said.number] = said.words
+        self._show()
+
+    def _show(self) -> None:
+        if self._building:
+            id = workflow.info().workflow_id
+            asked = [f"{attempt_of(id, number)} waits: {words}" for number, words in sorted(self._asking.items())]
+            self._stage.state.waiting = "; ".join([self._building, *asked])[:500]
+            self._stage.refresh()
+
+    async def _tell_waiting(self, asked: Asked | None) -> None:
+        """Tell the delivery whose plan it is that this attempt waits for a person; None: it goes on."""
+        forked = self._stage.request.forked
+        assert forked is not None
+        said = AttemptWaits(number=forked.attempt, words=asked.words[:200] if asked is not None else "")
+        with suppress(ApplicationError):  # it has just ended
+            await workflow.get_external_workflow_handle(forked.delivery).signal("attempt_waits", said)
 
     async def _take(self, attempts: list[Attempted], own: int = 0) -> None:
         """The best one's files are this delivery's from here on."""

@@ -22,6 +22,13 @@ class TakeAttemptInput(Recorded):
     attempt: int = 1
 
 
+class AttemptWaits(Recorded):
+    """Signal `attempt_waits`, attempt to delivery: it waits for a person, with these words; empty: it goes on."""
+
+    number: int
+    words: str = ""
+
+
 class AttemptTaken(Recorded):
     """`checkpoint`: where the delivery goes on, with the chosen one's files; its own where that is the best, or nobody
     has made anything. attempts: measured, the chosen one marked; spend: of the delivery, theirs in it; usage: of the

@@ -195,6 +195,7 @@ class DeliveryState(BaseModel):
             "held": "",
             "purse": self.purse.again(),
             "landing_fixes": 0,
+            "attempts": self.attempts if any(one.chosen for one in self.attempts) else (),
             "decided": {key: made for key, made in self.decided.items() if made.verdict is not Verdict.EXPIRED},
         }
         return self.model_copy(update={**fresh, "test_fixes": 0, "review_fixes": 0})
