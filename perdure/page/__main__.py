@@ -17,6 +17,7 @@ TRY_AGAIN_S = 2.0
 async def main() -> int:
     from perdure.adapters.system.files import try_lock
     from perdure.adapters.system.home import Home
+    from perdure.cli.host.web import pages_of
     from perdure.client import Perdure
     from perdure.local.connect import connect
     from perdure.local.page import read_page, record_page, token_of
@@ -37,7 +38,8 @@ async def main() -> int:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), TRY_AGAIN_S)
             continue
-        async with serve(Perdure(client, home.key()), token_of(home), Place()) as page:
+        web_ui = await pages_of(home)
+        async with serve(Perdure(client, home.key()), token_of(home), Place(), web_ui) as page:
             record_page(home, page.url)
             await ended.wait()
     return 0

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
 OVERVIEW: web.AppKey[Overview] = web.AppKey("overview")
 GUARD = web.AppKey("guard", Guard)
+WEB_UI = web.AppKey("web_ui", str)
 
 _TYPES = {
     ".js": "text/javascript",
@@ -48,7 +49,7 @@ def person_of(request: web.Request) -> str:
 
 
 def render(request: web.Request, template: str, *, status: int = 200, **values: object) -> web.Response:
-    """One page or fragment. A template has what is given, and `person`, `csrf`, `path`, `said`, `version`."""
+    """One page or fragment. A template has what is given, and `person`, `csrf`, `path`, `said`, `version`, `web_ui`."""
     return web.Response(status=status, text=rendered(request, template, **values), content_type="text/html")
 
 
@@ -59,6 +60,7 @@ def rendered(request: web.Request, template: str, **values: object) -> str:
         "path": request.path,
         "said": told(request),
         "version": __version__,
+        "web_ui": request.app[WEB_UI],
     }
     return environment().get_template(template).render({**known, **values})
 

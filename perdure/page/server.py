@@ -17,7 +17,7 @@ from perdure.client.overview import Overview
 from perdure.local.ports import HOST
 from perdure.models.errors import BadInput, PerdureError
 from perdure.page.guard import Guard, Handler, login_name, with_headers
-from perdure.page.render import GUARD, OVERVIEW, PERDURE, SAID, render, static
+from perdure.page.render import GUARD, OVERVIEW, PERDURE, SAID, WEB_UI, render, static
 from perdure.page.views import all_routes, delivery
 
 PORT = 8240
@@ -91,8 +91,11 @@ class Page:
 
 
 @asynccontextmanager
-async def serve(perdure: Perdure, token: str, place: Place) -> AsyncIterator[Page]:
-    """The page, until the end of the context. Raises BadInput as Place.context does, and where no port is free."""
+async def serve(perdure: Perdure, token: str, place: Place, web_ui: str = "") -> AsyncIterator[Page]:
+    """The page, until the end of the context. `web_ui`: Temporal's own page of a workflow, without its id.
+
+    Raises BadInput as Place.context does, and where no port is free.
+    """
     context = place.context()
     for port in range(place.port, min(place.port + PORTS_TRIED, 65536)):
         names = _LOOPBACK | {place.host.lower()} if place.loopback else {place.host.lower()}
@@ -104,7 +107,7 @@ async def serve(perdure: Perdure, token: str, place: Place) -> AsyncIterator[Pag
             user_header=place.user_header,
             tls=place.tls,
         )
-        runner = web.AppRunner(application(perdure, guard), access_log=None, shutdown_timeout=ENDING_S)
+        runner = web.AppRunner(application(perdure, guard, web_ui), access_log=None, shutdown_timeout=ENDING_S)
         await runner.setup()
         try:
             await web.TCPSite(runner, place.host, port, ssl_context=context).start()
@@ -122,13 +125,14 @@ async def serve(perdure: Perdure, token: str, place: Place) -> AsyncIterator[Pag
     raise BadInput(f"no port from {place.port} on is free", where=place.host, fix="--port N names another beginning")
 
 
-def application(perdure: Perdure, guard: Guard) -> web.Application:
+def application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.Application:
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await guard.door(request, lambda one: _answered(one, handler))
 
     app = web.Application(middlewares=[door], client_max_size=FORM_BYTES)
     app[PERDURE], app[GUARD], app[SAID], app[delivery.REPORTS] = perdure, guard, {}, {}
+    app[WEB_UI] = web_ui
     app[OVERVIEW] = Overview(perdure.client)
     app.on_response_prepare.append(with_headers)
     app.add_routes([web.get("/static/{name}", _static), *all_routes()])

@@ -24,7 +24,7 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
     origin = make_target(tmp_path / "calc.git")
     async with (
         Lab.open(tmp_path, HAPPY, ports=ports) as lab,
-        serve(lab.perdure, token_of(lab.home), Place(port=18400)) as page,
+        serve(lab.perdure, token_of(lab.home), Place(port=18400), "http://ui.example/workflows") as page,
         visiting(page) as ada,
     ):
         lab.worker()
@@ -64,6 +64,7 @@ async def test_a_delivery_is_shown_while_it_waits_without_being_woken_and_goes_o
         status, text = await ada.get("/deliveries/calc-sub")
         assert status == 200
         assert "def sub" in text, "the change is there"
+        assert 'href="http://ui.example/workflows/calc-sub"' in text
         assert 'class="timeline"' in text
         for bad in ("x", "..%2f..%2fpage.token", "0" * 63, "0" * 64, "A" * 64):
             status, text = await ada.get(PICTURE + bad)

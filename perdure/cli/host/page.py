@@ -55,6 +55,7 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     import signal
 
     from perdure.adapters.system.home import Home
+    from perdure.cli.host.web import pages_of
     from perdure.cli.session import connected
     from perdure.client import Perdure
     from perdure.local.page import token_of
@@ -66,7 +67,7 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with serve(Perdure(client, home.key()), token_of(home), place) as page:
+    async with serve(Perdure(client, home.key()), token_of(home), place, await pages_of(home)) as page:
         _tell(page, screen, show)
         await ended.wait()
 

@@ -31,9 +31,13 @@ async def ui_of(home: Home) -> tuple[str, str] | None:
 async def web_page(home: Home, id: str = "", kind: str = "workflows") -> str:
     """The page of one delivery, backlog or of one of the `schedules`, or the list of all; empty when there is none to
     be found."""
-    found = await ui_of(home)
-    if found is None:
+    page = await pages_of(home, kind)
+    if not page:
         return ""
-    url, namespace = found
-    page = f"{url}/namespaces/{quote(namespace, safe='')}/{kind}"
     return f"{page}/{quote(id, safe='')}" if id else f"{page}?query={quote(_LISTED)}"
+
+
+async def pages_of(home: Home, kind: str = "workflows") -> str:
+    """The address of a page like these, up to the id; empty when there is none to be found."""
+    found = await ui_of(home)
+    return f"{found[0]}/namespaces/{quote(found[1], safe='')}/{kind}" if found is not None else ""
