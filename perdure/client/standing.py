@@ -36,12 +36,13 @@ def state_before(past: Past, turn: Turn) -> DeliveryState:
     if state.prepared is None:
         raise BadInput("nothing is prepared before that turn", where=turn.place)
     said = tuple(Said.model_validate(one) for one in here.given.get("said") or ())
-    decided = {f"{Gate.PLAN}:{put(Gate.PLAN, state)[0]}": Decided(verdict=Verdict.APPROVED)} if state.plan else {}
+    approved = state.plan and turn.step != Step.PLAN and Gate.PLAN in state.prepared.gates  # or it had not begun
+    decided = {f"{Gate.PLAN}:{put(Gate.PLAN, state)[0]}": Decided(verdict=Verdict.APPROVED)} if approved else {}
     afresh: dict[str, Any] = {
         "checkpoint": str(here.given.get("checkpoint") or state.checkpoint),
         "at": state.at if turn.turn > 1 else None,
         "plan": "" if turn.step == Step.PLAN else state.plan,
-        "decided": {} if turn.step == Step.PLAN else decided,
+        "decided": decided,
         "said": tuple(one for one in said if one.about),  # answers to what its agent has asked
         "tasks": state.tasks if built(state.tasks) else (),
         "steps": [*state.steps, *told],
