@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,35 @@ async def test_a_fork_in_a_later_phase_takes_over_plan_commits_and_approval_and_
             verified = await perdure(lab, "verify", sibling.delivery.id)
             assert f"after {1 if step is Step.FIX_TESTS else 2} of calc-sub" in verified, verified
         assert len(pulls(origin)) == 3
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_fork_and_the_delivery_it_came_from_run_beside_each_other_and_do_not_meet(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    slow = STORY.replace("echo line 3", "sleep 6; echo line 3")
+    async with Lab.open(tmp_path, slow, ports=ports) as lab:
+        lab.worker()
+        ungated = {**REQUEST, "config": CONFIG.replace("'pull_request'", "")}
+        whole = (await lab.submit(origin, "Add notes", **ungated)).delivery
+
+        async def in_its_third() -> bool:
+            return any(one.place == "implement:3" for one in await turns(whole))
+
+        await until(in_its_third, 60)
+        sibling = (await fork(whole, "implement:3", say=WORDS)).delivery
+        first = await sibling.describe()
+        assert (first.running, (await whole.describe()).running) == (True, True), "they do not run beside each other"
+        results = await asyncio.gather(whole.result(), sibling.result())
+        assert [result.status for result in results] == ["delivered", "delivered"]
+        for result in results:
+            assert git(origin, "show", f"{result.head_sha}:notes.txt") == "line 1\nline 2\nline 3"
+            assert result.receipt.replies_paid_twice == result.receipt.turns_redone == 0
+        assert lab.model_calls() == TURNS + TURNS - 2
+        assert lab.rehearsal is not None
+        heard = [call for call in lab.rehearsal.calls if WORDS in str(call.body)]
+        assert len(heard) == TURNS - 2, "words for the one were heard by the other"
+        for id in ("whole", sibling.id):
+            assert "11 claims of 11 verified" in await perdure(lab, "verify", id)
