@@ -153,6 +153,15 @@ def test_a_budget_that_is_nothing(nowhere: Cli) -> None:
     refused(nowhere, "deliver", "x", "--budget", "-1", says="--budget")
 
 
+@pytest.mark.parametrize(("count", "says"), [("0", "greater than or equal to 1"), ("100", "less than or equal to 5")])
+def test_attempts_at_a_plan_are_one_to_five(
+    cli: Cli, edit_base: Callable[[str, str], None], count: str, says: str
+) -> None:
+    refused(cli, "deliver", "x", "--attempts", count, says=f"'--attempts'.*{says}")
+    edit_base("perdure.toml", f"version = 1\n[delivery]\nattempts = {count}\n")
+    refused(cli, "deliver", "x", says=f"attempts is {count}, allowed is 1 to 5", fix="set attempts to 1 to 5")
+
+
 def test_an_unknown_option_and_an_unknown_command_name_the_nearest(nowhere: Cli) -> None:
     refused(nowhere, "deliver", "x", "--modl", "y", says="--modl .*--model", fix="perdure deliver --help")
     refused(nowhere, "delivr", says="'delivr'.*'deliver'", fix="perdure --help")

@@ -22,6 +22,7 @@ from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.github_lab import BUILD, ID, github_lab
 from tests.lab import FIXES, HAPPY, Lab, finished, git, heads, make_target, until
 from tests.receiver import SECRET, Receiver
+from tests.replay.shapes_of_attempts import attempts
 from tests.replay.shapes_of_people import (
     PORTS,
     Keep,
@@ -300,7 +301,7 @@ async def crowded(root: Path, keep: Keep) -> None:
 
 SHAPES = (
     *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
-    *(told, shared, long, github, away, backlog, specialists, moved_base, decomposed, crowded),
+    *(told, shared, long, github, away, backlog, specialists, moved_base, decomposed, crowded, attempts),
 )
 
 

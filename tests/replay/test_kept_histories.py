@@ -33,6 +33,7 @@ def test_histories_are_kept() -> None:
         *("treasury-before-it-continued", "treasury-continued"),
         *("backlog", "landed", "landed-after-a-conflict", "followed", "stacked", "delivered-in-a-stack"),
         *("specialists", "tasks", "tasks-known", "task", "task-beside", "backlog-crowded", "landed-in-its-turn"),
+        *("attempts", "attempts-after-red", "attempt", "attempt-red"),
         *("waiting-at-items", "backlog-waiting-at-items", "decomposed", "backlog-decomposed"),
     }
 
