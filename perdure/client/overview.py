@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution
@@ -33,8 +33,8 @@ RUNNING_MOST = 1000
 SILENT_S = 10.0
 """A worker that works says so every second or so: after this long it is silent, after 30 s its work is another's."""
 
-ANSWER = timedelta(seconds=5)
-"""For one question; a server that was restarted answers the next."""
+ANSWER_S = 5.0
+"""For one look; by itself a client asks a server that is gone for half a minute. One that is back answers the next."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,13 @@ class Overview:
         async with self._one:
             if time.monotonic() - self._looked >= LOOK_S:
                 try:
-                    await self._look()
+                    async with asyncio.timeout(ANSWER_S):
+                        await self._look()
                     self.trouble = ""
                 except RPCError as error:
                     self.trouble = error.message[:200] or error.status.name
+                except TimeoutError:
+                    self.trouble = f"nothing within {ANSWER_S:.0f} s"
                 self._looked = time.monotonic()
             return self._rows
 
@@ -113,7 +116,7 @@ class Overview:
         self._rows = (*rows, *(row for row in self._ended if row.id not in running))
 
     async def _list(self, query: str, most: int) -> list[tuple[Row, str]]:
-        found = self.client.list_workflows(query, page_size=most, limit=most, rpc_timeout=ANSWER)
+        found = self.client.list_workflows(query, page_size=most, limit=most)
         return [(await _row(one), one.run_id) async for one in found]
 
     async def _describe(self, wanted: list[tuple[str, str]]) -> None:
@@ -125,7 +128,7 @@ class Overview:
 
     async def _describe_one(self, id: str, run: str) -> None:
         try:
-            seen = await self.client.get_workflow_handle(id, run_id=run).describe(rpc_timeout=ANSWER)
+            seen = await self.client.get_workflow_handle(id, run_id=run).describe()
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise

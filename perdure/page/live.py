@@ -22,6 +22,9 @@ REST = 5
 """Times as long as making a part took, nothing is made: a page of hundreds of turns keeps a sixth of one processor
 busy at most."""
 
+_REST_MOST_S = 5.0
+"""A look that waited for a server that was gone was long, and took no processor."""
+
 _ALIVE_S = 15.0
 """Of silence, after which a line without meaning shows whether somebody still reads."""
 
@@ -69,4 +72,4 @@ async def _send(
         elif loop.time() - told > _ALIVE_S:
             await answer.write(b": still here\n\n")
             told = loop.time()
-        await asyncio.sleep(max(LOOK_EVERY_S, REST * (loop.time() - began)))
+        await asyncio.sleep(max(LOOK_EVERY_S, min(_REST_MOST_S, REST * (loop.time() - began))))

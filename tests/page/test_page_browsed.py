@@ -20,7 +20,7 @@ from perdure.adapters.system.home import Home
 from perdure.client import Perdure
 from perdure.local.page import token_of
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.models.decisions import Asked, Question
+from perdure.models.decisions import Asked, Gate, Question
 from perdure.page.server import Page as Served
 from perdure.page.server import Place, serve
 from perdure.plugin import perdure_plugin
@@ -150,7 +150,7 @@ async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
     script = (axe / "node_modules" / "axe-core" / "axe.min.js").read_text()
     question = Question(text="Which?", kind="choice", choices=("wrap", "raise"), why="It shows.")
     asked = Asked(gate="question", of="q1", words="Which?", since=PLAN.since, question=question, options=("answer",))
-    budget = PLAN.model_copy(update={"gate": "budget", "limit": "usd", "options": ("add_budget", "reject")})
+    budget = PLAN.model_copy(update={"gate": Gate.BUDGET, "limit": "usd", "options": ("add_budget", "reject")})
     for id, one in (("axe-plan", PLAN), ("axe-question", asked), ("axe-budget", budget), ("axe-runs", None)):
         await stands_waiting(desk.client, f"{id}-{scheme}", one, PerdurePhase="build", PerdureRepository="x" * 200)
     async with looking(desk.browser, desk.page, viewport=TELEPHONE, color_scheme=scheme, bypass_csp=True) as page:
