@@ -20,7 +20,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-page lock clean
+.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-page screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +108,9 @@ bench-parallel: $(READY) ## 1, 5 and 15 deliveries at once beside a plain script
 
 bench-agents: $(READY) ## agents killed at random: orphans, tools done twice, spend not accounted (N=20; after make agents)
 	@$(BIN)/python benchmarks/agents.py $(ARGS)
+
+screenshots: $(READY) ## take the pictures of docs/ anew: page, Web UI, terminal (a real browser; two minutes)
+	$(BIN)/python docs/screenshots.py
 
 bench-tokens: $(READY) ## the share of a step's input that is read from the cache, with our marks and without (ARGS="--turns 30")
 	@$(BIN)/python benchmarks/tokens.py $(ARGS)
