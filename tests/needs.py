@@ -22,6 +22,7 @@ NAMES = {
     "mvn": ("mvn",),
     "claude": ("claude",),
     "codex": ("codex",),
+    "gemini": ("gemini",),
 }
 PACKAGES = {
     "chromium": "chromium",
@@ -79,4 +80,5 @@ def _told_of_programs(reasons: list[str]) -> str:
     system = " ".join(PACKAGES[name] for name in sorted(counts) if name in PACKAGES)
     paste = [f"sudo apt-get install -y {system}"] if system else []
     paste += ["make agents"] if OURS & counts.keys() else []
+    paste += ["npm install -g @google/gemini-cli"] if "gemini" in counts else []
     return f"LEFT OUT, tests that need a program: {named}; to run them: {' && '.join(paste)}"

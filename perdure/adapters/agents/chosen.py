@@ -62,7 +62,8 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
             looked[settings.agent] = _usable(settings.agent, where, own)
         preset = looked[settings.agent]
         for ability in needed(step):
-            if not preset.abilities.has(ability):
+            told_anew = ability is Ability.RESUME and preset.output == "acp"
+            if not told_anew and not preset.abilities.has(ability):
                 raise InvalidRequest(
                     f"{settings.agent} lacks {ability}, {_WHY[ability]}, and {step} needs that",
                     where=where,

@@ -118,6 +118,12 @@ def test_an_agent_that_is_not_installed_is_refused_with_how_to_get_it(own: Path)
     assert error.fix == "get it"
 
 
+def test_an_agent_of_the_agent_client_protocol_need_not_go_on_with_its_session(own: Path) -> None:
+    preset(own, "mine", "whole", "resume = false", output='"acp"')
+    counts = settings('[steps.implement]\nagent = "mine"\n')
+    assert chosen(counts.config, counts.origins, own).config.steps.implement.agent == "mine"
+
+
 def test_a_second_model_that_is_the_first_one_is_refused_with_the_setting(own: Path) -> None:
     error = refused(settings('[steps.plan]\nmodel = "a"\nfallback = "a"\n'), own)
     assert error.what.startswith("a is the step's own model")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -81,10 +80,10 @@ class Lines:
         self.foreign += 1
         self.first = self.first or line.decode(errors="replace").strip()[:100]
         if self.foreign > FOREIGN_LINES:
-            raise self._failed(f"{FOREIGN_LINES} lines that are no message of the protocol, the first: {self.first!r}")
+            raise self._failed(f"{FOREIGN_LINES} lines that are no message, the first: {self.first!r}")
 
     def _failed(self, why: str) -> AgentFailed:
-        self.failure = AgentFailed(f"the agent does not speak the Agent Client Protocol: {why}")
+        self.failure = AgentFailed(f"not the Agent Client Protocol: {why}")
         return self.failure
 
 
@@ -117,8 +116,9 @@ class Plug:
 
 
 @asynccontextmanager
-async def plug() -> AsyncIterator[Plug]:
-    """A socket for the two streams of the first who comes, and for nobody else: a shell finds nobody listening."""
+async def plug(path: Path) -> AsyncIterator[Plug]:
+    """A socket, at a path of at most 107 bytes, for the two streams of the first who comes, and for nobody else: a
+    shell finds nobody listening."""
     streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
     taken: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = (
         asyncio.get_running_loop().create_future()
@@ -133,14 +133,12 @@ async def plug() -> AsyncIterator[Plug]:
             server.close()
             taken.set_result((streams[1][0], streams[0][1]))
 
-    with tempfile.TemporaryDirectory(prefix="perdure-") as directory:  # a socket's path has at most 107 bytes
-        path = Path(directory, "agent")
-        server = await asyncio.start_unix_server(serve, path, limit=LINE_BYTES)
-        try:
-            yield Plug(path, taken)
-        finally:
-            server.close()
-            for _, writer in streams:
-                writer.close()
-            if not taken.done():
-                taken.cancel()
+    server = await asyncio.start_unix_server(serve, path, limit=LINE_BYTES)
+    try:
+        yield Plug(path, taken)
+    finally:
+        server.close()
+        for _, writer in streams:
+            writer.close()
+        if not taken.done():
+            taken.cancel()

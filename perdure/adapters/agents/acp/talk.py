@@ -20,10 +20,14 @@ from perdure.models.errors import AgentFailed
 BEGIN_S = 120.0
 """For the first answer, and for a session: 33 s were seen, of one that installs something first."""
 
-CANCEL_S = 10.0
+CANCEL_S = 5.0
 """For a prompt to end after it was cancelled; 0.05 s were seen, and one that never did."""
 
 T = TypeVar("T")
+
+
+class AgentRefuses(AgentFailed):
+    """The agent answers with an error of the protocol, and lives on."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Talk:
         # It has no more methods than the capabilities that are declared: any other is "not found".
         self._connection = connect_to_agent(cast(Client, self.policy), lines)
         self._can = InitializeResponse(protocol_version=PROTOCOL_VERSION)
-        self._session = ""
+        self._session, self.resumed = "", False
         self._asked: asyncio.Task[PromptEnd] | None = None
 
     async def __aenter__(self) -> Talk:
@@ -69,7 +73,8 @@ class Talk:
                 await self._connection.close()
 
     async def begin(self, cwd: str, session: str = "", within_s: float = BEGIN_S) -> str:
-        """A new session, or one whose files were put back, in that directory; its id."""
+        """A new session, or one whose files were put back, in that directory; its id. A new one, too, where the agent
+        cannot go on with the other: `resumed` tells."""
         ours = ClientCapabilities(
             fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False
         )
@@ -82,21 +87,26 @@ class Talk:
         if self._can.protocol_version != PROTOCOL_VERSION:
             spoken = self._can.protocol_version
             raise AgentFailed(f"the agent speaks version {spoken} of the Agent Client Protocol, not {PROTOCOL_VERSION}")
-        if not session:
+        self.resumed = bool(session) and await self._gone_on(cwd, session, within_s)
+        if self.resumed:
+            self._session = session
+        else:
             made = await self._answer(self._connection.new_session(cwd=cwd, mcp_servers=[]), "session/new", within_s)
             self._session = made.session_id
-            return self._session
+        return self._session
+
+    async def _gone_on(self, cwd: str, session: str, within_s: float) -> bool:
         can = self._can.agent_capabilities
-        if can is not None and can.session_capabilities is not None and can.session_capabilities.resume is not None:
-            resumed = self._connection.resume_session(cwd=cwd, session_id=session, mcp_servers=[])
-            await self._answer(resumed, "session/resume", within_s)
-        elif can is not None and can.load_session:
-            loaded = self._connection.load_session(cwd=cwd, session_id=session, mcp_servers=[])
-            await self._answer(loaded, "session/load", within_s)
-        else:
-            raise AgentFailed("the agent cannot go on with a session", fix="its preset must not claim `resume`")
-        self._session = session
-        return session
+        with contextlib.suppress(AgentRefuses):
+            if can is not None and can.session_capabilities is not None and can.session_capabilities.resume is not None:
+                resumed = self._connection.resume_session(cwd=cwd, session_id=session, mcp_servers=[])
+                await self._answer(resumed, "session/resume", within_s)
+                return True
+            if can is not None and can.load_session:
+                loaded = self._connection.load_session(cwd=cwd, session_id=session, mcp_servers=[])
+                await self._answer(loaded, "session/load", within_s)
+                return True
+        return False
 
     async def prompt(self, text: str, within_s: float) -> PromptEnd:
         """One prompt to its end. Cancelling the task cancels the prompt as well; the agent gets time to end it."""
@@ -133,7 +143,7 @@ class Talk:
         except TimeoutError:
             raise AgentFailed(f"the agent has not answered {method} within {within_s:g} s{self._seen()}") from None
         except RequestError as error:
-            raise AgentFailed(f"the agent answers {method} with an error: {str(error)[:200]}") from None
+            raise AgentRefuses(f"the agent answers {method} with an error: {str(error)[:200]}") from None
         except (OSError, ConnectionError):
             ended = AgentFailed(f"the agent has ended before it answered {method}{self._seen()}")
             raise (self._lines.failure or ended) from None

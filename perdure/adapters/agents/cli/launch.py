@@ -40,6 +40,7 @@ class Asking:
     session  that of a new session where the preset names it, else the one to go on with
     resumed  it goes on with a session whose files are in the home
     schema   of the structured answer; None: it answers in words
+    anew     the prompt where it should go on with a session and cannot: with all that was done
     """
 
     prompt: str
@@ -50,6 +51,7 @@ class Asking:
     writes: bool = True
     effort: str = ""
     max_tokens: int = DEFAULTS.max_tokens
+    anew: str = ""
 
 
 def program(preset: Preset, path: str | None = None) -> Path:

@@ -77,4 +77,5 @@ _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _files(home: Path, globs: Sequence[str]) -> list[Path]:
-    return sorted({file for one in globs for file in home.glob(one)})
+    # Before Python 3.13 a last `**` finds directories alone.
+    return sorted({file for one in globs for file in home.glob(f"{one}/*" if one.endswith("**") else one)})

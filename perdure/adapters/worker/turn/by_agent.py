@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.adapters.agents.builtin.answers import read_answer, schema_for, written_summary
+from perdure.adapters.agents.builtin.compaction import compacted
 from perdure.adapters.agents.builtin.opening import roles_of, system_prompt
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
@@ -29,6 +30,7 @@ from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
+from perdure.adapters.worker.turn.history import diff_of
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.spoken import SpokenAgent
 from perdure.models.config import SandboxGrade
@@ -39,6 +41,7 @@ from perdure.models.steps import STEPS
 from perdure.models.turn import Ending, Outcome, TurnInput
 
 _GO_ON = "Go on."
+_ANEW = "You have worked on this in a session that could not be brought back."
 _ANSWER = "\n\nEnd with one JSON object that follows this JSON Schema, and with nothing beside it:\n{schema}"
 Message = dict[str, Any]
 
@@ -50,7 +53,7 @@ class AgentTurn:
     reply    the model's message; None: it asked for nothing
     said     the conversation that it answers, in the shape of our transcripts
     told     how the agent ended; None while it goes on
-    memory   the artifact that holds its session, and the session's id: for turn.json
+    memory   the artifact that holds its session, the session's id, permissions it asked for: for turn.json
     """
 
     reply: Message | None
@@ -93,7 +96,7 @@ async def agent_turn(
         asked = host.redacted(turn.asked.messages) if turn.asked is not None else opening
         reply = host.redacted([turn.reply.message])[0] if turn.reply is not None else None
         said = await agent.said()
-        memory = {"session": said.session or agent.session, "files": kept}
+        memory = {"session": said.session or agent.session, "files": kept, **agent.permissions()}
         return AgentTurn(reply, asked, told, memory, turn, agent.waited - before, agent)
     except BaseException:
         await agent.stop()
@@ -125,6 +128,7 @@ async def _begun(
         writes=STEPS[work.step].writes,
         max_tokens=settings.max_tokens,
         effort=work.effort or settings.effort or "",
+        anew=await in_thread(_anew, session, work, opening) if preset.output == "acp" and work.turn > 1 else "",
     )
     memory = None
     if asking.resumed:
@@ -195,6 +199,14 @@ def _prompt(session: WorkspaceSession, work: TurnInput, opening: list[Message]) 
         told = heard([{"role": "user", "content": [{"type": "text", "text": _GO_ON}]}], said)
         return _texts(told)
     return f"{system_prompt(work.step, session.contract.prompts.get(work.step))}\n\n{_texts(opening)}"
+
+
+def _anew(session: WorkspaceSession, work: TurnInput, said: list[Message]) -> str:
+    """The first prompt again, with what was done since."""
+    rules = system_prompt(work.step, session.contract.prompts.get(work.step))
+    before, _, rest = _texts(compacted(said, diff_of(session.vault, work), _ANEW)).partition(_ANEW)
+    # The agent may have put words of its own before ours, and this may be the second time.
+    return rules + before.rpartition(rules)[2] + _ANEW + rest.rpartition(_ANEW)[2]
 
 
 def _texts(messages: list[Message]) -> str:

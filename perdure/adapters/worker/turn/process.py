@@ -98,15 +98,19 @@ class AgentProcess:
         proxy = Proxy(sockets / "model", upstream, WIRES[self.preset.wire], self._held)
         await self._stack.enter_async_context(proxy)
         common = replace(session.command(), lock=session.lease.agent_lock)
-        streams = await self._plugged(session, asking)
+        streams = await self._plugged(session, asking, sockets)
         start = command(
             common, self.preset, asking, home=self._home, socket=proxy.socket, output=self._output, streams=streams
         )
         self._running = asyncio.create_task(session.sandbox.run(replace(start, timeout_s=AGENT_LIFE_S)))
 
-    async def _plugged(self, session: WorkspaceSession, asking: Asking) -> Path | None:
+    async def _plugged(self, session: WorkspaceSession, asking: Asking, sockets: Path) -> Path | None:
         """The socket over which it is spoken to; None: it is given its prompt, and prints how that ended."""
         return None
+
+    def permissions(self) -> dict[str, str]:
+        """Those that it asked for in this process: `allowed` and `refused`, each a number; nothing where none ask."""
+        return {}
 
     @property
     def runs(self) -> bool:

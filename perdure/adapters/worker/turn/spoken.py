@@ -15,7 +15,7 @@ from perdure.adapters.agents.cli.output import AgentSaid
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.held import Turn
-from perdure.adapters.worker.turn.process import AGENT_LIFE_S, SESSION_WRITTEN_S, AgentProcess
+from perdure.adapters.worker.turn.process import AGENT_ENDS_S, AGENT_LIFE_S, SESSION_WRITTEN_S, AgentProcess
 from perdure.models.errors import AgentFailed, WorkspaceLost
 
 _QUIET_S = 0.3
@@ -29,9 +29,14 @@ class SpokenAgent(AgentProcess):
     """
 
     _talking: asyncio.Task[AgentSaid] | None = None
+    _policy = Policy()
 
-    async def _plugged(self, session: WorkspaceSession, asking: Asking) -> Path | None:
-        plugged = await self._stack.enter_async_context(plug())
+    def permissions(self) -> dict[str, str]:
+        return {"allowed": str(self._policy.allowed), "refused": str(self._policy.refused)}
+
+    async def _plugged(self, session: WorkspaceSession, asking: Asking, sockets: Path) -> Path | None:
+        plugged = await self._stack.enter_async_context(plug(sockets / "agent"))
+        self._policy = Policy(reads=not asking.writes)
         cwd = session.inside or session.workspace.path
         self._talking = asyncio.create_task(self._talk(plugged, asking, str(cwd)))
         return plugged.socket
@@ -40,13 +45,17 @@ class SpokenAgent(AgentProcess):
         """The whole conversation; what goes wrong in it is what the agent has said in the end."""
         try:
             lines = await plugged.lines(BEGIN_S)
-            async with Talk(lines, Policy(reads=not asking.writes)) as talk:
-                self.session = await talk.begin(cwd, asking.session if asking.resumed else "")
-                end = await talk.prompt(asking.prompt, AGENT_LIFE_S)
+            async with Talk(lines, self._policy) as talk:
+                resumes = asking.resumed and self.preset.abilities.resume
+                self.session = await talk.begin(cwd, asking.session if resumes else "")
+                anew = asking.resumed and not talk.resumed
+                end = await talk.prompt(asking.anew if anew else asking.prompt, AGENT_LIFE_S)
             well = end.reason == "end_turn"
             error = "" if well else f"its prompt ended with {end.reason.replace('_', ' ')}"
             return AgentSaid(ended=True, well=well, text=end.text, session=self.session, error=error)
         except AgentFailed as error:
+            if self._running is not None:  # it may have been ended from outside: its process tells
+                await asyncio.wait({self._running}, timeout=AGENT_ENDS_S)
             return AgentSaid(ended=True, well=False, session=self.session, error=error.what)
         finally:
             if self._running is not None:

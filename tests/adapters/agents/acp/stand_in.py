@@ -26,7 +26,7 @@ from acp.schema import (
 )
 
 HOW = sys.argv[1] if len(sys.argv) > 1 else ""
-TOOLS = [{"name": "write", "description": "Write a file.", "input_schema": {"type": "object"}}]
+TOOLS = [{"name": name, "description": name, "input_schema": {"type": "object"}} for name in ("write", "bash")]
 OPTIONS = [
     PermissionOption(option_id="switch_mode", name="Always", kind="allow_once"),
     PermissionOption(option_id="proceed_once", name="Yes", kind="allow_once"),
@@ -45,9 +45,11 @@ class StandIn(Agent):
         self.client = conn
 
     async def initialize(self, protocol_version: int, client_capabilities: Any = None, **_: Any) -> InitializeResponse:
-        Path("declared.json").write_text(client_capabilities.model_dump_json(by_alias=True))
+        Path(os.environ["HOME"], "declared.json").write_text(client_capabilities.model_dump_json(by_alias=True))
         version = 7 if HOW == "version" else PROTOCOL_VERSION
-        return InitializeResponse(protocol_version=version, agent_capabilities=AgentCapabilities(load_session=True))
+        return InitializeResponse(
+            protocol_version=version, agent_capabilities=AgentCapabilities(load_session=HOW != "forgets")
+        )
 
     async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
         return NewSessionResponse(session_id="the-session")
@@ -77,9 +79,20 @@ class StandIn(Agent):
             except Exception as error:  # noqa: BLE001 (whatever it is, it is told)
                 await self.client.session_update(session_id, update_agent_message_text(str(error)))
             return PromptResponse(stop_reason="end_turn")
-        self.messages.append({"role": "user", "content": prompt[0].text})
+        told = {"type": "text", "text": prompt[0].text}
+        if self.messages and self.messages[-1]["role"] == "user":  # it was ended before the model had answered
+            self.messages[-1]["content"].append(told)
+        else:
+            self.messages.append({"role": "user", "content": [told]})
         while True:
-            reply = await asyncio.to_thread(ask, self.messages)
+            asked = asyncio.ensure_future(asyncio.to_thread(ask, self.messages))
+            stopped = asyncio.ensure_future(self.cancelled.wait())
+            await asyncio.wait({asked, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                Path("cancelled.txt").touch()
+                return PromptResponse(stop_reason="cancelled")
+            stopped.cancel()
+            reply = await asked
             self.messages.append({"role": "assistant", "content": reply["content"]})
             for block in reply["content"]:
                 if block["type"] == "text":
@@ -99,6 +112,17 @@ class StandIn(Agent):
         chosen = getattr(answer.outcome, "option_id", "")
         if chosen != "proceed_once":
             return {"type": "tool_result", "tool_use_id": block["id"], "content": chosen, "is_error": True}
+        if block["name"] == "bash":
+            words = ["bash", "-c", block["input"]["command"]]
+            child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+            stopped = asyncio.ensure_future(self.cancelled.wait())
+            ran = asyncio.ensure_future(child.communicate())
+            await asyncio.wait({ran, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                child.kill()
+            stopped.cancel()
+            said, _ = await ran
+            return {"type": "tool_result", "tool_use_id": block["id"], "content": said.decode() or "done"}
         path = Path(block["input"]["path"])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block["input"]["content"])

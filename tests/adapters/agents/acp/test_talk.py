@@ -42,7 +42,7 @@ async def talk(tree: Path, how: str = "", policy: Policy | None = None, url: str
     home = tree.parent / "home"
     home.mkdir(exist_ok=True)
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "ANTHROPIC_BASE_URL": url}
-    async with plug() as plugged:
+    async with plug(home / "agent") as plugged:
         words = [sys.executable, inside.__file__, str(plugged.socket), sys.executable, str(STAND_IN), how]
         process = await asyncio.create_subprocess_exec(*words, cwd=tree, env=env)
         try:
@@ -68,7 +68,7 @@ async def test_a_prompt_is_carried_out_and_permissions_are_given_and_counted(tre
     assert (end.reason, end.text) == ("end_turn", "Add answer"), "the words after the last tool"
     assert (end.allowed, end.refused, end.foreign) == (1, 0, 1)
     assert (tree / "lib" / "calc.py").read_text() == "answer = 42\n"
-    declared = (tree / "declared.json").read_text()
+    declared = (tree.parent / "home" / "declared.json").read_text()
     assert '"readTextFile":false,"writeTextFile":false' in declared
     assert '"terminal":false' in declared
 
@@ -135,7 +135,7 @@ async def test_an_agent_that_does_not_hear_a_cancel_ends_typed(tree: Path, monke
 @pytest.mark.parametrize(
     ("how", "what"),
     [
-        ("garbage", "1000 lines that are no message of the protocol, the first: 'line 0 of a program"),
+        ("garbage", "1000 lines that are no message, the first: 'line 0 of a program"),
         ("version", "speaks version 7"),
         ("dies", "has ended before it answered session/prompt"),
         ("flood", "a line of more than 16 MiB"),
@@ -161,14 +161,19 @@ async def test_files_that_were_not_offered_are_not_read(tree: Path) -> None:
         assert (await agent.prompt("Read.", patient(30))).text == "Method not found"
 
 
-async def test_an_agent_that_never_begins_ends_typed() -> None:
-    async with plug() as plugged:
+async def test_an_agent_that_cannot_go_on_with_a_session_begins_another_one(tree: Path) -> None:
+    async with talk(tree, "forgets") as agent:
+        assert await agent.begin(str(tree), "another-session") == "the-session"
+
+
+async def test_an_agent_that_never_begins_ends_typed(tmp_path: Path) -> None:
+    async with plug(tmp_path / "agent") as plugged:
         with pytest.raises(AgentFailed, match="has not begun within"):
             await plugged.lines(0.1)
 
 
-async def test_nobody_else_gets_the_agents_socket() -> None:
-    async with plug() as plugged:
+async def test_nobody_else_gets_the_agents_socket(tmp_path: Path) -> None:
+    async with plug(tmp_path / "agent") as plugged:
         for _ in range(2):
             await asyncio.open_unix_connection(plugged.socket)
         await plugged.lines(patient(10))

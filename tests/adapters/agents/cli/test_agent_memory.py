@@ -52,3 +52,12 @@ def test_a_session_without_end_is_not_read_to_its_end(home: Path, monkeypatch: p
         file.truncate(10**12)
     with pytest.raises(WorkspaceLost, match="larger"):
         gather(home, GLOBS)
+
+
+def test_a_glob_that_ends_with_two_stars_means_the_files_below(tmp_path: Path) -> None:
+    (tmp_path / "chats" / "today").mkdir(parents=True)
+    (tmp_path / "chats" / "today" / "one.json").write_text("1")
+    (tmp_path / "chats" / "two.json").write_text("2")
+    put_back(tmp_path / "other", gather(tmp_path, ["chats/**"]))
+    assert (tmp_path / "other" / "chats" / "today" / "one.json").read_text() == "1"
+    assert (tmp_path / "other" / "chats" / "two.json").read_text() == "2"

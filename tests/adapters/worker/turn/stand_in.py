@@ -61,7 +61,8 @@ def work(messages: list[dict[str, Any]], way: str) -> str:
 class Speaker:
     """One session of the Agent Client Protocol: JSON-RPC, a message a line, on standard input and output."""
 
-    def __init__(self) -> None:
+    def __init__(self, way: str) -> None:
+        self.forgets = way == "forgets"
         self.messages: list[dict[str, Any]] = []
         self.answers: queue.Queue[dict[str, Any]] = queue.Queue()
         self.asked: Any = None
@@ -73,7 +74,7 @@ class Speaker:
             if method is None:
                 self.answers.put(message)
             elif method == "initialize":
-                self.tell(id, {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}})
+                self.tell(id, {"protocolVersion": 1, "agentCapabilities": {"loadSession": not self.forgets}})
             elif method == "session/new":
                 self.tell(id, {"sessionId": "the-session"})
             elif method == "session/load":
@@ -112,8 +113,8 @@ def main(way: str, session: str = "", resumed: str = "") -> None:
     if way == "--version":
         print("1.0")
         return
-    if way == "speaks":
-        Speaker().listen()
+    if way in ("speaks", "forgets"):
+        Speaker(way).listen()
         return
     while way == "babbles":
         print("this is no protocol", flush=True)

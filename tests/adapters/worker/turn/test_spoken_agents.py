@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +13,11 @@ from pathlib import Path
 import pytest
 import stand_in
 
-from perdure.adapters.git.checkpoint import read_turn
+from perdure.adapters.git.checkpoint import read_transcript, read_turn
+from perdure.models.errors import WorkCutOff
 from perdure.models.turn import Ending, TurnResult
 from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 
@@ -40,7 +45,22 @@ wire = "anthropic"
 [env]
 ANTHROPIC_BASE_URL = "{{proxy}}"
 [abilities]
-resume = true
+resume = {resumes}
+"""
+FORGETS = """
+[[line]]
+step = "implement"
+lacks = ["could not be brought back"]
+use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
+[[line]]
+step = "implement"
+contains = ["could not be brought back", "+one"]
+lacks = ["+two"]
+use = [{ tool = "bash", input = { command = "echo two > two.txt" } }]
+[[line]]
+step = "implement"
+contains = ["+one", "+two"]
+say = "Add both"
 """
 CONFIG = 'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "speaker"\n'
 
@@ -54,8 +74,9 @@ class Speaker:
         self.program.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}", encoding="utf-8")
         self.program.chmod(0o755)
 
-    def does(self, way: str) -> None:
-        self._file.write_text(PRESET.format(program=self.program, way=way), encoding="utf-8")
+    def does(self, way: str, *, resumes: bool = True) -> None:
+        text = PRESET.format(program=self.program, way=way, resumes=str(resumes).lower())
+        self._file.write_text(text, encoding="utf-8")
 
     def alive(self) -> list[int]:
         found = []
@@ -102,7 +123,8 @@ async def test_each_turn_is_a_checkpoint_and_the_session_goes_on_whoever_takes_t
         files = [store.git.text("ls-tree", "-r", "--name-only", one.checkpoint) for one in results]
         assert ["tree/one.txt" in one for one in files] == [True, True, True]
         assert ["tree/two.txt" in one for one in files] == [False, True, True]
-        assert {read_turn(store, one.checkpoint)["agent"]["session"] for one in results} == {"the-session"}
+        memories = [read_turn(store, one.checkpoint)["agent"] for one in results]
+        assert {(one["session"], one["allowed"], one["refused"]) for one in memories} == {("the-session", "1", "0")}
         report = bench.rehearsal.report()
         assert (report["replies"], report["repeated"], report["refused"]) == (3, 0, 0)
 
@@ -113,5 +135,26 @@ async def test_one_that_speaks_something_else_ends_typed(speaker: Speaker, tmp_p
         [only] = await taken(bench, fresh=False)
         assert only.outcome is not None
         assert only.outcome.ending is Ending.FAILED
-        assert "does not speak the Agent Client Protocol" in only.outcome.summary
+        assert "1000 lines that are no message, the first: 'this" in only.outcome.summary
         assert bench.rehearsal.calls == []
+
+
+async def test_one_that_cannot_go_on_with_its_session_is_told_what_was_done(speaker: Speaker, tmp_path: Path) -> None:
+    speaker.does("forgets")
+    async with working(tmp_path, FORGETS, config=CONFIG) as bench:
+        results = await taken(bench, fresh=True)
+        assert [one.outcome.summary if one.outcome else "" for one in results] == ["", "", "Add both"]
+        said = json.dumps(read_transcript(vault(bench), results[-1].checkpoint))
+        assert said.count("could not be brought back") == 1, "what it was told is not told in what it is told next"
+
+
+async def test_one_that_is_killed_from_outside_has_not_failed(speaker: Speaker, tmp_path: Path) -> None:
+    speaker.does("speaks")
+    play = PLAY.replace("echo one > one.txt", "touch started; sleep 100")
+    async with working(tmp_path, play, config=CONFIG) as bench:
+        turn = asyncio.create_task(bench.take(bench.work(1, bench.prepared.checkpoint)))
+        await until(lambda: any(bench.host.home.root.rglob("started")))
+        for pid in speaker.alive():
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(WorkCutOff, match="was ended from outside"):
+            await turn

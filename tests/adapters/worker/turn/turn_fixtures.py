@@ -69,6 +69,8 @@ async def working(root: Path, screenplay: str, **more: Any) -> AsyncIterator[Ben
             "ANTHROPIC_API_KEY": "rehearsal",
             "OPENAI_BASE_URL": f"{rehearsal.url}/v1",
             "OPENAI_API_KEY": "rehearsal",
+            "GOOGLE_GEMINI_BASE_URL": rehearsal.url,
+            "GEMINI_API_KEY": "rehearsal",
             "PERDURE_PORTS_BACKEND": "25000-25029",
             "PERDURE_PORTS_FRONTEND": "25030-25059",
         }
