@@ -67,7 +67,9 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with serve(Perdure(client, home.key()), token_of(home), place, await pages_of(home)) as page:
+    # Many people behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say so.
+    key = None if place.user_header else home.key()
+    async with serve(Perdure(client, key), token_of(home), place, await pages_of(home)) as page:
         _tell(page, screen, show)
         await ended.wait()
 
