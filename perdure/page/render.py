@@ -151,8 +151,11 @@ def static() -> Mapping[str, tuple[bytes, str]]:
     """Bytes and type of what pages are made with, by name: nothing else is ever read, whatever is asked for."""
     kept = files("perdure.page").joinpath("static")
     report = files("perdure.cli.look.report").joinpath("templates", "page.css")
-    return {
+    found = {
         one.name: (one.read_bytes(), kind)
         for one in kept.iterdir()
         if (kind := _TYPES.get(one.name[one.name.rfind(".") :]))
-    } | {"report.css": (report.read_bytes(), _TYPES[".css"])}
+    }
+    # In one file: htmx begins by itself, and an extension that was loaded after that would connect nothing.
+    live = b"\n;".join(found[name][0] for name in ("htmx.min.js", "hx-sse.min.js", "page.js"))
+    return found | {"report.css": (report.read_bytes(), _TYPES[".css"]), "live.js": (live, _TYPES[".js"])}
