@@ -1,13 +1,15 @@
 """A map of a repository for the first message of a step: its languages, its tree, and the names its files define.
 
-Names are read from Python alone, by its own parser. Others were weighed: tree-sitter-language-pack (1.25) gets its
-grammars over the network when they are first used, and runs them as machine code on strangers' files in the process
-that holds the key; universal-ctags is a program that few hosts have, and maps have to be equal on all.
+Names of Python are read by its own parser, those of JavaScript, TypeScript and Go from lines that begin with their
+declaration, where formatters put what a file has at its top. Parsers of these were weighed: tree-sitter's grammars are
+machine code that would run on strangers' files in the process that holds the key (those of its language pack also come
+over the network at first use); universal-ctags is a program that few hosts have, and maps have to be equal on all.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +60,16 @@ _LANGUAGES = {
 }
 _LANGUAGE_OF = {suffix: name for name, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 
+_SCRIPT = re.compile(
+    rb"^export (?:default )?(?:declare )?(?:abstract )?(?:async )?"
+    rb"(function\*?|class|interface|type|enum|namespace|const|let) ([A-Za-z_$][\w$]{0,99})",
+    re.MULTILINE,
+)
+_GO = re.compile(rb"^(func|type) (?:\(\w{0,99} ?\*?(\w{1,99})[^)\n]{0,200}\) )?([A-Z]\w{0,99})", re.MULTILINE)
+"""What other files can use. Nothing in these repeats without a bound: they are tried once a line, on any file."""
+
+_NAMED = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts", ".go")
+
 Read = Callable[[Sequence[str]], Mapping[str, bytes]]
 """Contents by path of some files; without those that are not there or larger than MAP_FILE_BYTES."""
 
@@ -80,8 +92,8 @@ def mapped(paths: Iterable[str], read: Read) -> str:
     directories = _directories(shown)
     title = _languages(shown)
     room = MAP_BYTES - len(title.encode()) - 1
-    python = any(path.endswith(".py") for path in shown)
-    opened = _opened(directories, int(room * (_TREE_SHARE if python else 1)))
+    named = any(path.endswith(_NAMED) for path in shown)
+    opened = _opened(directories, int(room * (_TREE_SHARE if named else 1)))
     room -= sum(_size(_block(directories, name, {})) for name in opened)
     names = _names(directories, opened, read, room)
     blocks = [_block(directories, name, names) for name in sorted(opened)]
@@ -151,11 +163,11 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def _names(directories: Mapping[str, _Directory], opened: set[str], read: Read, room: int) -> dict[str, str]:
-    """The names that Python files define, by path: the product's first, then tests', as many as there is room for."""
-    wanted = [path for name in opened for path in directories[name].files if path.endswith(".py")]
+    """The names that files define, by path: the product's first, then tests', as many as there is room for."""
+    wanted = [path for name in opened for path in directories[name].files if path.endswith(_NAMED)]
     wanted.sort(key=lambda path: (_of_tests(path), path.count("/"), path))
     contents = read(wanted[:MAP_FILES_READ])
-    defined = {path: found for path in wanted if (found := list(symbols(contents.get(path, b""))))}
+    defined = {path: found for path in wanted if (found := list(symbols(path, contents.get(path, b""))))}
     if not defined:
         return {}
     chars = min(_SYMBOL_CHARS, max(_SYMBOL_CHARS_LEAST, room // len(defined) - _NAME_CHARS // 4))
@@ -170,13 +182,22 @@ def _names(directories: Mapping[str, _Directory], opened: set[str], read: Read, 
 
 
 def _of_tests(path: str) -> bool:
-    return any(part.startswith("test") or part.endswith("_test.py") for part in path.split("/"))
+    *_, last = parts = path.split("/")
+    beside = re.search(r"_test\.(py|go)$|\.(test|spec)\.\w+$", last)
+    return bool(beside) or any(part.startswith(("test", "__tests__")) for part in parts)
 
 
-def symbols(data: bytes) -> Iterator[str]:
-    """The public names at the top of a Python file: `function()`, `Class(method, method)`. None where it does not
-    parse."""
+def symbols(path: str, data: bytes) -> Iterator[str]:
+    """The public names at the top of a file, by its ending: `function()`, `Class(method, method)`. None where it is too
+    large, or Python that does not parse."""
     if len(data) > MAP_FILE_BYTES:
+        return
+    if path.endswith(".go"):
+        yield from _of_go(data)
+        return
+    if not path.endswith(".py"):
+        for found in _SCRIPT.finditer(data):
+            yield found[2].decode() + ("()" if found[1].startswith(b"function") else "")
         return
     try:
         body = ast.parse(data).body
@@ -188,6 +209,18 @@ def symbols(data: bytes) -> Iterator[str]:
         else:
             methods = [one.name for one in _public(node.body) if not isinstance(one, ast.ClassDef)]
             yield f"{node.name}({', '.join(methods)})" if methods else node.name
+
+
+def _of_go(data: bytes) -> Iterator[str]:
+    """Functions and types; methods stand with their type, those of one from another file as well."""
+    methods: dict[str, list[str]] = {}
+    for found in _GO.finditer(data):
+        kind, of, name = (part.decode() if part else "" for part in found.groups())
+        if kind == "func" and not of:
+            methods.setdefault(f"{name}()", [])
+        elif kind == "type" or of[:1].isupper():
+            methods.setdefault(of or name, []).extend([name] if of else [])
+    yield from (f"{name}({', '.join(below)})" if below else name for name, below in methods.items())
 
 
 def _public(body: Iterable[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:

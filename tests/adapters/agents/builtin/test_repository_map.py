@@ -36,7 +36,7 @@ def reading(files: Mapping[str, bytes], asked: list[str] | None = None) -> Read:
     return read
 
 
-def test_a_map_tells_languages_tree_and_the_public_names_of_python_files() -> None:
+def test_a_map_tells_languages_tree_and_the_public_names_of_files() -> None:
     assert mapped(FILES, reading(FILES)) == "\n".join(
         [
             "6 files: Python 4, Markdown 1, TypeScript 1.",
@@ -50,7 +50,7 @@ def test_a_map_tells_languages_tree_and_the_public_names_of_python_files() -> No
             "tests/",
             "  test_parse.py: test_parse()",
             "web/",
-            "  app.ts",
+            "  app.ts: start()",
         ]
     )
 
@@ -99,8 +99,57 @@ def test_names_of_the_product_come_before_those_of_its_tests() -> None:
     ids=["syntax", "nul", "parentheses", "signs", "bytes", "coding", "large"],
 )
 def test_a_file_that_no_parser_likes_has_no_names(data: bytes) -> None:
-    assert list(symbols(data)) == []
+    assert list(symbols("bad.py", data)) == []
     assert "bad.py" in mapped(["bad.py"], reading({"bad.py": data}))
+
+
+SCRIPT = b"""// export function told() {}
+import x from "./x";
+export default async function main(a) {
+  export const inner = 1;
+}
+export class Units<T> extends Base {}
+export abstract class Shape {}
+export interface Props { a: string }
+export type Id = string;
+export const LIMIT = 3, $x = 4;
+function hidden() {}
+"""
+
+GO = b"""package durations
+
+type Units struct{}
+type hidden int
+
+func (u *Units) Of(name string) int { return 0 }
+func (u Units) quiet() {}
+func (h hidden) Shown() {}
+func (b *Box[T]) Open() {}
+func Parse(text string) (int, error) {
+\treturn 0, nil
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "names"),
+    [
+        ("a.ts", SCRIPT, ["main()", "Units", "Shape", "Props", "Id", "LIMIT"]),
+        ("a.jsx", SCRIPT.replace(b"\n", b"\r\n"), ["main()", "Units", "Shape", "Props", "Id", "LIMIT"]),
+        ("a.go", GO, ["Units(Of)", "Box(Open)", "Parse()"]),
+        ("a.ts", b"export function \xff() {}", []),
+        ("a.go", b"func (" * 10_000, []),
+        ("a.js", b"export default " * 4_000, []),
+        ("a.go", b"a" * (MAP_FILE_BYTES + 1), []),
+    ],
+)
+def test_scripts_and_go_tell_what_other_files_can_use(path: str, data: bytes, names: list[str]) -> None:
+    assert list(symbols(path, data)) == names
+
+
+@given(st.binary(max_size=2000), st.sampled_from(["a.go", "a.ts"]))
+def test_no_bytes_are_too_odd_to_be_looked_through(data: bytes, path: str) -> None:
+    assert all(name.isascii() for name in symbols(path, b"export class " + data + b"\nfunc " + data))
 
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=300)
