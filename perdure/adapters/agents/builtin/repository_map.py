@@ -66,7 +66,7 @@ _SCRIPT = re.compile(
     re.MULTILINE,
 )
 _GO = re.compile(rb"^(func|type) (?:\(\w{0,99} ?\*?(\w{1,99})[^)\n]{0,200}\) )?([A-Z]\w{0,99})", re.MULTILINE)
-"""Declarations that other files can use. Nothing in these repeats without a bound: they are tried once a line, on any file."""
+"""Declarations that other files can use. Nothing in these repeats without a bound: once a line, on any file."""
 
 _NAMED = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts", ".go")
 
