@@ -21,8 +21,11 @@ from perdure.models.decisions import Asked
 LOOK_S = 1.0
 """As old as what is shown may be: a list of 200 takes a server some ten milliseconds."""
 
-DESCRIBED_A_LOOK = 8
-"""Descriptions a look, those first that were described longest ago: two milliseconds of a processor each."""
+DESCRIBED_A_LOOK = 10
+"""Descriptions a look, those first that were described longest ago: a millisecond of a processor each."""
+
+ROTATION = 10
+"""Looks within which everything that runs is described, however much it is."""
 
 ENDED_S = 10.0
 """Between two looks at what has ended, unless something has just gone from the list of what runs."""
@@ -80,7 +83,7 @@ class Overview:
     _ended: tuple[Row, ...] = ()
     _looked: float = float("-inf")
     _ended_looked: float = float("-inf")
-    _known: dict[str, tuple[float, str, Described]] = field(default_factory=dict)
+    _known: dict[str, tuple[float, str, Described, datetime]] = field(default_factory=dict)
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def rows(self, fresh_s: float = LOOK_S) -> Sequence[Row]:
@@ -111,7 +114,8 @@ class Overview:
         await self._describe(
             [(row.id, run) for row, run in running.values() if row.kind == "delivery" and not row.waits]
         )
-        rows = [self._with_work(row, run) for row, run in running.values()]
+        known = {id: (seen, at) for id, (_, _, seen, at) in self._known.items()}
+        rows = [with_work(row, *known[row.id]) if row.id in known else row for row, _ in running.values()]
         rows.sort(key=lambda row: (not row.waits, (row.waits and row.since) or row.started))
         self._rows = (*rows, *(row for row in self._ended if row.id not in running))
 
@@ -124,7 +128,8 @@ class Overview:
         ids = dict(wanted)
         self._known = {id: known for id, known in self._known.items() if ids.get(id) == known[1]}
         wanted.sort(key=lambda one: self._known[one[0]][0] if one[0] in self._known else float("-inf"))
-        await asyncio.gather(*(self._describe_one(id, run) for id, run in wanted[:DESCRIBED_A_LOOK]))
+        most = max(DESCRIBED_A_LOOK, -(-len(wanted) // ROTATION))
+        await asyncio.gather(*(self._describe_one(id, run) for id, run in wanted[:most]))
 
     async def _describe_one(self, id: str, run: str) -> None:
         try:
@@ -133,24 +138,24 @@ class Overview:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
             return
-        self._known[id] = (time.monotonic(), run, await describe(seen))
+        self._known[id] = (time.monotonic(), run, await describe(seen), datetime.now(UTC))
 
-    def _with_work(self, row: Row, run: str) -> Row:
-        known = self._known.get(row.id)
-        if known is None or known[1] != run or not known[2].pending:
-            return row
-        work = known[2].pending[0]
-        turn, doing = work.details.get("turn"), work.details.get("doing")
-        now = datetime.now(UTC)
-        heard = work.heard
-        return replace(
-            row,
-            turn=turn if isinstance(turn, int) else 0,
-            doing=str(doing or work.activity.replace("_", " "))[:200],
-            worker=work.worker,
-            attempt=work.attempt,
-            silent_since=heard if heard is not None and (now - heard).total_seconds() > SILENT_S else None,
-        )
+
+def with_work(row: Row, known: Described, at: datetime) -> Row:
+    """The row with what is in flight, as it was described at `at`: a worker that was heard then is not silent now."""
+    if not known.pending:
+        return row
+    work = known.pending[0]
+    turn, doing = work.details.get("turn"), work.details.get("doing")
+    heard = work.heard
+    return replace(
+        row,
+        turn=turn if isinstance(turn, int) else 0,
+        doing=str(doing or work.activity.replace("_", " "))[:200],
+        worker=work.worker,
+        attempt=work.attempt,
+        silent_since=heard if heard is not None and (at - heard).total_seconds() > SILENT_S else None,
+    )
 
 
 async def _row(seen: WorkflowExecution) -> Row:
