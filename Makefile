@@ -20,7 +20,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-page screenshots lock clean
+.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -115,8 +115,8 @@ screenshots: $(READY) ## take the pictures of docs/ anew: page, Web UI, terminal
 bench-tokens: $(READY) ## the share of a step's input that is read from the cache, with our marks and without (ARGS="--turns 30")
 	@$(BIN)/python benchmarks/tokens.py $(ARGS)
 
-bench-page: $(READY) ## the share of a core that the page takes, one browser looking (DELIVERIES="50 200", SECONDS=20)
-	@$(BIN)/python benchmarks/page.py $(ARGS)
+bench-looking: $(READY) ## the share of a core that the page and top take (DELIVERIES="50 200", SECONDS=20, CHANGES=5)
+	@$(BIN)/python benchmarks/looking.py $(ARGS)
 
 lock: ## write the lock files from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	@$(if $(UV),,{ echo "error: uv is needed to write the lock; pip install uv" >&2; exit 1; })
