@@ -7,16 +7,14 @@ rehearsal as the model. Whoever runs a bare agent has to see that it died, know 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
 import sys
 import tempfile
 import uuid
-from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -24,27 +22,33 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.bare_agents import BARE, MODEL, WITHIN_S, Bare, start, whole
 from perdure.adapters.agents.prices import price
+from perdure.adapters.worker.spend import SpendLog
+from perdure.client import Submitted
 from perdure.local.supervisor import read_supervisor
+from perdure.models.config import BUILT_IN
 from perdure.models.ledger import Usage
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from tests import needs
 from tests.lab import Lab, finished, git, make_target, until
-from tests.real_agents import claude, codex
 
 N = int(os.environ.get("N", "20"))
+ONLY = os.environ.get("ONLY", "")
+"""Parts of rows' names, `bare,Perdure codex`: the others are left out."""
+
 SEED = int(os.environ.get("SEED", "20261123"))
 TURNS = 5
 TOOL_S = 0.6
 TASK_S = 6.0
 """About as long as one task takes undisturbed: the kill comes in the middle half of it."""
 
-WITHIN_S = 90.0
 SETTLE_S = 1.5
 """After a kill, before anybody looks: an orphan has done by then what it was doing."""
 
-MODEL = "claude-sonnet-5-5"
 LOG = "log.txt"
+INSIDE = (BUILT_IN, "claude-code", "codex")
 CONFIG = "version = 1\n[setup]\ncommands = []\n"
 PROMPT = "Step: implement\n\nWrite the log.\n"
 
@@ -126,97 +130,14 @@ def again(twin: Rehearsal) -> int:
     return sum(count - 1 for count in answered.values())
 
 
-@dataclass(frozen=True)
-class Bare:
-    """An agent as anybody runs it. `resumed`: its words for a session; `accounted`: dollars that its results tell."""
-
-    begin: Callable[[str, str], tuple[list[str], dict[str, str]]]
-    resumed: Callable[[str, str], tuple[list[str], dict[str, str]]]
-    accounted: Callable[[list[dict[str, object]]], float]
-    session: Callable[[Path], str | None]
-    writes: bool = True
-
-
-def _claude_cost(results: list[dict[str, object]]) -> float:
-    """It adds up over resumes: the last one tells all."""
-    told = [result["total_cost_usd"] for result in results if result.get("type") == "result"]
-    return float(str(told[-1])) if told else 0.0
-
-
-def _codex_cost(results: list[dict[str, object]]) -> float:
-    """Tokens alone, of the thread so far; at the price of the model the rehearsal stands for."""
-    told = [result["usage"] for result in results if result.get("type") == "turn.completed"]
-    if not told or not isinstance(told[-1], dict):
-        return 0.0
-    cached = int(told[-1].get("cached_input_tokens", 0))
-    fresh = int(told[-1].get("input_tokens", 0)) - cached
-    usage = Usage(input_tokens=fresh, cache_read_tokens=cached, output_tokens=int(told[-1].get("output_tokens", 0)))
-    return price(MODEL, usage) or 0.0
-
-
-def _claude_session(home: Path) -> str | None:
-    return next((path.stem for path in home.glob("claude/projects/*/*.jsonl")), None)
-
-
-def _codex_session(home: Path) -> str | None:
-    found = next(home.glob("codex/sessions/**/rollout-*.jsonl"), None)
-    return found.stem[-36:] if found else None
-
-
-BARE = {
-    "claude -p, --resume": Bare(
-        lambda url, session: claude("--bare", "--session-id", session, url=url),
-        lambda url, session: claude("--bare", "--resume", session, url=url),
-        _claude_cost,
-        _claude_session,
-    ),
-    "codex exec, resume": Bare(
-        lambda url, _: codex(url=url),
-        lambda url, session: _resuming(codex(url=url), session),
-        _codex_cost,
-        _codex_session,
-        writes=False,
-    ),
-}
-
-
-def _resuming(agent: tuple[list[str], dict[str, str]], session: str) -> tuple[list[str], dict[str, str]]:
-    words, env = agent
-    return [*words[:2], "resume", *words[2:-1], session, "-"], env
-
-
-async def _start(
-    agent: tuple[list[str], dict[str, str]], prompt: str, tree: Path, home: Path
-) -> asyncio.subprocess.Process:
-    words, variables = agent
-    own = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / "claude"), "CODEX_HOME": str(home / "codex")}
-    (home / "codex").mkdir(parents=True, exist_ok=True)
-    env = {"PATH": os.environ["PATH"], **own, **variables}
-    process = await asyncio.create_subprocess_exec(
-        *words, cwd=tree, env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
-    )
-    assert process.stdin is not None
-    process.stdin.write(prompt.encode())
-    process.stdin.close()
-    return process
-
-
-async def _whole(process: asyncio.subprocess.Process) -> list[dict[str, object]]:
-    assert process.stdout is not None
-    said = await asyncio.wait_for(process.stdout.read(), WITHIN_S)
-    await asyncio.wait_for(process.wait(), WITHIN_S)
-    return [json.loads(line) for line in said.splitlines() if line.startswith(b"{")]
-
-
 def _living(tree: Path) -> list[psutil.Process]:
-    """Processes that work in this tree."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(tree) and process.status() != psutil.STATUS_ZOMBIE:
+    """Processes that work in this tree, or in a sandbox that shows it."""
+    shown, found = "/".join(tree.parts[2:]), []
+    for process in psutil.process_iter(["pid", "name", "cmdline"]):
+        with suppress(OSError, psutil.Error):
+            inside = process.cwd() == str(tree) or shown in Path(f"/proc/{process.pid}/mountinfo").read_text()
+            if inside and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except psutil.Error:
-            continue
     return found
 
 
@@ -225,8 +146,8 @@ async def undisturbed(agent: Bare, root: Path) -> tuple[float, float]:
     tree = root / "tree"
     tree.mkdir(parents=True)
     async with Rehearsal(Screenplay.parse(PLAY)) as twin:
-        process = await _start(agent.begin(twin.url, str(uuid.uuid4())), PROMPT, tree, root / "home")
-        told = agent.accounted(await _whole(process))
+        process = await start(agent.begin(twin.url, str(uuid.uuid4())), PROMPT, tree, root / "home")
+        told = agent.accounted(await whole(process))
         return paid(twin, writes=agent.writes), told
 
 
@@ -235,7 +156,7 @@ async def bare(agent: Bare, root: Path, rng: random.Random, counts: Counts) -> N
     tree, home = root / "tree", root / "home"
     tree.mkdir(parents=True)
     async with Rehearsal(Screenplay.parse(PLAY)) as twin:
-        process = await _start(
+        process = await start(
             agent.begin(twin.url, str(uuid.UUID(int=rng.getrandbits(128), version=4))), PROMPT, tree, home
         )
         try:
@@ -250,8 +171,8 @@ async def bare(agent: Bare, root: Path, rng: random.Random, counts: Counts) -> N
             counts.human_actions += 1
             session = agent.session(home)
             words = agent.resumed(twin.url, session) if session else agent.begin(twin.url, str(uuid.uuid4()))
-            process = await _start(words, "Go on." if session else PROMPT, tree, home)
-            results = await _whole(process)
+            process = await start(words, "Go on." if session else PROMPT, tree, home)
+            results = await whole(process)
         finally:
             for left in _living(tree):
                 left.kill()
@@ -259,28 +180,50 @@ async def bare(agent: Bare, root: Path, rng: random.Random, counts: Counts) -> N
         counts.add(read(tree / LOG), len(twin.calls), again(twin), spent, agent.accounted(results))
 
 
-async def ours(lab: Lab, origin: Path, number: int, rng: random.Random, counts: Counts) -> None:
-    """One delivery of the built-in agent, its worker killed once."""
+async def _asking(submitted: Submitted) -> str:
+    asked = (await submitted.delivery.describe()).asked
+    return asked.of if asked is not None else ""
+
+
+async def ours(lab: Lab, origin: Path, number: int, agent: str, rng: random.Random, counts: Counts) -> None:
+    """One delivery whose worker is killed once."""
     assert lab.rehearsal is not None
     del lab.rehearsal.calls[:]
     id = f"calc-{number}"
-    submitted = await lab.submit(origin, id=id, phases=["build"], config=CONFIG)
+    config = f"{CONFIG}[steps.implement]\nagent = '{agent}'\n"
+    submitted = await lab.submit(origin, id=id, phases=["build"], config=config)
     await until(lambda: bool(lab.rehearsal and lab.rehearsal.calls), timeout=WITHIN_S)
+    if agent == "codex":  # the price of its model is not known: a person is asked once, killed or not
+        await submitted.delivery.approve(await until(lambda: _asking(submitted), timeout=WITHIN_S))
     await asyncio.sleep(rng.uniform(0.1 * TASK_S, 0.7 * TASK_S))
     record = read_supervisor(lab.home)
     assert record is not None
     assert record.worker_pid is not None
     tree = lab.home.tree(id)
+    before = _living(tree)
     os.kill(record.worker_pid, signal.SIGKILL)
     await asyncio.sleep(0.1)
-    counts.orphans += bool(_living(tree))
+    lived = [process for process in before if process in _living(tree)]  # not those of the worker that follows
+    if lived:
+        print(f"lived on: {[process.info for process in lived]}", flush=True)
+    counts.orphans += bool(lived)
     result = await finished(submitted, lab)
+    counts.human_actions += result.status != "completed"
     vault = next(lab.home.vaults.glob("*.git"))
     commit = next(step.commit for step in result.steps if step.commit)
     log = git(vault, "show", f"{commit}:{LOG}") + "\n"
     counts.torn_trees += torn(log)
     told = (result.usage.cost_usd or 0.0) + result.usage.at_risk_usd  # a reply that broke off: the most it can cost
-    counts.add(log, len(lab.rehearsal.calls), result.receipt.replies_paid_twice, paid(lab.rehearsal), told)
+    if result.usage.cost_usd is None:  # its tokens, at the price of the model that the rehearsal stands for
+        usage = Usage.model_validate(result.usage.model_dump(include=set(Usage.model_fields) - {"cost_usd"}))
+        risk = Usage(output_tokens=SpendLog(lab.home.workspace(id)).total().at_risk_tokens)
+        told = (price(MODEL, usage) or 0.0) + (price(MODEL, risk) or 0.0)
+    twice = max(result.receipt.replies_paid_twice, again(lab.rehearsal))
+    counts.add(log, len(lab.rehearsal.calls), twice, paid(lab.rehearsal, writes=agent != "codex"), told)
+
+
+def _wanted(row: str) -> bool:
+    return not ONLY or any(word in row for word in ONLY.split(","))
 
 
 def show(rows: dict[str, Counts]) -> None:
@@ -295,22 +238,30 @@ def show(rows: dict[str, Counts]) -> None:
 
 async def main() -> int:
     rows: dict[str, Counts] = {}
+    os.environ["PATH"] = f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
         for name, agent in BARE.items():
+            if not _wanted(f"bare {name}"):
+                continue
             rows[name], rng = Counts(), random.Random(SEED)
             whole, told = await undisturbed(agent, Path(scratch) / f"{len(rows)}-undisturbed")
             print(f"{name}, undisturbed: paid ${whole:.4f}, its result says ${told:.4f}", flush=True)
             for number in range(N):
                 await bare(agent, Path(scratch) / f"{len(rows)}-{number}", rng, rows[name])
                 print(f"{name}: {rows[name]}", flush=True)
-        rows["Perdure, built-in"], rng = Counts(), random.Random(SEED)
-        root = Path(scratch) / "ours"
-        async with Lab.open(root, PLAY, ports=22100, own_server=True) as lab:
-            origin = make_target(root / "calc.git")
-            lab.supervised()
-            for number in range(N):
-                await ours(lab, origin, number, rng, rows["Perdure, built-in"])
-                print(f"built-in: {rows['Perdure, built-in']}", flush=True)
+        for name in INSIDE:
+            if not _wanted(f"Perdure {name}"):
+                continue
+            row = rows[f"Perdure {name}"] = Counts()
+            root, rng = Path(scratch) / name, random.Random(SEED)
+            async with Lab.open(root, PLAY, ports=22100, own_server=True) as lab:
+                assert lab.rehearsal is not None
+                lab.env |= {"OPENAI_BASE_URL": f"{lab.rehearsal.url}/v1", "OPENAI_API_KEY": "rehearsal"}
+                origin = make_target(root / "calc.git")
+                lab.supervised()
+                for number in range(N):
+                    await ours(lab, origin, number, name, rng, row)
+                    print(f"Perdure, {name}: {row}", flush=True)
     print(" " * 20 + "".join(f"{name:>20}" for name in rows))
     show(rows)
     print(f"load: {' '.join(f'{load:.1f}' for load in os.getloadavg())} (1, 5, 15 minutes, at the end)")

@@ -1,4 +1,4 @@
-"""Parameters that the Messages API takes only with a beta's header, in the shapes that Claude Code sends."""
+"""Parameters that the Messages API takes only with a beta's header, in the shapes that agents send."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ TOOLS_LATER = "advanced-tool-use-"
 SYSTEM_LATER = "mid-conversation-tool-changes-"
 PER_TURN = "per-turn-control-"
 UPDATES = "thinking-display-updates-"
+BINDING = "thinking-binding-controls-"
 """The beginnings of the betas' names; their dates change."""
 
 
@@ -25,6 +26,8 @@ def check_betas(request: Request, headers: Mapping[str, str]) -> None:
         raise invalid("context_management: Extra inputs are not permitted")
     if request.thinking is not None and request.thinking.display == "updates" and not on(UPDATES):
         raise invalid("thinking.display: Input should be 'summarized' or 'omitted'")
+    if request.thinking is not None and request.thinking.block_binding is not None and not on(BINDING):
+        raise invalid("thinking.block_binding: Extra inputs are not permitted")
     for index, tool in enumerate(request.tools):
         if tool.defer_loading is not None and not on(TOOLS_LATER):
             raise invalid(f"tools.{index}.defer_loading: Extra inputs are not permitted")

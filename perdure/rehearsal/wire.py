@@ -122,10 +122,15 @@ class ToolChoice(Wire):
     disable_parallel_tool_use: bool | None = None
 
 
+class BlockBinding(Wire):
+    prefix_mismatch_behavior: Literal["error", "drop_block"] | None = None
+
+
 class ThinkingConfig(Wire):
     type: Literal["adaptive", "between_tools", "enabled", "disabled"]
     display: Literal["summarized", "omitted", "updates"] | None = None  # the last: `betas`
     budget_tokens: int | None = Field(default=None, ge=1024)
+    block_binding: BlockBinding | None = None  # `betas`
 
 
 class Diagnostics(Wire):

@@ -17,6 +17,10 @@ CASES: dict[str, tuple[Json, str]] = {
         {"thinking": {"type": "adaptive", "display": "updates"}},
         "thinking.display: Input should be 'summarized' or 'omitted'",
     ),
+    "thinking-binding-controls-2026-08-01": (
+        {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}},
+        "thinking.block_binding: Extra inputs",
+    ),
     "per-turn-control-2026-07-01": (
         {"messages": [{**USER, "output_config": {"effort": "low"}}]},
         "messages.0.output_config: Extra inputs",

@@ -11,6 +11,10 @@ from tests.rehearsal.wire_fixtures import PLAY, SCHEMA, Json, frames, post
 LOOK: Json = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 
 
+PATCH: Json = {"type": "custom", "custom": {"name": "apply_patch", "format": {"type": "text"}}}
+"""As Copilot CLI offers it."""
+
+
 def asked(*messages: Json, **more: Any) -> Json:
     opening = [{"role": "system", "content": "Step: implement"}, {"role": "user", "content": "Go."}]
     return {"model": "m", "messages": [*opening, *messages], "tools": [LOOK], **more}
@@ -61,6 +65,12 @@ async def test_an_answer_follows_the_schema_of_the_request(rehearsal):
     assert message["content"] == '{"title": "A plan, with ümlauts"}'
 
 
+async def test_a_tool_whose_input_is_text_may_be_offered_beside_others(rehearsal):
+    twin = await rehearsal(PLAY)
+    answer = (await post(f"{twin.url}/v1/chat/completions", asked(tools=[PATCH, LOOK]))).json()
+    assert [call["function"]["name"] for call in answer["choices"][0]["message"]["tool_calls"]] == ["look", "look"]
+
+
 CALL = {
     "role": "assistant",
     "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}],
@@ -72,6 +82,7 @@ CALL = {
     [
         ([], {"colour": "red"}, "Unknown parameter: 'colour'."),
         ([], {"stream_options": {"include_usage": True}}, "only allowed when 'stream' is enabled"),
+        ([], {"tools": [{**PATCH, "custom": None}]}, "Missing required parameter"),
         ([CALL], {}, "did not have response messages: c"),
         ([CALL, {"role": "user", "content": "Go on."}], {}, "did not have response messages: c"),
         ([{"role": "tool", "tool_call_id": "c", "content": "x"}], {}, "must be a response to a preceeding message"),

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from perdure.rehearsal.wire import Refused, Request, Wire
 from perdure.rehearsal.wires.base import (
@@ -74,9 +75,24 @@ class Declared(Wire):
     strict: bool | None = None
 
 
+class Freeform(Wire):
+    """A tool whose input is text, by a grammar or any: the model may be offered it, and here it calls none."""
+
+    name: str
+    description: str | None = None
+    format: dict[str, Any] | None = None
+
+
 class ChatTool(Wire):
-    type: Literal["function"]
-    function: Declared
+    type: Literal["function", "custom"]
+    function: Declared | None = None
+    custom: Freeform | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> ChatTool:
+        if (self.function, self.custom)[self.type == "custom"] is None:
+            raise PydanticCustomError("missing", "Missing required parameter")
+        return self
 
 
 class SchemaOf(Wire):
@@ -152,7 +168,7 @@ class Chat:
                 "max_tokens": body.max_completion_tokens or body.max_tokens or _MOST_OUTPUT,
                 "system": [{"type": "text", "text": text} for text in system if text.strip()],
                 "messages": joined([_part(message) for message in talk]) or [{"role": "user", "content": "\u2026"}],
-                "tools": [_tool(tool.function) for tool in body.tools],
+                "tools": [_tool(tool.function) for tool in body.tools if tool.function],
                 "cache_control": AUTOMATIC,
                 "output_config": body.format,
                 "stream": body.stream,
