@@ -18,6 +18,7 @@ from perdure.adapters.agents.builtin.opening import roles_of, system_prompt
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard
+from perdure.adapters.agents.builtin.tools import describe
 from perdure.adapters.agents.cli.launch import Asking
 from perdure.adapters.agents.cli.output import AgentSaid
 from perdure.adapters.agents.presets import read_preset
@@ -26,24 +27,74 @@ from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.live import Standing, Waiting
 from perdure.adapters.worker.pace import Pace
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.adapters.worker.turn.agent import TurnToTake
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
 from perdure.adapters.worker.turn.history import diff_of
+from perdure.adapters.worker.turn.materials import change_of
 from perdure.adapters.worker.turn.process import AgentProcess
+from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
 from perdure.adapters.worker.turn.spoken import SpokenAgent
 from perdure.models.config import SandboxGrade
-from perdure.models.errors import ModelRefusesUs, SandboxUnavailable, WorkCutOff
+from perdure.models.errors import BudgetReached, ModelRefusesUs, SandboxUnavailable, WorkCutOff
 from perdure.models.ids import run_ref
+from perdure.models.ledger import Usage
+from perdure.models.phases import Step
 from perdure.models.preset import Preset
 from perdure.models.steps import STEPS
-from perdure.models.turn import Ending, Outcome, TurnInput
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 
 _GO_ON = "Go on."
 _ANEW = "You have worked on this in a session that could not be brought back."
 _ANSWER = "\n\nEnd with one JSON object that follows this JSON Schema, and with nothing beside it:\n{schema}"
 Message = dict[str, Any]
+
+
+class CommandLine:
+    """An agent with a command line of its own, or the Agent Client Protocol: its memory is part of the checkpoint."""
+
+    async def take(self, turn: TurnToTake, waiting: Waiting | None) -> TurnResult:
+        host, session, work, told, promised = turn.host, turn.session, turn.work, turn.told, turn.promised
+        there = waiting if isinstance(waiting, AgentProcess) else None
+        try:
+            took = await agent_turn(host, session, work, turn.run_id, told, promised, there)
+        except BudgetReached:  # people may take long to answer: what they look at meanwhile is a checkpoint
+            await in_thread(session.restore, work.checkpoint)
+            raise
+        try:
+            outcome = None
+            if took.told is not None:
+                change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
+                outcome, document = outcome_of(work, took.told, change, promised)
+                if document is not None:
+                    artifact = await in_thread(session.vault.put_artifact, work.delivery, document)
+                    outcome = outcome.model_copy(update={"artifact": artifact})
+            reply = [took.reply] if took.reply is not None else []
+            result = TurnResult(
+                checkpoint="",
+                summary=summary_of(work, describe(*reply) if reply else "", outcome, ""),
+                usage=took.turn.reply.usage if took.turn.reply is not None else Usage(),
+                spend=await in_thread(session.spend.total),
+                notes=read_by(work),
+                outcome=outcome,
+            )
+            transcript = [*took.said, *reply]
+            sealed = await seal(
+                session, work, run_ref(work.delivery, turn.run_id), transcript, result, agent=took.memory
+            )
+        except BaseException:
+            await took.agent.stop()
+            raise
+        if outcome is None:
+            host.waiting.keep(
+                work.delivery, Standing(turn.run_id, work.step, work.attempt, work.turn, sealed.checkpoint), took.agent
+            )
+        else:
+            await took.agent.stop()
+        return sealed.model_copy(update={"waited_s": round(took.waited_s, 1)})
 
 
 @dataclass(frozen=True)

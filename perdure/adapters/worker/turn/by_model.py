@@ -1,0 +1,136 @@
+"""A turn of the built-in agent: a reply of the model, and its tool calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perdure.adapters.agents.builtin import conversation
+from perdure.adapters.agents.builtin.compaction import may_begin_anew
+from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
+from perdure.adapters.agents.builtin.errors import OVERLOADED
+from perdure.adapters.agents.builtin.model import Reply
+from perdure.adapters.agents.builtin.promised import Promised
+from perdure.adapters.agents.builtin.stuck import stuck
+from perdure.adapters.agents.builtin.tools import describe, run_calls
+from perdure.adapters.agents.chosen import second_model
+from perdure.adapters.agents.prices import window_of
+from perdure.adapters.git import checkpoint as checkpoints
+from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.threads import in_thread
+from perdure.adapters.worker.attempt import now_doing
+from perdure.adapters.worker.host import Host
+from perdure.adapters.worker.live import Waiting
+from perdure.adapters.worker.session import WorkspaceSession
+from perdure.adapters.worker.turn.agent import TurnToTake
+from perdure.adapters.worker.turn.anew import begin_anew
+from perdure.adapters.worker.turn.ask import ask_model
+from perdure.adapters.worker.turn.buy import Books
+from perdure.adapters.worker.turn.history import is_full, model_of, trees_of
+from perdure.adapters.worker.turn.materials import change_of
+from perdure.adapters.worker.turn.misses import last_message, miss, note_message
+from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
+from perdure.models.crash import CrashPoint
+from perdure.models.decisions import Question
+from perdure.models.errors import ModelUnavailable
+from perdure.models.ids import run_ref
+from perdure.models.phases import Step
+from perdure.models.steps import STEPS
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+
+Message = dict[str, Any]
+
+
+class BuiltIn:
+    """The built-in agent: no process waits for it, its memory is the conversation in the checkpoint."""
+
+    async def take(self, turn: TurnToTake, waiting: Waiting | None) -> TurnResult:
+        if waiting is not None:
+            await waiting.stop()
+        host, session, work, told, promised = turn.host, turn.session, turn.work, turn.told, turn.promised
+        second = await in_thread(model_of, session.vault, work)
+        spare = "" if second else second_model(session.contract.config, work.step)
+        model = second or getattr(session.contract.config.steps, work.step).model
+        if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window or window_of(model)):
+            return await begin_anew(host, session, work, told, second)
+        _, tests_s = await in_thread(session.tested)
+        question = conversation.question_for(work.step, session.contract, told, promised, tests_s, work.effort, second)
+        after = await in_thread(last_message, session.directory, work)
+        question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
+        books = Books(session.replies, session.spend, await in_thread(host.pace))
+        try:
+            reply = await ask_model(books, host.model_or_refuse(), question, work, turn.run_id)
+        except ModelUnavailable as error:
+            if not spare or error.limited != OVERLOADED:
+                raise
+            over = await begin_anew(host, session, work, told, spare, f"its {OVERLOADED}")
+            return over.model_copy(update={"waited_s": round(books.waited, 1)})
+        await in_thread(note_message, session.directory, work, reply)
+        session.check()
+        acted = await _act(host, session, work, told, reply, promised)
+        ending = acted.outcome.ending if acted.outcome is not None else None
+        if ending is Ending.CONTEXT and may_begin_anew(told):
+            return await begin_anew(host, session, work, told, second, usage=reply.usage)
+        if ending is Ending.REFUSED and spare and acted.outcome is not None:
+            return await begin_anew(host, session, work, told, spare, acted.outcome.summary, usage=reply.usage)
+        did, missed = describe(*host.redacted([reply.message])), miss(reply, question.after)
+        result = TurnResult(
+            checkpoint="",
+            summary=summary_of(work, did, acted.outcome, missed),
+            usage=reply.usage,
+            spend=await in_thread(session.spend.total),
+            notes=read_by(work),
+            outcome=acted.outcome,
+            question=acted.question,
+            assumption=acted.assumption,
+            model=second,
+        )
+        transcript = [*told, reply.message, *acted.said]
+        sealed = await seal(session, work, run_ref(work.delivery, turn.run_id), transcript, result)
+        return sealed.model_copy(update={"waited_s": round(books.waited, 1)})
+
+
+@dataclass(frozen=True)
+class _Acted:
+    """The consequence of a reply: words back, the step's end, a question to a person or an assumption instead."""
+
+    said: tuple[Message, ...] = ()
+    outcome: Outcome | None = None
+    question: Question | None = None
+    assumption: str = ""
+
+
+async def _act(
+    host: Host, session: WorkspaceSession, work: TurnInput, told: list[Message], reply: Reply, promised: Promised | None
+) -> _Acted:
+    """Do what the reply asks for: its tool calls carried out, a word back, or the step's end."""
+    change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
+    config = session.contract.config
+    # A word back is another turn: where there is none, a step that has ended would become one without an end.
+    tests = config.test or () if work.turn < config.limits.turns_per_step else ()
+    trees = await in_thread(trees_of, session.vault, work)
+    circle = await in_thread(lambda: stuck(told, trees, config.test or (), writes=STEPS[work.step].writes))
+    step = conversation.after_reply(work.step, reply, told, change, promised, tests, circle)
+    if isinstance(step, StepFinished):
+        if step.document is None:
+            return _Acted(outcome=step.outcome)
+        artifact = await in_thread(session.vault.put_artifact, work.delivery, step.document)
+        return _Acted(outcome=step.outcome.model_copy(update={"artifact": artifact}))
+    if isinstance(step, Continue):
+        return _Acted((step.user_message,))
+    assert isinstance(step, RunTools)
+    now_doing(doing=describe(*host.redacted([reply.message])))
+    await in_thread(checkpoints.leave, session.workspace)
+    toolbox = session.toolbox(
+        conversation.toolbox_memory(told),
+        writable=STEPS[work.step].writes,
+        on_spawn=lambda: crash_point(CrashPoint.DURING_TOOL),
+        label=f"{work.step}-{work.attempt}-{work.turn}",
+    )
+    toolbox.questions = session.contract.config.delivery.questions
+    results = await run_calls(reply.message, toolbox, work.step)
+    answer = conversation.results_message(host.redacted(results), [*told, reply.message], circle)
+    # Both go into history and to people: no more than a tool's result may they hold a secret of this worker.
+    asked = host.redacted([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
+    [assumption] = host.redacted([{"said": "\n".join(toolbox.assumed)}])
+    return _Acted((answer,), None, Question.model_validate(asked[0]) if asked else None, assumption["said"])
