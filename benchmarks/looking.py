@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import shutil
 import statistics
 import subprocess
 import sys
@@ -192,6 +193,7 @@ async def measure(count: int) -> bool:
                 await asyncio.gather(*(perdure.delivery(name).result() for name in running))
     finally:
         await stop_server(home)
+        shutil.rmtree(home.root.parent)
     answer = statistics.median(took)
     print(
         f"| {count} | {rate:.1f} | {in_terminal:.1f} % | {quiet:.1f} % | {busy:.1f} % "

@@ -169,7 +169,8 @@ class Watcher:
         for one in described.pending:
             turn, doing = one.details.get("turn"), one.details.get("doing")
             if turn and doing:
-                self._turns[f"{one.activity} {turn}"] = f"  turn {turn}: {one_line(str(doing), 60)}"
+                words = one_line(str(doing), min(60, self._screen.width - 12))
+                self._turns[f"{one.activity} {turn}"] = f"  turn {turn}: {words}"
         self._turns = dict(list(self._turns.items())[-TURNS_SHOWN:])
         return [phase_bar(self._progress.phase), *list(self._turns.values())[:-1]]
 
