@@ -27,6 +27,9 @@ DESCRIBED_A_LOOK = 10
 ROTATION = 10
 """Looks within which everything that runs is described, however much it is."""
 
+UNDER_WAY_S = 10.0
+"""While somebody else's look is under way, rows no older than this are given out at once."""
+
 ENDED_S = 10.0
 """Between two looks at what has ended, unless something has just gone from the list of what runs."""
 
@@ -88,7 +91,8 @@ class Overview:
 
     async def rows(self, fresh_s: float = LOOK_S) -> Sequence[Row]:
         """Those that wait for you, the longest first; what runs, by its start; the newest of what has ended."""
-        if time.monotonic() - self._looked < fresh_s:
+        age = time.monotonic() - self._looked
+        if age < fresh_s or (self._one.locked() and age < UNDER_WAY_S):
             return self._rows
         async with self._one:
             if time.monotonic() - self._looked >= LOOK_S:
