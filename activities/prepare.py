@@ -16,6 +16,7 @@ from temporalio import activity
 from activities.forks import as_sibling, forked_words
 from activities.run_tests import Base, test_base
 from activities.terms import CONFIG_FILE, Terms, of_task
+from perdure.adapters.agents.chosen import proxied
 from perdure.adapters.agents.efforts import harder
 from perdure.adapters.checks.experiment.survey import survey
 from perdure.adapters.git import checkpoint as checkpoints
@@ -127,6 +128,7 @@ class Preparation:
             "document": config.delivery.document,
             "app": bool(config.app.start),
             "efforts": harder(config.steps),
+            "proxied": proxied(config),
             "fallback": checkpoint if damaged else "",
             "at": at if damaged else None,
             **of_task(session.contract),
@@ -213,6 +215,7 @@ class Preparation:
             attributes=self._host.attributes,
             models={str(step): getattr(config.steps, step).model for step in AGENTIC},
             efforts=harder(config.steps),
+            proxied=proxied(config),
             hosted=self._terms.hosted(contract),
             publisher=self._host.publisher,
             issue=contract.issue.number if contract.issue else 0,

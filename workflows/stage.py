@@ -152,7 +152,7 @@ class Stage:
                 told=state.told if turn == 1 else (),
                 began=short_run(workflow.info().original_execution_run_id),
                 sample=state.sample,
-                room=left,
+                room=left if prepared.proxied else None,
                 effort=effort,
             )
             model = prepared.models.get(step, "") + (f", effort {effort}" if effort else "")

@@ -67,6 +67,7 @@ class Prepared(Recorded):
     comments_at_gates   the issue's comment says what it waits for; false only in histories of releases that did not
     treasury    budgets of a fleet that it is under: name, dollars a day; empty: it never asks the Treasury
     landing     the integration branch of its backlog, where it lands instead of a pull request; empty: it has none
+    proxied     an agent with a process of its own works on a step: a turn's input says what more it may pay for
     efforts     by step, what the last fix that is allowed is asked with; none where it is the settings' own
     attempts    at one plan: the best one is taken; after_red: the others begin only when the first one is no good
     limited     the repository's deliveries have a common limit: it asks for room before it pays for anything
@@ -120,6 +121,7 @@ class Prepared(Recorded):
     limited: bool = False
     branches: dict[str, str] = {}
     efforts: dict[str, str] = {}
+    proxied: bool = False
 
     @property
     def asking(self) -> Asking:

@@ -44,7 +44,7 @@ async def test_a_fork_goes_on_with_an_agents_memory_and_another_agent_begins_onl
     origin, env = make_target(tmp_path / "calc.git"), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     async with Lab.open(tmp_path / "lab", PLAY, ports=ports, env=env) as lab:
         lab.worker()
-        submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG)
+        submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG.format(agent="stand-in"))
         assert (await finished(submitted, lab)).status == "delivered"
         assert [one.place for one in await turns(submitted.delivery)] == ["implement:1", "implement:2", "implement:3"]
 

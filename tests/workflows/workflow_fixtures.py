@@ -89,7 +89,7 @@ class Cast:
                 return work.previous.model_copy(update=self.settings)
             given: dict[str, Any] = {
                 "queue": TASK_QUEUE, "base": "main", "base_sha": "b", "head": "b", "branch": "perdure/d",
-                "checkpoint": "c0", "policy": "p", "phases": self.phases, **self.settings,
+                "checkpoint": "c0", "policy": "p", "phases": self.phases, "proxied": True, **self.settings,
             }  # fmt: skip
             return Prepared(**given)
 

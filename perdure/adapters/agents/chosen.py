@@ -79,6 +79,11 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
     return Agents(config.model_copy(update={"steps": steps}), told)
 
 
+def proxied(config: RepositoryConfig) -> bool:
+    """True where a step is another agent's than the built-in one's."""
+    return any(getattr(config.steps, step).agent != BUILT_IN for step in AGENTIC)
+
+
 def second_model(config: RepositoryConfig, step: Step) -> str:
     """The model that goes on with a step where its own cannot; empty: none. The default of all steps is none for those
     that work with it anyway."""

@@ -146,7 +146,7 @@ class Inbox:
         elif said.id:
             state.heard = (*state.heard, said.id)[-HEARD_KEPT:]
         if said.policy and state.prepared is not None:
-            terms = {"contract": said.policy, "models": said.models or state.prepared.models}
+            terms = {"contract": said.policy, "models": said.models or state.prepared.models, "proxied": True}
             state.prepared = state.prepared.model_copy(update=terms)
         return said.since
 
