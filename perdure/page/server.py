@@ -62,8 +62,11 @@ class Place:
         """Raises BadInput for a place that strangers could listen in on, and for a certificate that cannot be read."""
         if (self.certificate is None) != (self.key is None):
             raise BadInput("a certificate needs its key, and a key its certificate", where="--tls-cert and --tls-key")
-        if not (self.loopback or self.tls or self.user_header):
-            fix = "give --tls-cert and --tls-key, or put a proxy before it and say --proxy-user-header NAME"
+        if self.user_header and not self.loopback:
+            what = "whoever reaches the port could say in that header who they are"
+            raise BadInput(what, where=self.host, fix="listen on 127.0.0.1, and let a proxy on this machine reach it")
+        if not (self.loopback or self.tls):
+            fix = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy: --proxy-user-header NAME"
             raise BadInput("beyond this machine the token would be readable on its way", where=self.host, fix=fix)
         if self.certificate is None:
             return None

@@ -151,11 +151,15 @@ async def test_a_proxy_names_the_person_and_without_a_name_nobody_enters(tmp_pat
         assert (await visitor.get("/no-such-page", {**as_proxy, "Host": "evil.example"}))[0] == 403
 
 
-async def test_beyond_this_machine_a_page_is_refused_without_tls_or_a_proxy_that_names_people(tmp_path: Path) -> None:
+async def test_beyond_this_machine_a_page_is_refused_without_tls_and_where_a_header_would_name_people(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(BadInput, match="readable on its way") as refused:
         async with shut_page(tmp_path, Place(host="0.0.0.0")):
             pass
     assert "--tls-cert" in refused.value.fix
+    with pytest.raises(BadInput, match="could say in that header who they are"):
+        Place(host="0.0.0.0", user_header="X-Person").context()
     with pytest.raises(BadInput, match="a certificate needs its key"):
         Place(certificate=tmp_path / "none.pem").context()
     with pytest.raises(BadInput, match="the certificate cannot be used"):

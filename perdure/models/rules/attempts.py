@@ -36,10 +36,6 @@ def attempt_of(workflow_id: str, number: int) -> str:
     return f"{workflow_id}/attempt-{number}"
 
 
-def is_attempt_of(workflow_id: str, delivery: str) -> bool:
-    return workflow_id.startswith(f"{delivery}/attempt-") and workflow_id.rpartition("/")[0] == delivery
-
-
 def beginning(state: DeliveryState, prepared: Prepared, number: int, count: int) -> DeliveryState:
     """The state of an attempt as it begins: the plan, the files and the words that the delivery had after planning."""
     words = f"This is attempt {number} of {count} at this plan. Each is built by itself, and the best one is taken: go "
