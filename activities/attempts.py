@@ -6,21 +6,19 @@ a checkpoint that is there is taken over. Key: delivery, run, attempt. The other
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from temporalio import activity
 
 from activities.rebase import made_before
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.exact import exact_tree
-from perdure.adapters.git.vault import RefMoved, Vault
+from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.attempts import AttemptTaken, TakeAttemptInput
 from perdure.models.crash import CrashPoint
-from perdure.models.ids import artifact_ref, delivery_key, run_ref
+from perdure.models.ids import delivery_key, run_ref
 from perdure.models.ledger import Usage
 from perdure.models.result import Attempted
 from perdure.models.rules.attempts import best, summary
@@ -57,7 +55,7 @@ class Attempts:
         )
         if chosen is None or chosen.number == work.own:
             return taken
-        _copy_artifacts(vault, delivery_key(chosen.delivery), work.delivery)
+        vault.share_artifacts(delivery_key(chosen.delivery), work.delivery)
         told = {"format": 1, "delivery": work.delivery, "step": "take_attempt", "attempt": work.attempt}
         told |= {"summary": taken.summary, "result": taken.model_dump(mode="json", exclude={"checkpoint"})}
         checkpoint = checkpoints.begin(session.workspace, told, exact_tree(vault, chosen.head), work.checkpoint)
@@ -74,10 +72,3 @@ def _measured(vault: Vault, base: str, one: Attempted) -> Attempted:
     counted = vault.git.text("diff", "--numstat", "--no-renames", "--end-of-options", base, one.head).splitlines()
     lines = sum(int(part) for line in counted for part in line.split("\t")[:2] if part.isdecimal())
     return one.model_copy(update={"lines": lines})
-
-
-def _copy_artifacts(vault: Vault, origin: str, own: str) -> None:
-    """Keep what was written for one delivery for another, too. Safe to repeat."""
-    for ref, blob in vault.refs(artifact_ref(origin, "")).items():
-        with suppress(RefMoved):
-            vault.move_ref(artifact_ref(own, ref.rpartition("/")[2]), blob, None)

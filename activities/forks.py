@@ -27,7 +27,7 @@ from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.forking import ForkedFrom
-from perdure.models.ids import artifact_ref, branch_name, delivery_key, run_ref
+from perdure.models.ids import branch_name, delivery_key, run_ref
 from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC
 from perdure.models.work import Prepared, PrepareInput
@@ -86,9 +86,7 @@ def _own(contract: Contract, work: PrepareInput, forked: ForkedFrom, source: str
 def _keep(host: Host, vault: Vault, contract: Contract, forked: ForkedFrom, previous: Prepared) -> Prepared:
     """Keep for the sibling all it goes on from; the other may be removed afterwards. Safe to repeat."""
     origin = contract.forked[-1]
-    for ref, blob in vault.refs(artifact_ref(origin, "")).items():
-        with suppress(RefMoved):
-            vault.move_ref(artifact_ref(contract.delivery, ref.rpartition("/")[2]), blob, None)
+    vault.share_artifacts(origin, contract.delivery)
     with suppress(RefMoved):
         vault.move_ref(run_ref(contract.delivery, activity.info().workflow_run_id or ""), forked.checkpoint, None)
     note_branches(host.home, contract.delivery, (contract.branch,))

@@ -1,4 +1,4 @@
-"""What looking costs: a share of one core for the page with one browser and for `perdure top`, over many deliveries.
+"""The cost of looking: a share of one core for the page with one browser and for `perdure top`, over many deliveries.
 
 `make bench-looking`: for each of DELIVERIES (50 and 200) real workflows on a real server, each in a turn whose words
 change CHANGES times a second (5: the worker here only talks), and one in twenty more that waits for a decision: what

@@ -52,5 +52,5 @@ async def looking(browser: Browser, served: Served, **context: Any) -> AsyncIter
 
 
 def card(page: Page, id: str) -> Any:
-    """What waits of one delivery."""
+    """The card of one delivery that waits."""
     return page.get_by_role("article").filter(has=page.get_by_role("link", name=id, exact=True))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _REPORTS_MOST = 16
 """Deliveries whose report is kept until something happens to them: some hundred KiB each."""
 
-REPORTS: web.AppKey[dict[str, tuple[object, Report]]] = web.AppKey("reports")
+REPORTS: web.AppKey[dict[str, tuple[object, Report, list[str]]]] = web.AppKey("reports")
 
 _SAID = {
     "say": "its next turn reads it",
@@ -117,7 +117,7 @@ async def _other(request: web.Request) -> tuple[str, str]:
 
 
 async def _values(request: web.Request, delivery: Delivery, seen: Described) -> dict[str, Any]:
-    report = await _report(request, delivery, seen)
+    report, places = await _report(request, delivery, seen)
     shots = report.screenshots.pictures if report.screenshots else ()
     pictures = {
         shot.artifact: f"/deliveries/{part(delivery.id)}/pictures/{shot.artifact}"
@@ -128,21 +128,21 @@ async def _values(request: web.Request, delivery: Delivery, seen: Described) -> 
         "id": delivery.id,
         "seen": seen,
         "once": secrets.token_hex(16),
-        "places": [one.place for one in await turns(delivery)],
+        "places": places,
     }
 
 
-async def _report(request: web.Request, delivery: Delivery, seen: Described) -> Report:
-    """Everything that can be read of it, again when its history has grown."""
+async def _report(request: web.Request, delivery: Delivery, seen: Described) -> tuple[Report, list[str]]:
+    """Everything that can be read of it, and the places of its turns; again when its history has grown."""
     kept = request.app[REPORTS]
     key = (seen.run_id, seen.events, seen.running)
-    known, report = kept.pop(delivery.id, (None, None))
-    if report is None or known != key:
-        report = await gather(delivery, seen=True)
-    kept[delivery.id] = key, report
+    found = kept.pop(delivery.id, None)
+    if found is None or found[0] != key:
+        found = key, await gather(delivery, seen=True), [one.place for one in await turns(delivery)]
+    kept[delivery.id] = found
     while len(kept) > _REPORTS_MOST:
         del kept[next(iter(kept))]
-    return report
+    return found[1:]
 
 
 def _delivery(request: web.Request) -> Delivery:
