@@ -104,4 +104,5 @@ def forked_words(forked: ForkedFrom) -> str:
     """`forked from night at implement:4 · 6 turns of it`."""
     if forked.attempt:
         return f"attempt {forked.attempt} at the plan of {forked.delivery[:100]}"
-    return f"forked from {forked.delivery[:100]} at {forked.at} · {forked.turns} turns of it, not paid again"
+    turns = f"{forked.turns} turn{'s' if forked.turns != 1 else ''}"
+    return f"forked from {forked.delivery[:100]} at {forked.at} · {turns} of it, not paid again"

@@ -117,6 +117,8 @@ async def fork(
 def _began(id: str, request: dict[str, Any], taken: list[Turn], turn: Turn, state: DeliveryState) -> ForkedFrom:
     assert state.prepared is not None
     older = ForkedFrom.model_validate(request["forked"]) if request.get("forked") else None
+    if older and older.attempt:
+        older = None  # the plan before it is its delivery's, who counts it
     costs = [one.cost_usd for one in taken] + ([older.usd] if older else [])
     return ForkedFrom(
         delivery=id,

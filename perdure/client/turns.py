@@ -25,7 +25,8 @@ class Turn:
     """One turn as history has it.
 
     place       `implement:4`, or `fix_tests.2:1` in the second loop of a step: what `perdure rewind --to` takes
-    checkpoint  what it ended with; empty: it has not ended
+    checkpoint  what it ended with; empty: it has not ended, or failed
+    failure     why it failed, as Temporal has it; empty unless it did
     cost_usd    None: not known, or not ended
     before      the checkpoint it began with; terms: the artifact of its Contract; queue: of its host
     """
@@ -42,6 +43,7 @@ class Turn:
     before: str = ""
     terms: str = ""
     queue: str = ""
+    failure: str = ""
 
     @property
     def place(self) -> str:
@@ -99,6 +101,7 @@ def _turn(run: str, act: Act) -> Turn:
         before=str(act.given.get("checkpoint") or ""),
         terms=str(act.given.get("policy") or ""),
         queue=act.queue,
+        failure=act.failure,
     )
     if act.result is None:
         return turn

@@ -132,7 +132,7 @@ def no_line(screenplay: Screenplay, now: Position) -> str:
     )
     ending = now.last if len(now.last) <= 200 else f"…{now.last[-200:]}"
     return (
-        f"rehearsal: no line of {screenplay.script.title!r} answers {asked}, turn {now.turn}, "
+        f"screenplay: no line of {screenplay.script.title!r} answers {asked}, turn {now.turn}, "
         f"last message {ending!r}. Nearest: {' | '.join(told)}"
     )
 

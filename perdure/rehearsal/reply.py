@@ -95,7 +95,7 @@ def _answer(answer: Json, schema: Json | None, where: Where) -> str:
         answer = with_empties(answer, schema)
     if schema is not None and (problem := answer_problem(answer, schema)):
         raise invalid(
-            f"rehearsal: {where()}: {problem}; the API only sends answers that follow the schema "
+            f"screenplay: {where()}: {problem}; the API only sends answers that follow the schema "
             "(write the JSON as say to have the model break it)"
         )
     return json.dumps(answer, ensure_ascii=False)
@@ -104,7 +104,7 @@ def _answer(answer: Json, schema: Json | None, where: Where) -> str:
 def _not_offered(tool: str, offered: list[str], where: Where) -> Refused:
     near = difflib.get_close_matches(tool, offered, n=1)
     return invalid(
-        f"rehearsal: {where()}: uses tool '{tool}', the request offers {', '.join(offered) or 'none'}"
+        f"screenplay: {where()}: uses tool '{tool}', the request offers {', '.join(offered) or 'none'}"
         + (f" (did you mean {near[0]}?)" if near else "")
         + "; write unknown = true in the call to have the model make it up"
     )

@@ -43,7 +43,7 @@ def _row(turn: Turn, wide: int) -> str:
     from perdure.text import one_line
 
     cost = "" if not turn.checkpoint else "unknown" if turn.cost_usd is None else f"${turn.cost_usd:.4f}"
-    words = turn.summary if turn.checkpoint else "has not ended"
+    words = turn.summary if turn.checkpoint else f"failed: {turn.failure}" if turn.failure else "has not ended"
     place = f"{turn.began:%H:%M:%S}  {turn.place:<{wide}}  {turn.checkpoint[:8]:<8}  {cost:>8}"
     return f"{place}  {one_line(words, 100)}".rstrip()
 

@@ -34,6 +34,7 @@ def fork(
     import asyncio
 
     from perdure.cli.screen import Screen
+    from perdure.cli.words import count
 
     screen = Screen(json=json)
     made = asyncio.run(_fork(screen, id, at, say, model, agent, name))
@@ -46,7 +47,7 @@ def fork(
     screen.lines(
         [
             f"{made.delivery.id} {was}: {made.began.delivery} before {made.began.at}",
-            f"{made.began.turns} turns ({cost}) are not paid again",
+            f"{count(made.began.turns, 'turn')} ({cost}) not paid again",
             f"perdure watch {made.delivery.id}",
             f"perdure compare {made.began.delivery} {made.delivery.id}",
         ]
