@@ -109,7 +109,7 @@ class Backlogs:
             base_sha=base_sha,
             branch=integration.branch,
             queue=self._host.publisher or self._host.home.queue(),
-            lists=self._host.attributes,
+            lists=bool(self._host.attributes),
             frees=True,
             follows=not named,
             notifies=bool(self._host.listeners.addresses),

@@ -63,6 +63,7 @@ def _commit(session: WorkspaceSession, work: CommitInput) -> Committed:
         added=added,
         deleted=deleted,
         summary=summary,
+        change=session.size_of(commit),
         conflicts=foreseen(session.workspace, commit, slug(place.backlog)) if place else {},
     )
 

@@ -26,7 +26,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace, worktree
 from perdure.adapters.repository.config import Effective, with_detected
 from perdure.adapters.repository.detect import detect
-from perdure.adapters.repository.host import shared_by
+from perdure.adapters.repository.host import labels_of, shared_by
 from perdure.adapters.repository.notes import read_notes
 from perdure.adapters.repository.terms import title_of, tokens_of
 from perdure.adapters.system.crash import crash_point
@@ -114,7 +114,9 @@ class Preparation:
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
         now = {
             "queue": self._host.home.queue(),
-            "attributes": self._host.attributes,
+            "attributes": bool(self._host.attributes),
+            "shows": self._host.shows,
+            "labels": labels_of(session.contract, work.request),
             "hosted": hosted,
             "publisher": self._host.publisher,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
@@ -212,7 +214,9 @@ class Preparation:
             allow_untested=config.ship.allow_untested,
             draft=config.ship.draft,
             has_tests=bool(config.test),
-            attributes=self._host.attributes,
+            attributes=bool(self._host.attributes),
+            shows=self._host.shows,
+            labels=labels_of(contract, request),
             models={str(step): getattr(config.steps, step).model for step in AGENTIC},
             efforts=harder(config.steps),
             proxied=proxied(config),

@@ -46,8 +46,9 @@ class Testing:
         """`none` where no test command exists. Raises SandboxUnavailable, Superseded, WorkspaceLost."""
         async with self._host.session(work.delivery, work.contract) as session:
             tree = await in_thread(session.vault.tree_of, work.commit)
+            size = await in_thread(session.size_of, work.commit)
             if not session.contract.config.test and not work.check:
-                return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command")
+                return TestVerdict(status=TestsStatus.NONE, tree=tree, summary="no test command", change=size)
             baseline = await in_thread(_baseline, session, work.baseline)
             ran = await test_commit(
                 session, work.commit, tree, f"test-{work.attempt}", baseline, makes_seed=False, commands=None
@@ -59,7 +60,7 @@ class Testing:
             if session.contract.landing is not None and found.status is TestsStatus.GREEN:
                 await in_thread(self._next_base, session, tree, ran)
             artifact = await in_thread(session.vault.put_artifact, work.delivery, report.model_dump_json().encode())
-            return found.model_copy(update={"report": artifact})
+            return found.model_copy(update={"report": artifact, "change": size})
 
     def _next_base(self, session: WorkspaceSession, tree: str, ran: TestReport) -> None:
         """Once it has landed, this tree is the next item's base: what its tests say is known then, and nothing runs

@@ -29,7 +29,8 @@ attribute() {
     done
 }
 
-for name in PerdureRepository PerdurePhase PerdureStatus PerdureBranch PerdurePullRequest; do
+for name in PerdureRepository PerdurePhase PerdureStatus PerdureBranch PerdurePullRequest PerdureChange PerdureWaiting; do
     attribute "$name" Keyword
 done
+attribute PerdureLabels KeywordList
 attribute PerdureCostUsd Double

@@ -26,7 +26,7 @@ from perdure.adapters.system.home import Home
 from perdure.local.identity import RETENTION, ServerRecord, namespace_of
 from perdure.local.places import Places
 from perdure.local.server import ServerInfo, ensure_server, stop_server
-from perdure.models.visibility import SEARCH_ATTRIBUTES
+from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.plugin import perdure_plugin
 from tests.processes import send
 
@@ -90,8 +90,10 @@ async def _register(client: Client, name: str) -> None:
     await client.workflow_service.register_namespace(
         RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=retention)
     )
+    named = {"Keyword": "KEYWORD", "KeywordList": "KEYWORD_LIST", "Double": "DOUBLE"}
     kinds = {
-        key: IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{kind.upper()}") for key, kind in SEARCH_ATTRIBUTES.items()
+        key: IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{named[kind]}")
+        for key, kind in {**SEARCH_ATTRIBUTES, **MORE_ATTRIBUTES}.items()
     }
     await client.operator_service.add_search_attributes(
         AddSearchAttributesRequest(namespace=name, search_attributes=kinds)

@@ -193,7 +193,7 @@ class Attempts:
                 return
             if state.held != told.held:
                 told.held = state.held
-                note = told.held.removeprefix("held").removeprefix(": ")
+                note = told.held.removeprefix("held").removeprefix(": ").strip()
                 await _tell(running, *(("hold", {"note": note}) if told.held else ("resume", {})))
             for one in [one for one in state.said if one.id not in told.said]:
                 told.said.add(one.id)

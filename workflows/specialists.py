@@ -214,7 +214,7 @@ class Specialists:
         state = self._stage.state
         if state.held != told.held:
             told.held = state.held
-            note = told.held.removeprefix("held").removeprefix(": ")
+            note = told.held.removeprefix("held").removeprefix(": ").strip()
             await child.signal(*(("hold", {"note": note}) if told.held else ("resume", {})))
             return
         words, before = [said for said in state.said if said.id not in told.said], told.extra

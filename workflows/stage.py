@@ -30,7 +30,8 @@ from perdure.models.result import Reason, StepRecord
 from perdure.models.rules.allowance import Limit, room
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.webui import captions
+from perdure.models.visibility import CHANGE, WAITING
+from perdure.models.webui import captions, columns
 from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
@@ -53,6 +54,7 @@ class Stage:
         self.notices = DeliveryNotices(delivery, request, state, self.show)
         self.people = People(state, self.show, self.notices.tell)
         self.allowance = Allowance(delivery, state, self.people.waits, self.notices.tell)
+        self._waiting = ("", workflow.now())
 
     async def once(self, step: str, work: Any, result: type[T], *, attempt: int = 1, queue: str | None = None) -> T:
         """Carry out a step that is one activity, within the time that is left."""
@@ -260,7 +262,10 @@ class Stage:
             "PerdureBranch": state.prepared.branch,
             "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
         }
-        set_attributes(values, state.spend.usd)
+        if state.waiting != self._waiting[0]:
+            self._waiting = (state.waiting, workflow.now())
+        more = {CHANGE: columns.change(state), WAITING: columns.waiting(*self._waiting)}
+        set_attributes(values, state.spend.usd, more, state.prepared.labels, state.prepared.shows)
 
     async def wait(self, reason: str, pause: timedelta) -> None:
         """Let time pass, and say what for: in the Web UI's details, in its list, and to whoever watches.

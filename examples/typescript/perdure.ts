@@ -198,9 +198,10 @@ export interface Say {
   id?: string;
 }
 
-/** Begin no further turn. `note`: why, for those who wonder. */
+/** Begin no further turn. `note`: why, for those who wonder; `by`: who says so. */
 export interface Hold {
   note?: string;
+  by?: string;
 }
 
 /** Go on after a hold. */

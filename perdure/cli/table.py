@@ -37,8 +37,8 @@ def waiting_rows(found: Sequence[Listed], width: int | None, now: datetime | Non
     rows = [
         (
             one.delivery_id,
-            one.waits_for or "held, or a host",
-            ago((now - (one.asked.since if one.asked is not None else one.started)).total_seconds()),
+            one.waits_for or one.held or "held, or a host",
+            ago((now - (one.asked.since if one.asked is not None else one.since or one.started)).total_seconds()),
             _about(one),
         )
         for one in found
@@ -51,7 +51,8 @@ def listed_json(one: Listed, what: str = "delivery") -> dict[str, Any]:
     `backlog_id`."""
     fields = {name: value for name, value in vars(one).items() if name != "asked"}
     times = {
-        name: time.isoformat() if time else None for name, time in (("started", one.started), ("closed", one.closed))
+        name: time.isoformat() if time else None
+        for name, time in (("started", one.started), ("closed", one.closed), ("since", one.since))
     }
     fields[f"{what}_id"] = fields.pop("delivery_id")
     return fields | times | {"asked": one.asked.model_dump(mode="json") if one.asked is not None else None}

@@ -130,9 +130,10 @@ class Decisions(ABC):
         await self._signal("say", said.model_dump(mode="json"))
         return said.id
 
-    async def hold(self, note: str = "") -> None:
+    async def hold(self, note: str = "", *, by: str = "") -> None:
         """Begin no further turn until `resume`; the one that runs goes on to its end. Costs nothing while it holds."""
-        await self._signal("hold", understood(Hold, {"note": note}).model_dump(mode="json"))
+        said = understood(Hold, {"note": note, "by": by}).model_dump(mode="json", exclude_defaults=True)
+        await self._signal("hold", said)
 
     async def resume(self) -> None:
         """Go on after a hold."""

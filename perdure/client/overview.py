@@ -47,7 +47,9 @@ ANSWER_S = 5.0
 class Row:
     """One delivery or backlog.
 
-    since         when it began to wait for a person, None where it does not, or nobody knows
+    since         when it began to wait, None where it does not, or nobody knows
+    held          for what it waits where nobody is asked anything: held by whom, or the host that does not answer
+    change        `+120 −14, 3 files · tests 455/455`; empty while there is no commit
     turn, doing, worker, attempt  of what is in flight, as last heard; worker empty: none has taken it
     silent_since  when its worker was last heard, where that is too long ago
     parent        the backlog it belongs to, or what it was made by
@@ -70,6 +72,8 @@ class Row:
     worker: str = ""
     attempt: int = 0
     silent_since: datetime | None = None
+    held: str = ""
+    change: str = ""
 
     @property
     def waits(self) -> bool:
@@ -173,12 +177,14 @@ async def _row(seen: WorkflowExecution) -> Row:
         phase=one.phase,
         status=one.status,
         asked=asked,
-        since=asked.since if asked else None,
+        since=asked.since if asked else one.since,
         started=one.started,
         closed=one.closed,
         cost_usd=one.cost_usd,
         pull_request=one.pull_request,
         parent=seen.parent_id or "",
+        held=one.held,
+        change=one.change,
     )
 
 

@@ -19,6 +19,8 @@ from temporalio.service import RPCError
 from perdure.models.decisions import Asked
 from perdure.models.request import ResumePoint
 from perdure.models.result import DeliveryResult
+from perdure.models.visibility import CHANGE, LABELS, WAITING
+from perdure.models.webui.columns import read_waiting
 
 RESUME = "resume"
 """Memo of a run that ended without delivering: a ResumePoint."""
@@ -35,6 +37,9 @@ class Listed:
     """One line of `perdure list`, from visibility alone. Search attributes are empty where the server has none.
 
     asked   what it waits for a person to decide, None when nothing
+    change, labels   the size of its change with its tests, and its labels
+    held, since      for what it waits where nobody is asked anything. All four are empty where the server keeps no such
+                     thing
     """
 
     delivery_id: str
@@ -47,6 +52,10 @@ class Listed:
     pull_request: str
     cost_usd: float | None
     asked: Asked | None = None
+    change: str = ""
+    labels: tuple[str, ...] = ()
+    held: str = ""
+    since: datetime | None = None
 
     @property
     def waiting(self) -> bool:
@@ -131,6 +140,8 @@ def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
     # A terminated run could not say that it ended, and one that never got ready has said nothing.
     if seen.status and (not status or (status in ("running", "waiting") and seen.close_time)):
         status = word(seen.status)
+    held, since = read_waiting(str(attributes.get(WAITING) or ""))
+    here = asked is None and seen.close_time is None
     return Listed(
         delivery_id=seen.id,
         run_id=seen.run_id,
@@ -142,6 +153,10 @@ def listed(seen: WorkflowExecution, asked: Asked | None = None) -> Listed:
         pull_request=str(attributes.get("PerdurePullRequest") or ""),
         cost_usd=attributes.get("PerdureCostUsd"),
         asked=asked,
+        change=str(attributes.get(CHANGE) or ""),
+        labels=tuple(attributes.get(LABELS) or ()),
+        held=held if here else "",
+        since=since if here else None,
     )
 
 

@@ -22,7 +22,7 @@ from perdure.local.places import Places, temporal_binary, temporal_version
 from perdure.local.processes import held, holds, last_lines, released, rotate, signal_holder, start_detached
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import SERVER_ANSWER_S, SERVER_START_S, SERVER_STOP_S
-from perdure.models.visibility import SEARCH_ATTRIBUTES
+from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 
 _POLL_S = 0.05
 _START_TRIES = 3
@@ -228,7 +228,7 @@ def _arguments(home: Home, places: Places, record: ServerRecord) -> list[str]:
     # Its HTTP port cannot be closed. It answers this name alone, which nothing can have: no page gets in by another.
     arguments += ["--dynamic-config-value", 'frontend.httpAllowedHosts=["nobody.invalid"]']
     arguments += ["--namespace", namespace_of(home), "--ui-disable-news-fetch"]
-    for name, kind in SEARCH_ATTRIBUTES.items():
+    for name, kind in {**SEARCH_ATTRIBUTES, **MORE_ATTRIBUTES}.items():
         arguments += ["--search-attribute", f"{name}={kind}"]
     return arguments
 

@@ -15,6 +15,10 @@ from perdure.models.base import Recorded, Written, a_number, kind_of
 from perdure.models.errors import InvalidRequest
 from perdure.models.limits import NAME_CHARS, SAID_BYTES, TOKENS_MOST, USD_MOST
 from perdure.models.request import explain
+from perdure.text import one_line
+
+_NAME_SHOWN = 60
+"""Characters of a person's name in one line."""
 
 
 class Gate(StrEnum):
@@ -213,13 +217,16 @@ class Rewind(Written):
 
 
 class Hold(Written):
-    """Begin no further turn. `note`: why, for those who wonder."""
+    """Begin no further turn. `note`: why, for those who wonder; `by`: who says so."""
 
     note: str = Field(default="", max_length=500)
+    by: str = Field(default="", max_length=200)
 
 
-def holding(note: str) -> str:
+def holding(note: str, by: str = "") -> str:
     """Say that somebody holds it, and why."""
+    if by:
+        return f"held by {one_line(by, _NAME_SHOWN)}: {note or 'resume lets it go on'}"
     return f"held: {note}" if note else "held by a person: resume lets it go on"
 
 

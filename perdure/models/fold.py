@@ -126,12 +126,13 @@ def _planned(state: DeliveryState, touches: object) -> None:
 
 def committed(state: DeliveryState, made: Committed) -> None:
     """There is a commit; none where nothing was changed."""
-    state.head = made.commit or state.head
+    state.head, state.change = made.commit or state.head, made.change or state.change
 
 
 def tested(state: DeliveryState, verdict: TestVerdict, attempt: int) -> None:
     """The newest verdict of the tests."""
     state.tests, state.test_runs = verdict, attempt
+    state.tested, state.change = state.head, verdict.change or state.change
 
 
 def inspected(state: DeliveryState, found: Inspected, commit: str) -> None:

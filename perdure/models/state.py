@@ -27,7 +27,7 @@ from perdure.models.result import (
 from perdure.models.specialists import TaskBuilt
 from perdure.models.treasury import Purse
 from perdure.models.turn import Try
-from perdure.models.work import Inspected, Prepared, TestVerdict
+from perdure.models.work import ChangeSize, Inspected, Prepared, TestVerdict
 
 RESUME_BYTES = 512 * 1024
 """Of what a retry sends back: the whole state of a delivery of a thousand turns has a fifth of it."""
@@ -43,6 +43,7 @@ class DeliveryState(BaseModel):
     checkpoint  the newest checkpoint: where a retry goes on
     plan, kind, title, review   what planning and reviewing produced (artifacts and small facts)
     tests       verdict on `head`, None when `head` was not tested
+    change      the size of the newest commit, from its base; tested: the commit that `tests` is about
     reviewed    the commit that `review_result` is about
     found       what the engine itself found in the commit `inspected`
     screenshots artifact: the application's pages at the commit `captured`
@@ -97,6 +98,8 @@ class DeliveryState(BaseModel):
     head: str = ""
     checkpoint: str = ""
     tests: TestVerdict | None = None
+    change: ChangeSize | None = None
+    tested: str = ""
     review: str = ""
     review_result: ReviewResult = ReviewResult()
     reviewed: str = ""

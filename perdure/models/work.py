@@ -71,6 +71,8 @@ class Prepared(Recorded):
     efforts     by step, what the last fix that is allowed is asked with; none where it is the settings' own
     attempts    at one plan: the best one is taken; after_red: the others begin only when the first one is no good
     limited     the repository's deliveries have a common limit: it asks for room before it pays for anything
+    shows       of the attributes of later releases (perdure.models.visibility) those that the server knows
+    labels      of the request and its issue, by which costs are added up
     """
 
     queue: str
@@ -122,6 +124,8 @@ class Prepared(Recorded):
     branches: dict[str, str] = {}
     efforts: dict[str, str] = {}
     proxied: bool = False
+    shows: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     @property
     def asking(self) -> Asking:
@@ -142,8 +146,17 @@ class CommitInput(Recorded):
     kind: str = ""
 
 
+class ChangeSize(Recorded):
+    """The whole of a change, from its base: files, and lines of text."""
+
+    files: int = 0
+    added: int = 0
+    deleted: int = 0
+
+
 class Committed(Recorded):
-    """`commit` is empty when the tree is the parent's. `conflicts`: open deliveries it may not go with."""
+    """`commit` is empty when the tree is the parent's. `conflicts`: open deliveries it may not go with. `change`: what
+    all commits so far come to."""
 
     commit: str = ""
     tree: str = ""
@@ -152,6 +165,7 @@ class Committed(Recorded):
     deleted: int = 0
     summary: str = ""
     conflicts: dict[str, str] = {}
+    change: ChangeSize | None = None
 
 
 class TestInput(Recorded):
@@ -188,6 +202,7 @@ class TestVerdict(Recorded):
     experiment      one line: the base's own tests on the change, its tests without it, canaries; empty: not tried
     promises        tests of the base that fail on the change and were changed with it: each needs a reason
     promised        names of the first few of these
+    change          the size of what was tested, from its base
     """
 
     __test__ = False
@@ -209,6 +224,7 @@ class TestVerdict(Recorded):
     experiment: str = ""
     promises: int = 0
     promised: tuple[str, ...] = ()
+    change: ChangeSize | None = None
 
     def same_as(self, other: TestVerdict) -> bool:
         """True where it is red with the same failures of the same tree; never for one of a release without

@@ -11,7 +11,7 @@ from perdure.models.decisions import Decide, Hold, Resume, Say, understood
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.request import parse_request
 from perdure.models.rules.inbox import SHAPES
-from perdure.models.visibility import SEARCH_ATTRIBUTES
+from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from perdure.models.work import ReadInput
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "webui.md").read_text(encoding="utf-8")
@@ -33,7 +33,7 @@ def test_the_request_of_the_guide_starts_a_delivery() -> None:
 
 
 def test_the_guide_names_what_exists() -> None:
-    assert set(re.findall(r"Perdure[A-Z]\w+", GUIDE)) <= SEARCH_ATTRIBUTES.keys()
+    assert set(re.findall(r"Perdure[A-Z]\w+", GUIDE)) <= SEARCH_ATTRIBUTES.keys() | MORE_ATTRIBUTES.keys()
     for said in re.findall(r"`(\{\"delivery\".*?\})`", GUIDE):
         ReadInput.model_validate(json.loads(said))
     links = re.findall(r"\]\(([\w.]+)\)", GUIDE)

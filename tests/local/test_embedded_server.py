@@ -27,7 +27,7 @@ from perdure.local.ports import any_free
 from perdure.local.processes import held, holds, signal_holder
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.visibility import SEARCH_ATTRIBUTES
+from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from tests.lab import until
 
 STARTER = """
@@ -115,7 +115,7 @@ async def test_a_server_is_ready_for_deliveries_when_it_is_handed_out(home: Home
     client = await Client.connect(info.address, namespace=info.namespace)
     described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=info.namespace))
     assert described.config.workflow_execution_retention_ttl.ToTimedelta() == RETENTION
-    names = " AND ".join(f"{name} IS NULL" for name in SEARCH_ATTRIBUTES)
+    names = " AND ".join(f"{name} IS NULL" for name in {**SEARCH_ATTRIBUTES, **MORE_ATTRIBUTES})
     assert (await client.count_workflows(names)).count == 0
 
 

@@ -232,6 +232,10 @@ def test_whoever_wants_it_held_gets_that_however_it_was_said(said: Any) -> None:
     assert inbox.state.held == "held by a person: resume lets it go on"
     inbox.hold({"note": "lunch"})
     assert inbox.state.held == "held: lunch"
+    inbox.hold({"note": "lunch", "by": "Ada"})
+    assert inbox.state.held == "held by Ada: lunch"
+    inbox.hold({"by": "Ada"})
+    assert inbox.state.held == "held by Ada: resume lets it go on"
     inbox.resume()
     inbox.resume()
     assert inbox.state.held == ""

@@ -86,9 +86,13 @@ async def test_whatever_an_agent_or_an_issue_says_is_shown_as_text(desk: Desk) -
     asked = Asked(gate="question", of="q1", words=EVIL, since=PLAN.since, question=question, options=("answer",))
     id = f"evil-{EVIL}/../x"
     await stands_waiting(desk.client, id, asked, PerdureRepository=EVIL, PerdurePhase=EVIL)
-    await stands_waiting(desk.client, f"runs-{EVIL}", None, PerdureRepository=EVIL, PerdurePhase=EVIL)
+    told = dict.fromkeys(("PerdureRepository", "PerdurePhase", "PerdureChange", "PerdureWaiting"), EVIL)
+    await stands_waiting(desk.client, f"runs-{EVIL}", None, **told)
+    await stands_waiting(desk.client, f"held-{EVIL}", None, **told | {"PerdureStatus": "waiting"})
     async with looking(desk.browser, desk.page) as page:
         await expect(page.get_by_role("article").filter(has_text="What of").get_by_text(EVIL).first).to_be_visible()
+        await expect(page.locator("#inbox .words").get_by_text(EVIL).first).to_be_visible()
+        await expect(page.locator(".change").get_by_text(EVIL).first).to_be_visible()
         await page.reload()
         assert await page.locator("main script, main img, main [onerror]").count() == 0
         links = await page.eval_on_selector_all("main a", "all => all.map(one => one.getAttribute('href'))")
@@ -152,7 +156,8 @@ async def test_the_page_passes_axe_and_is_no_wider_than_a_telephone(
     asked = Asked(gate="question", of="q1", words="Which?", since=PLAN.since, question=question, options=("answer",))
     budget = PLAN.model_copy(update={"gate": Gate.BUDGET, "limit": "usd", "options": ("add_budget", "reject")})
     for id, one in (("axe-plan", PLAN), ("axe-question", asked), ("axe-budget", budget), ("axe-runs", None)):
-        await stands_waiting(desk.client, f"{id}-{scheme}", one, PerdurePhase="build", PerdureRepository="x" * 200)
+        words = {"PerdureChange": "+1204 −1401, 31 files · tests 4551/4551", "PerdureRepository": "x" * 200}
+        await stands_waiting(desk.client, f"{id}-{scheme}", one, PerdurePhase="build", **words)
     async with looking(desk.browser, desk.page, viewport=TELEPHONE, color_scheme=scheme, bypass_csp=True) as page:
         await expect(page.get_by_role("link", name=f"axe-runs-{scheme}")).to_be_visible()
         for path in ("/", f"/deliveries/axe-question-{scheme}/decide", "/no-such-page"):

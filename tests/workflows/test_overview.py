@@ -8,12 +8,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from workflow_fixtures import Cast, playing
 
-from perdure.client import overview
+from perdure.client import Perdure, overview
 from perdure.client.overview import SILENT_S, Overview, Row, with_work
 from perdure.client.view import Described, Pending
 from perdure.models.decisions import Asked
-from tests.waiting import PATIENCE
+from perdure.models.phases import Phase
+from perdure.models.turn import TurnInput, TurnResult
+from perdure.models.visibility import MORE_ATTRIBUTES
+from tests.waiting import PATIENCE, until
 
 LONG_AGO = datetime(2026, 1, 2, 12, tzinfo=UTC)
 REQUEST = {"repository": "/r", "request": "Add sub", "phases": ["build"]}
@@ -52,3 +56,45 @@ async def test_what_waits_is_first_and_looking_at_it_gives_its_history_no_event(
     after = await client.get_workflow_handle(fresh).fetch_history()
     assert [event.event_id for event in after.events] == [event.event_id for event in before.events]
     assert not look.trouble
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("knows", [True, False])
+async def test_a_held_one_says_who_holds_it_since_when_where_the_server_keeps_that(
+    client: Client, fresh: str, knows: bool
+) -> None:
+    cast, begun, goes_on = Cast(), asyncio.Event(), asyncio.Event()
+
+    async def builds(work: TurnInput) -> TurnResult:
+        begun.set()
+        await goes_on.wait()
+        if work.turn == 1:  # it is held before its second turn
+            return await cast.endless(work)
+        return await cast.builds(work)
+
+    cast.phases, cast.turn = (Phase.BUILD,), builds
+    cast.settings = {"attributes": True, "shows": tuple(MORE_ATTRIBUTES) if knows else (), "labels": ("night", "api")}
+    began = datetime.now(UTC) - timedelta(seconds=5)
+    async with playing(client, cast):
+        delivery = (await Perdure(client).submit(REQUEST, id=fresh)).delivery
+        await begun.wait()
+        await delivery.hold("lunch", by="Ada <b>")
+        goes_on.set()
+        look = Overview(client)
+
+        async def held() -> Row | None:
+            return next((row for row in await look.rows() if row.id == fresh and row.waits), None)
+
+        row = await until(held)
+        assert row.held == ("held by Ada <b>: lunch" if knows else "")
+        assert row.since is None or began < row.since <= datetime.now(UTC)
+        assert (row.since is not None) == knows
+        (listed,) = [one for one in await Perdure(client).list() if one.delivery_id == fresh]
+        assert sorted(listed.labels) == (["api", "night"] if knows else [])
+        await delivery.resume()
+        assert (await delivery.result()).status == "completed"
+
+        async def over() -> Row | None:
+            return next((row for row in await look.rows() if row.id == fresh and row.closed), None)
+
+        assert (await until(over)).held == ""

@@ -218,5 +218,9 @@ def named_file(env: Mapping[str, str]) -> dict[str, Any]:
 
 def shared_by(host: HostConfig, contract: Contract, request: DeliveryRequest) -> dict[str, float]:
     """The budgets that a delivery shares with others, by its repository and by labels of the request and its issue."""
-    labels = (*request.labels, *(contract.issue.labels if contract.issue else ()))
-    return matching(host.treasury, contract.repository, labels)
+    return matching(host.treasury, contract.repository, labels_of(contract, request))
+
+
+def labels_of(contract: Contract, request: DeliveryRequest) -> tuple[str, ...]:
+    """Of the request and its issue, each once."""
+    return tuple(dict.fromkeys((*request.labels, *(contract.issue.labels if contract.issue else ()))))

@@ -45,6 +45,7 @@ from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.proof import seal
 from perdure.models.result import Receipt
+from perdure.models.visibility import MORE_ATTRIBUTES
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Host:
         self.inflight = InFlight(home)
         self.leases, self.waiting = Leases(home), WaitingAgents()
         self.room = Room.of(home.root / "room", config.commands)
-        self.attributes = False
+        self.attributes = frozenset[str]()
         self._pace: Pace | None = None
 
     @classmethod
@@ -255,8 +256,13 @@ class Host:
     def _seal(self, delivery: str, said: bytes) -> bytes:
         return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
 
+    @property
+    def shows(self) -> tuple[str, ...]:
+        """The search attributes of later releases that the server knows."""
+        return tuple(sorted(self.attributes & MORE_ATTRIBUTES.keys()))
+
     async def check_search_attributes(self, client: Client) -> None:
-        """See that the server knows our search attributes."""
+        """See which of our search attributes the server knows."""
         self.attributes = await registered(client)
 
 

@@ -28,6 +28,7 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.models.contract import Contract
 from perdure.models.errors import WorkCutOff
 from perdure.models.ids import checkout_name
+from perdure.models.work import ChangeSize
 
 _TESTED = "base-tested.json"
 
@@ -86,6 +87,11 @@ class WorkspaceSession:
         self.lease.check()
         if not checkpoints.is_at(self.workspace, checkpoint):
             checkpoints.restore(self.workspace, checkpoint)
+
+    def size_of(self, commit: str) -> ChangeSize:
+        """Of all that differs from the base, as the pull request compares it."""
+        files, added, deleted = self.vault.diff_stat(self.vault.merge_base(self.contract.base_sha, commit), commit)
+        return ChangeSize(files=files, added=added, deleted=deleted)
 
     def command(self) -> Command:
         """Return what all commands of this delivery share; script and output are for the caller to fill in."""

@@ -42,9 +42,10 @@ def hold(
     json: Json = False,
 ) -> None:
     """Begin no further turn until resume; the one that runs goes on to its end."""
+    from perdure.cli.decide.answer import who
 
     async def work(delivery: Delivery) -> tuple[str, dict[str, Any]]:
-        await delivery.hold(note)
+        await delivery.hold(note, by=who())
         return "recorded: no further turn begins", {"held": True}
 
     _signal(id, json, work, after="resume")

@@ -22,6 +22,8 @@ SHOWN_ENDED = 5
 
 HELP = "n/p or arrows choose · a decide · s say · h hold or resume · o open the page · q quit"
 _WIDE_ID, _NARROW = 28, 78
+_WIDE, _CHANGE = 132, 48
+"""Of a terminal with room for the size of changes, and of that column."""
 _ACTS = ("a", "r", "s", "h", "o")
 
 
@@ -132,18 +134,19 @@ def table(rows: Sequence[Row], width: int | None, now: datetime | None = None) -
     from perdure.cli.table import columns
 
     now = now or datetime.now(UTC)
+    narrow, wide = width is not None and width <= _NARROW, width is None or width >= _WIDE
     ended = 0
     shown = list[tuple[str, ...]]()
     for row in rows:
         ended += row.closed is not None
         if ended <= SHOWN_ENDED or row.closed is None:
-            shown.append(_cells(row, now, narrow=width is not None and width <= _NARROW))
-    heading = ("", "delivery", "phase", "since", "cost", "doing")
+            shown.append(_cells(row, now, narrow=narrow, wide=wide))
+    heading = ("", "delivery", "phase", "since", "cost", *(("change",) if wide else ()), "doing")
     lines = columns([heading, *shown], width) if shown else []
     return [line if width is None or len(line) <= width else f"{line[: width - 1]}…" for line in lines]
 
 
-def _cells(row: Row, now: datetime, *, narrow: bool) -> tuple[str, ...]:
+def _cells(row: Row, now: datetime, *, narrow: bool, wide: bool) -> tuple[str, ...]:
     from perdure.cli.table import ago
     from perdure.cli.words import money
     from perdure.text import one_line
@@ -151,7 +154,8 @@ def _cells(row: Row, now: datetime, *, narrow: bool) -> tuple[str, ...]:
     id = row.id if not narrow or len(row.id) <= _WIDE_ID // 2 else f"{row.id[: _WIDE_ID // 2 - 1]}…"
     since = ago((now - (row.since or row.closed or row.started)).total_seconds())
     cost = money(row.cost_usd) if row.cost_usd is not None else ""
-    return mark(row), one_line(id, _WIDE_ID), bar(row), since, cost, doing(row)
+    change = (one_line(row.change, _CHANGE),) if wide else ()
+    return mark(row), one_line(id, _WIDE_ID), bar(row), since, cost, *change, doing(row)
 
 
 def mark(row: Row) -> str:
@@ -180,7 +184,7 @@ def doing(row: Row) -> str:
         words = row.asked.question.text if row.asked.question is not None else row.asked.words
         return one_line(f"{row.asked.gate.replace('_', ' ')}: {words}", 120)
     if row.waits:
-        return "held, or waits for a host"
+        return one_line(row.held, 120) if row.held else "held, or waits for a host"
     turn = f"turn {row.turn}: " if row.turn else ""
     again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
     return one_line(f"{turn}{row.doing or row.status}{again}", 120)
@@ -192,6 +196,7 @@ async def _act(key: str, row: Row, perdure: Perdure, screen: Screen) -> str:
 
     from temporalio.service import RPCError
 
+    from perdure.cli.decide.answer import who
     from perdure.models.errors import PerdureError
 
     try:
@@ -208,7 +213,7 @@ async def _act(key: str, row: Row, perdure: Perdure, screen: Screen) -> str:
                 if row.status == "waiting" and row.asked is None:
                     await delivery.resume()
                     return f"{row.id} goes on"
-                await delivery.hold("from perdure top")
+                await delivery.hold(by=who())
                 return f"{row.id} begins no further turn"
             case _:
                 return await _decide(row, delivery, screen)

@@ -116,10 +116,10 @@ class Inbox:
 
     def hold(self, raw: Any) -> None:
         """Whoever wants it held gets that, however it was said."""
-        note = ""
+        said = decisions.Hold()
         with suppress(InvalidRequest):
-            note = decisions.understood(decisions.Hold, raw).note
-        self.state.held = decisions.holding(note)
+            said = decisions.understood(decisions.Hold, raw)
+        self.state.held = decisions.holding(said.note, said.by)
 
     def resume(self) -> None:
         self.state.held, self.state.leaving = "", ""

@@ -92,7 +92,7 @@ async def act(request: web.Request) -> web.StreamResponse:
                 raise BadInput("there are no words to say", fix="write some")
             await delivery.say(said, id=await text_of(request, "once"))
         case "hold":
-            await delivery.hold(said)
+            await delivery.hold(said, by=person_of(request))
         case "resume":
             await delivery.resume()
         case "cancel":

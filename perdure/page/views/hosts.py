@@ -1,4 +1,4 @@
-"""`/hosts`: workers and what they do, budgets of the day, what was spent by day and by repository."""
+"""`/hosts`: workers and what they do, budgets of the day, what was spent by day, by repository and by label."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ DAYS = 14
 _COUNTED = 5_000
 """Deliveries whose cost is added up, the newest: a second of the server's time."""
 
+_NAMED = 50
+"""Repositories, and labels, the dearest."""
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -53,7 +56,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         trouble = f"{error.what}: {error.fix}" if error.fix else error.what
     since = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS - 1)
     listed = await newest(client, _COUNTED, f"StartTime >= '{since.isoformat()}'")
-    days, repositories = spent(listed)
+    days, repositories, labels = spent(listed)
     return render(
         request,
         "hosts.html",
@@ -62,6 +65,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         trouble=trouble,
         days=days,
         repositories=repositories,
+        labels=labels,
         most=max(days.values(), default=0.0),
         unknown=sum(one.cost_usd is None for one in listed),
         counted=len(listed),
@@ -83,17 +87,22 @@ async def workers(client: Client) -> list[Worker]:
     )
 
 
-def spent(listed: list[Listed]) -> tuple[dict[str, float], dict[str, float]]:
-    """Dollars by the day on which deliveries began (UTC), and by repository, the dearest first. Attempts and tasks are
-    parts of their delivery, whose cost has theirs in it."""
-    days, repositories = defaultdict[str, float](float), defaultdict[str, float](float)
+def spent(listed: list[Listed]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Dollars by the day on which deliveries began (UTC), by repository and by label, the dearest first. Attempts and
+    tasks are parts of their delivery, whose cost has theirs in it; one with several labels counts under each."""
+    days, repositories, labels = (defaultdict[str, float](float) for _ in range(3))
     ids = {one.delivery_id for one in listed}
     for one in listed:
         if one.cost_usd is not None and not _is_part(one.delivery_id, ids):
             days[f"{one.started.astimezone(UTC):%Y-%m-%d}"] += one.cost_usd
             repositories[one.repository] += one.cost_usd
-    by_cost = sorted(repositories.items(), key=lambda found: -found[1])
-    return dict(sorted(days.items(), reverse=True)), dict(by_cost[:50])
+            for label in one.labels:
+                labels[label] += one.cost_usd
+    return dict(sorted(days.items(), reverse=True)), _dearest(repositories), _dearest(labels)
+
+
+def _dearest(found: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(found.items(), key=lambda one: -one[1])[:_NAMED])
 
 
 def _is_part(id: str, ids: set[str]) -> bool:

@@ -23,9 +23,11 @@ async def test_search_attributes_are_used_where_the_server_knows_them_and_done_w
     elsewhere = await Client.connect(server, namespace="nowhere", lazy=True)
     await host.check_search_attributes(elsewhere)
     assert not host.attributes
+    assert host.shows == ()
     assert "going on without them" in caplog.text
     await host.check_search_attributes(await Client.connect(server))
     assert host.attributes
+    assert host.shows == ("PerdureChange", "PerdureLabels", "PerdureWaiting")
     await host.close()
 
 

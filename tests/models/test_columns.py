@@ -1,0 +1,54 @@
+"""What lists show of a delivery: short, true of its newest commit, and readable again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.models.result import TestsStatus
+from perdure.models.state import DeliveryState
+from perdure.models.webui.columns import change, read_waiting, waiting
+from perdure.models.work import ChangeSize, TestVerdict
+
+SIZE = ChangeSize(files=3, added=120, deleted=14)
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def verdict(status: TestsStatus = TestsStatus.GREEN, **counts: int) -> TestVerdict:
+    return TestVerdict(status=status, tree="t", **counts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        (None, ""),
+        (verdict(passed=455, failed=0), " · tests 455/455"),
+        (verdict(TestsStatus.RED, passed=453, failed=2), " · tests 453/455"),
+        (verdict(TestsStatus.RED), " · tests red"),
+        (verdict(TestsStatus.NONE), ""),
+    ],
+)
+def test_the_size_is_said_with_the_tests_of_that_commit(tests: TestVerdict | None, words: str) -> None:
+    state = DeliveryState(head="h1", tested="h1", change=SIZE, tests=tests)
+    assert change(state) == "+120 −14, 3 files" + words
+    state.head = "h2"
+    assert change(state) == "+120 −14, 3 files", "a fix that nobody has tested yet is not green"
+    assert change(DeliveryState(tests=tests)) == ""
+
+
+@given(st.text(max_size=400).filter(str.strip))
+def test_whatever_it_waits_for_fits_and_is_read_with_its_moment(words: str) -> None:
+    value = waiting(words, NOON)
+    assert len(value) < 255
+    shown, since = read_waiting(value)
+    assert since == NOON
+    assert "\n" not in shown
+
+
+def test_words_of_others_are_words_without_a_moment() -> None:
+    assert read_waiting("") == ("", None)
+    assert read_waiting("held · since yesterday") == ("held · since yesterday", None)
+    assert waiting("", NOON) == ""

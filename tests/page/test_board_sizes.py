@@ -1,0 +1,65 @@
+"""The board says how large a change is and how its tests ended; money is added up by label: all of it for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page_lab import visiting
+
+from perdure.local.page import token_of
+from perdure.models.decisions import Asked
+from perdure.page.server import Place, serve
+from perdure.page.views.hosts import spent
+from tests.lab import HAPPY, Lab, finished, git, make_target, until
+
+EVIL = "<b>night</b>"
+
+
+@pytest.mark.timeout(240)
+async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_stands_under_its_labels(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    async with (
+        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
+        serve(lab.perdure, token_of(lab.home), Place(port=18900)) as page,
+        visiting(page) as ada,
+    ):
+        lab.worker()
+        submitted = await lab.submit(
+            origin, phases=["build", "test", "ship"], gates=["pull_request"], labels=[EVIL, "api"]
+        )
+
+        async def asked() -> Asked | None:
+            return (await submitted.delivery.describe()).asked
+
+        await until(asked)
+
+        async def shown() -> str | None:
+            _, text = await ada.get("/")
+            return text if "· tests" in text else None
+
+        text = await until(shown)
+        await submitted.delivery.approve()
+        result = await finished(submitted, lab)
+        assert result.status == "draft", "nobody has reviewed it"
+        rows = [line.split("\t") for line in git(origin, "diff", "--numstat", f"main...{result.branch}").splitlines()]
+        added, deleted = (sum(int(row[side]) for row in rows) for side in (0, 1))
+        assert result.tests.passed
+        passed, all_of_them = result.tests.passed, result.tests.passed + (result.tests.failed or 0)
+        files = f"{len(rows)} file" + ("s" if len(rows) != 1 else "")
+        words = f"+{added} −{deleted}, {files} · tests {passed}/{all_of_them}"
+        assert text.count(words) == 2, "where it waits, and on the board"
+
+        async def counted() -> str | None:
+            _, text = await ada.get("/hosts")
+            return text if "Spent by label" in text else None
+
+        text = await until(counted)
+        assert "&lt;b&gt;night&lt;/b&gt;" in text
+        assert EVIL not in text
+        (listed,) = await lab.perdure.list()
+        assert sorted(listed.labels) == sorted([EVIL, "api"])
+        *_, labels = spent([listed])
+        assert labels == {EVIL: listed.cost_usd, "api": listed.cost_usd}
