@@ -73,11 +73,13 @@ async def no_room(
 
 async def _others(client: Client, repository: str, workflow_id: str, stack: str) -> tuple[Other, ...]:
     listed = [one async for one in client.list_workflows(RUNNING, limit=LISTED_MOST)]
-    mine = next(((one.start_time, one.id) for one in listed if one.id == workflow_id), None)
+    mine = next((one for one in listed if one.id == workflow_id), None)
     found = dict[str, Other]()
     for one in listed:
         said = one.typed_search_attributes
-        if one.id == workflow_id or not same_repository(said.get(_REPOSITORY) or "", repository):
+        # An item of the same backlog counts before it is prepared and says its repository: they begin in one moment.
+        beside = mine is not None and mine.parent_id is not None and one.parent_id == mine.parent_id
+        if one.id == workflow_id or not (beside or same_repository(said.get(_REPOSITORY) or "", repository)):
             continue
         if one.workflow_type == "Backlog":  # listed once it has begun; its pull request is in the making
             if one.parent_id is None and one.id != stack:
@@ -88,7 +90,7 @@ async def _others(client: Client, repository: str, workflow_id: str, stack: str)
             waits=said.get(_STATUS) == "waiting",
             item=one.parent_id is not None and one.parent_id != stack,
             proposed=bool(said.get(_PULL)),
-            before=mine is None or (one.start_time, one.id) < mine,
+            before=mine is None or (one.start_time, one.id) < (mine.start_time, mine.id),
         )
         name = one.parent_id if one.parent_id and _is_task(one) else one.id
         if name not in found or found[name].waits:

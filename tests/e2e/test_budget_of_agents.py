@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,25 +14,8 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.models.decisions import Asked
 from tests import needs
 from tests.lab import Lab, finished, make_target, sandboxes, until
+from tests.stand_in_agent import PYTHON, StandIn
 
-AGENT = Path(__file__).parents[1] / "adapters" / "worker" / "turn" / "stand_in.py"
-PYTHON = os.path.realpath(sys.executable)
-PRESET = """
-title = "Stand-in"
-command = ["{program}"]
-args = ["honest", "{{session}}"]
-resume = ["honest", "{{session}}", "resumed"]
-sessions = ["session.json"]
-wire = "anthropic"
-[env]
-ANTHROPIC_BASE_URL = "{{proxy}}"
-[result]
-ended = [{{ where = {{ type = "result" }} }}]
-well = {{ where = {{ type = "result", is_error = false }} }}
-text = {{ where = {{ type = "result" }}, take = "result" }}
-[abilities]
-resume = true
-"""
 ASKS = r"""
 import json, os, sys, urllib.error, urllib.request
 for model in ("claude-opus-5-5", "claude-sonnet-5-5"):
@@ -80,17 +62,6 @@ agent = "{agent}"
 """
 
 
-@pytest.fixture
-def preset(tmp_path: Path) -> Path:
-    program = tmp_path / "stand-in-agent"
-    program.write_text(f"#!{PYTHON} -IS\n{AGENT.read_text(encoding='utf-8')}", encoding="utf-8")
-    program.chmod(0o755)
-    agents = tmp_path / "config" / "perdure" / "agents"
-    agents.mkdir(parents=True)
-    (agents / "stand-in.toml").write_text(PRESET.format(program=program))
-    return tmp_path / "config"
-
-
 async def _asked(lab: Lab) -> Asked | None:
     try:
         asked = (await lab.handle().query("progress"))["asked"]
@@ -103,7 +74,7 @@ async def _asked(lab: Lab) -> Asked | None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("agent", ["stand-in", pytest.param("claude-code", marks=pytest.mark.needs("claude"))])
 async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does_it_again(
-    tmp_path: Path, ports: int, preset: Path, agent: str
+    tmp_path: Path, ports: int, agent: str
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     play = PLAY.format(python=PYTHON, asks=ASKS)
@@ -111,7 +82,7 @@ async def test_a_request_that_is_not_covered_stops_the_turn_and_more_budget_does
         tmp_path / "lab",
         play,
         ports=ports,
-        env={"XDG_CONFIG_HOME": str(preset), "PATH": f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}"},
+        env={**StandIn(tmp_path).env, "PATH": f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}"},
         measured=True,
     ) as lab:
         lab.worker()

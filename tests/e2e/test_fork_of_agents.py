@@ -6,28 +6,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from test_budget_of_agents import AGENT, CONFIG, PRESET, PYTHON
+from test_budget_of_agents import CONFIG
 
 from perdure.client.forking import fork
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
 from tests.lab import Lab, finished, git, make_target
-
-PLAY = """
-[[line]]
-step = "implement"
-turn = 1
-use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
-[[line]]
-step = "implement"
-turn = 2
-use = [{ tool = "bash", input = { command = "echo two > two.txt" } }]
-[[line]]
-step = "implement"
-turn = 3
-say = "Add both"
-"""
+from tests.stand_in_agent import TWO_FILES, StandIn
 
 
 @pytest.mark.long
@@ -35,14 +21,8 @@ say = "Add both"
 async def test_a_fork_goes_on_with_an_agents_memory_and_another_agent_begins_only_at_the_beginning(
     tmp_path: Path, ports: int
 ) -> None:
-    program = tmp_path / "stand-in-agent"
-    program.write_text(f"#!{PYTHON} -IS\n{AGENT.read_text(encoding='utf-8')}", encoding="utf-8")
-    program.chmod(0o755)
-    agents = tmp_path / "config" / "perdure" / "agents"
-    agents.mkdir(parents=True)
-    (agents / "stand-in.toml").write_text(PRESET.format(program=program))
-    origin, env = make_target(tmp_path / "calc.git"), {"XDG_CONFIG_HOME": str(tmp_path / "config")}
-    async with Lab.open(tmp_path / "lab", PLAY, ports=ports, env=env) as lab:
+    origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path).env
+    async with Lab.open(tmp_path / "lab", TWO_FILES, ports=ports, env=env) as lab:
         lab.worker()
         submitted = await lab.submit(origin, phases=["build", "ship"], config=CONFIG.format(agent="stand-in"))
         assert (await finished(submitted, lab)).status == "delivered"

@@ -37,15 +37,19 @@ async def test_one_pull_request_and_one_delivery_at_a_time_for_all_that_a_reposi
         progress = await ended(night, lab)
         assert [item["phase"] for item in progress["items"]] == ["landed", "landed"]
         ones, others = sorted([await worked(lab, f"night/{item['id']}") for item in (ITEMS[0], ITEMS[1])])
-        assert ones[1] <= others[0], "the second one's first turn was asked for before the first one had ended"
+        assert ones[1] <= others[0], "the second one's first turn was asked for before the first one made room"
 
 
 async def worked(lab: Lab, id: str) -> tuple[datetime, datetime]:
-    """A delivery's first turn and its end, by its history."""
+    """A delivery's first turn, and when it made room for others, by its history: as it ended, or began to wait for its
+    turn to land, which it does not get at once on a busy machine."""
     first: list[datetime] = []
     async for event in lab.client.get_workflow_handle(id).fetch_history_events():
         at, asked = event.event_time.ToDatetime(), event.activity_task_scheduled_event_attributes.activity_type.name
         first += [at] if asked in AGENTIC else []
+        shown = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
+        if first and b"waiting" in shown["PerdureStatus"].data:
+            break
     return first[0], at
 
 

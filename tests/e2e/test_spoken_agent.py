@@ -3,56 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from perdure.models.ids import delivery_key
-from tests.adapters.worker.turn import stand_in
 from tests.lab import BUILT, Lab, finished, git, make_target, sandboxes, until
+from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import patient
 
-PLAY = """
-[[line]]
-step = "implement"
-turn = 1
-use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
-[[line]]
-step = "implement"
-turn = 2
-use = [{ tool = "bash", input = { command = "touch started; sleep SECONDS; echo two > two.txt" } }]
-[[line]]
-step = "implement"
-turn = 3
-say = "Add both"
-"""
-PRESET = """
-title = "Speaker"
-command = ["{program}"]
-args = ["speaks"]
-sessions = ["session.json"]
-output = "acp"
-wire = "anthropic"
-[env]
-ANTHROPIC_BASE_URL = "{{proxy}}"
-[abilities]
-resume = true
-words = true
-"""
-CONFIG = {**BUILT, "config": BUILT["config"] + '[steps.implement]\nagent = "speaker"\n'}
-
-
-def installed(root: Path) -> dict[str, str]:
-    """The variables of a worker whose host has the agent and its preset."""
-    program, preset = root / "speaker", root / "config" / "perdure" / "agents" / "speaker.toml"
-    preset.parent.mkdir(parents=True)
-    source = Path(stand_in.__file__).read_text(encoding="utf-8")
-    program.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}", encoding="utf-8")
-    program.chmod(0o755)
-    preset.write_text(PRESET.format(program=program), encoding="utf-8")
-    return {"XDG_CONFIG_HOME": str(root / "config")}
+PLAY = TWO_FILES.replace("echo two", "touch started; sleep SECONDS; echo two")
+CONFIG = {**BUILT, "config": BUILT["config"] + '[steps.implement]\nagent = "stand-in"\n'}
 
 
 @pytest.mark.long
@@ -60,7 +21,7 @@ def installed(root: Path) -> dict[str, str]:
 async def test_it_implements_a_step_is_killed_with_its_worker_and_held_and_its_change_is_shipped_once(
     tmp_path: Path, ports: int
 ) -> None:
-    origin, env = make_target(tmp_path / "calc.git"), installed(tmp_path)
+    origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path, "speaks", spoken=True).env
     async with Lab.open(tmp_path, PLAY.replace("SECONDS", "2"), ports=ports) as lab:
         lab.worker(**env)
         submitted = await lab.submit(origin, **CONFIG)
@@ -91,7 +52,7 @@ async def test_it_implements_a_step_is_killed_with_its_worker_and_held_and_its_c
 @pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_it_is_cancelled_in_the_middle_of_a_tool_and_nothing_of_it_lives(tmp_path: Path, ports: int) -> None:
-    origin, env = make_target(tmp_path / "calc.git"), installed(tmp_path)
+    origin, env = make_target(tmp_path / "calc.git"), StandIn(tmp_path, "speaks", spoken=True).env
     async with Lab.open(tmp_path, PLAY.replace("SECONDS", "100"), ports=ports) as lab:
         lab.worker(**env)
         submitted = await lab.submit(origin, **CONFIG)

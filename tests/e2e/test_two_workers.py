@@ -47,10 +47,13 @@ MANY = "title = 'turns'\n" + "".join(
 [[line]]
 step = "implement"
 turn = {turn}
-use = [{{ tool = "bash", input = {{ command = "echo {turn} > n.txt && sleep 1" }} }}]
+[[line.use]]
+tool = "bash"
+input.command = "echo {turn} > n.txt && touch begun && until rm go 2>err; do sleep 0.1; done; rm begun"
 """
     for turn in range(1, 60)
 )
+"""Turns that end when they are let go: nobody depends on how long one takes."""
 
 
 @pytest.mark.long
@@ -58,25 +61,39 @@ use = [{{ tool = "bash", input = {{ command = "echo {turn} > n.txt && sleep 1" }
 async def test_no_workflow_task_waits_for_the_queue_of_a_dead_worker(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, MANY, ports=ports) as lab:
-        workers = [lab.worker(), lab.worker()]
+        workers, tree = [lab.worker(), lab.worker()], lab.home.tree("calc-sub")
         config = "version = 1\n[setup]\ncommands = []\n"
         submitted = await lab.submit(origin, phases=["build"], config=config)
 
-        async def apart() -> Forked | None:
-            """The worker that keeps the workflow in memory, once the other one runs its turn."""
-            runner, history = _working(workers), await lab.handle().fetch_history()
-            names = [e.workflow_task_started_event_attributes.identity for e in history.events]
-            newest = next((name for name in reversed(names) if name), "")
-            keeper = next((worker for worker in workers if newest.startswith(f"{worker.pid}@")), None)
-            return keeper if runner is not None and runner is not keeper else None
+        async def next_turn() -> None:
+            calls = lab.model_calls()
+            (tree / "go").touch()
+            await until(lambda: lab.model_calls() > calls and (tree / "begun").exists())
 
-        (await until(apart)).kill()
-        calls = lab.model_calls()
-        await until(lambda: lab.model_calls() >= calls + 2)
-        next(worker for worker in workers if worker.poll() is None).kill()
+        async def keeper() -> str:
+            """Whoever keeps the workflow in memory, by the name that its workflow tasks have."""
+            history = await lab.handle().fetch_history()
+            names = [event.workflow_task_started_event_attributes.identity for event in history.events]
+            return next(name for name in reversed(names) if name)
+
+        async def killed(worker: Forked) -> None:
+            """It is, and others have seen to its queue."""
+            left = {path.stem for path in lab.home.inflight.glob("*.lock")}
+            worker.kill()
+            await until(lambda: left - {path.stem for path in lab.home.inflight.glob("*.lock")})
+
+        await until((tree / "begun").exists)
+        while (runner := await until(lambda: _working(workers))) and (await keeper()).startswith(f"{runner.pid}@"):
+            await next_turn()
+        await killed(next(worker for worker in workers if worker is not runner))
+        await next_turn()
+        await next_turn()
         lab.worker()
-        calls = lab.model_calls()
-        await until(lambda: lab.model_calls() >= calls + 2)
+        (tree / "begun").unlink()
+        await killed(runner)
+        await until((tree / "begun").exists)
+        await next_turn()
+        await next_turn()
         history = await lab.handle().fetch_history()
         assert not [e for e in history.events if e.HasField("workflow_task_timed_out_event_attributes")]
         await submitted.delivery.cancel()

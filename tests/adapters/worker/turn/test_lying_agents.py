@@ -2,83 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stand_in
 
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.worker.turn import process
 from perdure.models.turn import Ending, TurnResult
 from tests.adapters.worker.turn.turn_fixtures import DELIVERY, Bench, working
+from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import patient
 
 pytestmark = pytest.mark.long
 
-PLAY = """
-[[line]]
-step = "implement"
-turn = 1
-use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
-[[line]]
-step = "implement"
-turn = 2
-use = [{ tool = "bash", input = { command = "echo two > two.txt" } }]
-[[line]]
-step = "implement"
-turn = 3
-say = "Add both"
-"""
-PRESET = """
-title = "Stand-in"
-command = ["{program}"]
-args = ["{way}", "{{session}}"]
-resume = ["{way}", "{{session}}", "resumed"]
-sessions = ["session.json"]
-wire = "anthropic"
-[env]
-ANTHROPIC_BASE_URL = "{{proxy}}"
-[result]
-ended = [{{ where = {{ type = "result" }} }}]
-well = {{ where = {{ type = "result", subtype = "success", is_error = false }} }}
-text = {{ where = {{ type = "result" }}, take = "result" }}
-error = [{{ where = {{ type = "result", is_error = true }}, take = "result" }}]
-[abilities]
-resume = true
-"""
 CONFIG = 'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "stand-in"\n'
-
-
-class StandIn:
-    """Presets of this test's host, and how to see that nothing of an agent is left."""
-
-    def __init__(self, root: Path) -> None:
-        self.program = root / "stand-in-agent"
-        self._file = root / "config" / "perdure" / "agents" / "stand-in.toml"
-        self._file.parent.mkdir(parents=True)
-        source = Path(stand_in.__file__).read_text(encoding="utf-8")
-        self.program.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}", encoding="utf-8")
-        self.program.chmod(0o755)
-
-    def does(self, way: str) -> None:
-        self._file.write_text(PRESET.format(program=self.program, way=way), encoding="utf-8")
-
-    def alive(self) -> list[str]:
-        """Processes whose words name the program, or the file that its orphan writes."""
-        found = []
-        for one in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = one.read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if str(self.program) in words or "orphan.txt" in words:
-                found.append(words)
-        return found
 
 
 @pytest.fixture
@@ -104,8 +44,7 @@ def tree_is_at(bench: Bench, checkpoint: str) -> bool:
 
 
 async def test_one_that_tells_the_truth_ends_well(agent: StandIn, tmp_path: Path) -> None:
-    agent.does("honest")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         results = await turns(bench)
         assert [one.outcome.summary if one.outcome else "" for one in results] == ["", "", "Add both"]
         assert tree_is_at(bench, results[-1].checkpoint)
@@ -115,7 +54,7 @@ async def test_one_that_tells_the_truth_ends_well(agent: StandIn, tmp_path: Path
 @pytest.mark.parametrize(("way", "words"), [("fails well", "Add both"), ("silent", "end")])
 async def test_exit_0_and_success_are_no_proof(agent: StandIn, tmp_path: Path, way: str, words: str) -> None:
     agent.does(way)
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         results = await turns(bench)
         assert results[-1].outcome is not None
         assert results[-1].outcome.ending is Ending.FAILED
@@ -125,7 +64,7 @@ async def test_exit_0_and_success_are_no_proof(agent: StandIn, tmp_path: Path, w
 
 async def test_exit_0_with_nothing_done_is_a_failure(agent: StandIn, tmp_path: Path) -> None:
     agent.does("nothing")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         [only] = await turns(bench)
         assert only.outcome is not None
         assert only.outcome.ending is Ending.FAILED
@@ -138,7 +77,7 @@ async def test_one_that_never_exits_after_its_result_is_ended(
 ) -> None:
     monkeypatch.setattr(process, "AGENT_ENDS_S", 1.0)
     agent.does("stays")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         begun = time.monotonic()
         results = await turns(bench)
         assert time.monotonic() - begun < patient(60)
@@ -150,7 +89,7 @@ async def test_one_that_never_exits_after_its_result_is_ended(
 async def test_endless_reconnecting_has_an_end(agent: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "AGENT_SILENT_S", 3.0)
     agent.does("reconnects")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         [only] = await turns(bench)
         assert only.outcome is not None
         assert only.outcome.ending is Ending.FAILED
@@ -159,7 +98,7 @@ async def test_endless_reconnecting_has_an_end(agent: StandIn, tmp_path: Path, m
 
 async def test_output_without_end_is_cut_off_and_the_step_ends(agent: StandIn, tmp_path: Path) -> None:
     agent.does("floods")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         results = await turns(bench)
         assert results[-1].outcome is not None
         assert results[-1].outcome.ending is Ending.FAILED
@@ -168,7 +107,7 @@ async def test_output_without_end_is_cut_off_and_the_step_ends(agent: StandIn, t
 
 async def test_an_orphan_writes_into_no_checkpoint_and_is_dead_after_its_turn(agent: StandIn, tmp_path: Path) -> None:
     agent.does("orphan")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         results = await turns(bench)
         assert agent.alive() == []
         assert tree_is_at(bench, results[-1].checkpoint)

@@ -4,50 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
-import stand_in
 
 from perdure.adapters.git.checkpoint import read_transcript, read_turn
 from perdure.models.errors import WorkCutOff
 from perdure.models.turn import Ending, TurnResult
 from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
+from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
 
-PLAY = """
-[[line]]
-step = "implement"
-turn = 1
-use = [{ tool = "bash", input = { command = "echo one > one.txt" } }]
-[[line]]
-step = "implement"
-turn = 2
-use = [{ tool = "bash", input = { command = "echo two > two.txt" } }]
-[[line]]
-step = "implement"
-turn = 3
-say = "Add both"
-"""
-PRESET = """
-title = "Speaker"
-command = ["{program}"]
-args = ["{way}"]
-sessions = ["session.json"]
-output = "acp"
-wire = "anthropic"
-[env]
-ANTHROPIC_BASE_URL = "{{proxy}}"
-[abilities]
-resume = {resumes}
-"""
 FORGETS = """
 [[line]]
 step = "implement"
@@ -63,37 +35,13 @@ step = "implement"
 contains = ["+one", "+two"]
 say = "Add both"
 """
-CONFIG = 'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "speaker"\n'
-
-
-class Speaker:
-    def __init__(self, root: Path) -> None:
-        self.program = root / "speaker"
-        self._file = root / "config" / "perdure" / "agents" / "speaker.toml"
-        self._file.parent.mkdir(parents=True)
-        source = Path(stand_in.__file__).read_text(encoding="utf-8")
-        self.program.write_text(f"#!{os.path.realpath(sys.executable)} -IS\n{source}", encoding="utf-8")
-        self.program.chmod(0o755)
-
-    def does(self, way: str, *, resumes: bool = True) -> None:
-        text = PRESET.format(program=self.program, way=way, resumes=str(resumes).lower())
-        self._file.write_text(text, encoding="utf-8")
-
-    def alive(self) -> list[int]:
-        found = []
-        for one in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                if str(self.program) in one.read_bytes().decode(errors="replace"):
-                    found.append(int(one.parent.name))
-            except OSError:
-                continue
-        return found
+CONFIG = 'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "stand-in"\n'
 
 
 @pytest.fixture
-def speaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Speaker]:
+def speaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    made = Speaker(tmp_path)
+    made = StandIn(tmp_path, "speaks", spoken=True)
     yield made
     assert made.alive() == []
 
@@ -112,10 +60,9 @@ async def taken(bench: Bench, *, fresh: bool) -> list[TurnResult]:
 
 @pytest.mark.parametrize("fresh", [False, True], ids=["one process", "a process a turn"])
 async def test_each_turn_is_a_checkpoint_and_the_session_goes_on_whoever_takes_the_next(
-    speaker: Speaker, tmp_path: Path, *, fresh: bool
+    speaker: StandIn, tmp_path: Path, *, fresh: bool
 ) -> None:
-    speaker.does("speaks")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         results = await taken(bench, fresh=fresh)
         assert [one.outcome.summary if one.outcome else "" for one in results] == ["", "", "Add both"]
         assert results[-1].outcome is not None
@@ -130,9 +77,9 @@ async def test_each_turn_is_a_checkpoint_and_the_session_goes_on_whoever_takes_t
         assert (report["replies"], report["repeated"], report["refused"]) == (3, 0, 0)
 
 
-async def test_one_that_speaks_something_else_ends_typed(speaker: Speaker, tmp_path: Path) -> None:
+async def test_one_that_speaks_something_else_ends_typed(speaker: StandIn, tmp_path: Path) -> None:
     speaker.does("babbles")
-    async with working(tmp_path, PLAY, config=CONFIG) as bench:
+    async with working(tmp_path, TWO_FILES, config=CONFIG) as bench:
         [only] = await taken(bench, fresh=False)
         assert only.outcome is not None
         assert only.outcome.ending is Ending.FAILED
@@ -140,7 +87,7 @@ async def test_one_that_speaks_something_else_ends_typed(speaker: Speaker, tmp_p
         assert bench.rehearsal.calls == []
 
 
-async def test_one_that_cannot_go_on_with_its_session_is_told_what_was_done(speaker: Speaker, tmp_path: Path) -> None:
+async def test_one_that_cannot_go_on_with_its_session_is_told_what_was_done(speaker: StandIn, tmp_path: Path) -> None:
     speaker.does("forgets")
     async with working(tmp_path, FORGETS, config=CONFIG) as bench:
         results = await taken(bench, fresh=True)
@@ -149,14 +96,13 @@ async def test_one_that_cannot_go_on_with_its_session_is_told_what_was_done(spea
         assert said.count("could not be brought back") == 1, "what it was told is not told in what it is told next"
 
 
-async def test_one_that_is_killed_from_outside_has_not_failed(speaker: Speaker, tmp_path: Path) -> None:
-    speaker.does("speaks")
-    play = PLAY.replace("echo one > one.txt", "touch started; sleep 100")
+async def test_one_that_is_killed_from_outside_has_not_failed(speaker: StandIn, tmp_path: Path) -> None:
+    play = TWO_FILES.replace("echo one > one.txt", "touch started; sleep 100")
     async with working(tmp_path, play, config=CONFIG) as bench:
         turn = asyncio.create_task(bench.take(bench.work(1, bench.prepared.checkpoint)))
         await until(lambda: any(bench.host.home.root.rglob("started")))
-        for pid in speaker.alive():
-            with suppress(ProcessLookupError):  # it went with another one
-                os.kill(pid, signal.SIGKILL)
+        for process in speaker.alive():
+            with suppress(psutil.NoSuchProcess):  # it went with another one
+                process.kill()
         with pytest.raises(WorkCutOff, match="was ended from outside"):
             await turn
