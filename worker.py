@@ -40,7 +40,7 @@ async def main() -> None:
     home = Home.find()
     host = Host.open(home, secrets.environment())
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
-    client = await connect(home, start=False, say=logging.info)
+    client = await connect(home, start=False, say=logging.info, works=True)
     strangers = NoStrangers(home, client)
     await host.check_search_attributes(client)
     await put_rules(client, host.config.treasury)

@@ -6,9 +6,11 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
 from perdure.adapters.system.home import Home
@@ -16,29 +18,32 @@ from perdure.local import Say
 from perdure.local.identity import NAMESPACE
 from perdure.local.server import ensure_server, find_server
 from perdure.models.errors import BadInput, TemporalUnreachable
-from perdure.models.limits import SERVER_ANSWER_S
+from perdure.models.limits import SERVER_ANSWER_S, WORKER_SAYS
 from perdure.plugin import Interceptors, perdure_plugin
 from perdure.secrets import environment
 
 _DEFAULT_ADDRESS = "localhost:7233"
 
 
-async def connect(home: Home, *, start: bool, say: Say, interceptors: Interceptors = ()) -> Client:
+async def connect(home: Home, *, start: bool, say: Say, interceptors: Interceptors = (), works: bool = False) -> Client:
     """A connected client with Perdure's plugin.
 
     start   whether to start the embedded server when nothing is configured and it does not run
+    works   it is for workers, which then say more often how they are
     Raises TemporalUnreachable within SERVER_ANSWER_S seconds, BadInput for a configuration that cannot be read.
     """
     config = configured()
     if config is not None:
-        return await _connect(config, interceptors, fix="check TEMPORAL_ADDRESS; unset it for the embedded server")
+        return await _connect(
+            config, interceptors, works, fix="check TEMPORAL_ADDRESS; unset it for the embedded server"
+        )
     server = await ensure_server(home, say=say) if start else await find_server(home)
     if server is None:
         raise TemporalUnreachable(
             "Temporal is not running", where=str(home.root), fix="perdure up --detach starts it and a worker"
         )
     embedded = ClientConnectConfig(target_host=server.address, namespace=server.namespace)
-    return await _connect(embedded, interceptors, fix="perdure down, then perdure up --detach")
+    return await _connect(embedded, interceptors, works, fix="perdure down, then perdure up --detach")
 
 
 def configured() -> ClientConnectConfig | None:
@@ -57,7 +62,7 @@ def embedded_environment(env: Mapping[str, str]) -> dict[str, str]:
     return kept | {"TEMPORAL_CONFIG_FILE": os.devnull}
 
 
-async def _connect(config: ClientConnectConfig, interceptors: Interceptors, *, fix: str) -> Client:
+async def _connect(config: ClientConnectConfig, interceptors: Interceptors, works: bool, *, fix: str) -> Client:
     address = config.get("target_host") or _DEFAULT_ADDRESS
     try:
         async with asyncio.timeout(SERVER_ANSWER_S):
@@ -67,6 +72,7 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, *, f
                 api_key=config.get("api_key"),
                 tls=config.get("tls"),
                 rpc_metadata=config.get("rpc_metadata") or {},
+                runtime=_runtime() if works else None,
                 plugins=[perdure_plugin(interceptors=interceptors)],
             )
     except TimeoutError:
@@ -75,6 +81,12 @@ async def _connect(config: ClientConnectConfig, interceptors: Interceptors, *, f
         ) from None
     except (RPCError, RuntimeError, ValueError) as error:
         raise TemporalUnreachable(f"Temporal cannot be reached: {_reason(error)}", where=address, fix=fix) from None
+
+
+@cache
+def _runtime() -> Runtime:
+    """The SDK's own, with shorter pauses between the reports of its workers."""
+    return Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=WORKER_SAYS)
 
 
 def _reason(error: Exception) -> str:

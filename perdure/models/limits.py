@@ -54,6 +54,9 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
 """The SDK passes a heartbeat on only after 0.8 × timeout (24 s) unless told otherwise (holes.md H3)."""
 
+WORKER_SAYS = timedelta(seconds=10)
+"""Between a worker's reports of its slots, which the page shows: a small call; the SDK's default is a minute."""
+
 RETRY_PAUSE = timedelta(seconds=1)
 """Between attempts that failed for a passing reason; a death is redone after 1 ms by its reporter."""
 

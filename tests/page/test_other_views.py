@@ -9,10 +9,11 @@ import pytest
 from page_lab import visiting
 
 from perdure.local.page import token_of
+from perdure.models.limits import TASK_QUEUE
 from perdure.page.server import Place, serve
 from perdure.page.views.history import quoted
 from perdure.page.views.start import fields
-from tests.lab import BUILT, HAPPY, Lab, make_target
+from tests.lab import BUILT, HAPPY, Lab, make_target, until
 
 EVIL = "<script>alert(1)</script>"
 BACKLOG = """
@@ -77,6 +78,13 @@ async def test_a_delivery_is_started_from_the_form_and_stands_in_activity_histor
         _, text = await ada.get("/hosts")
         assert "no budgets are shared here" in text
         assert re.search(r"<code>\d+@", text), "the worker"
+
+        async def slots() -> list[str]:
+            _, text = await ada.get("/hosts")
+            return re.findall(r"<div>(\d+/\d+) <span class=\"dim\">([\w.-]+)</span>", text)
+
+        found = await until(slots, 60)
+        assert {queue: used for used, queue in found} == {TASK_QUEUE: "0/32", lab.home.queue(): "0/32"}
         assert str(origin) in text
 
 

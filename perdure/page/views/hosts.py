@@ -8,14 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.budgets import read_table
 from perdure.client.listing import newest
 from perdure.models.errors import PerdureError
-from perdure.models.limits import TASK_QUEUE
+from perdure.models.limits import TASK_QUEUE, WORKER_SAYS
 from perdure.page.render import perdure_of, render
 
 if TYPE_CHECKING:
@@ -30,16 +31,36 @@ DAYS = 14
 _COUNTED = 5_000
 """Deliveries whose cost is added up, the newest: a second of the server's time."""
 
+_WORKERS = 200
+"""A page shows them all: nobody has read further."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+_HEARD = timedelta(minutes=5)
+"""As long as a server remembers who asked for work: a worker that said nothing since is gone."""
+
 _NAMED = 50
 """Repositories, and labels, the dearest."""
 
 
 @dataclass(frozen=True)
+class Slots:
+    """Places for activities of one queue, `used` of `all`, as the worker said at `heard`."""
+
+    queue: str
+    used: int
+    all: int
+    heard: datetime
+
+
+@dataclass(frozen=True)
 class Worker:
-    """One process that takes work. `identity`: `pid@host/worker`; seen: when it asked for work last."""
+    """One process that takes work. `identity`: `pid@host/worker`; seen: when it asked for work last, or said how it is;
+    slots: none where the server keeps no such reports."""
 
     identity: str
     seen: datetime
+    slots: tuple[Slots, ...] = ()
 
 
 def routes() -> list[web.RouteDef]:
@@ -61,6 +82,7 @@ async def show(request: web.Request) -> web.StreamResponse:
         request,
         "hosts.html",
         workers=await workers(client),
+        beat_s=round(WORKER_SAYS.total_seconds()),
         table=table,
         trouble=trouble,
         days=days,
@@ -79,12 +101,31 @@ async def workers(client: Client) -> list[Worker]:
         task_queue=TaskQueue(name=TASK_QUEUE),
         task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
     )
-    found = (await client.workflow_service.describe_task_queue(asked)).pollers
-    return sorted(
-        (Worker(one.identity, one.last_access_time.ToDatetime(UTC)) for one in found),
-        key=lambda worker: worker.seen,
-        reverse=True,
-    )
+    polled = (await client.workflow_service.describe_task_queue(asked)).pollers
+    seen = {one.identity: one.last_access_time.ToDatetime(UTC) for one in polled}
+    told = await _told(client)
+    for identity, slots in told.items():
+        seen[identity] = max(seen.get(identity, _NEVER), *(slot.heard for slot in slots))
+    found = [Worker(identity, at, tuple(told.get(identity, ()))) for identity, at in seen.items()]
+    return sorted(found, key=lambda worker: worker.seen, reverse=True)
+
+
+async def _told(client: Client) -> dict[str, list[Slots]]:
+    """By worker, its slots as its heartbeats said; empty where the server has none of these."""
+    asked = ListWorkersRequest(namespace=client.namespace, page_size=_WORKERS)
+    try:
+        listed = (await client.workflow_service.list_workers(asked)).workers_info
+    except RPCError as error:
+        if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
+            raise
+        return {}
+    found = defaultdict[str, list[Slots]](list)
+    for beat in (one.worker_heartbeat for one in listed):
+        of, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
+        if datetime.now(UTC) - heard < _HEARD and beat.status == WorkerStatus.WORKER_STATUS_RUNNING:
+            places = of.current_used_slots + of.current_available_slots
+            found[beat.worker_identity].append(Slots(beat.task_queue, of.current_used_slots, places, heard))
+    return {identity: sorted(slots, key=lambda slot: slot.queue) for identity, slots in found.items()}
 
 
 def spent(listed: list[Listed]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:

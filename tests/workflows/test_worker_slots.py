@@ -1,0 +1,49 @@
+"""The page knows of each worker how many of its slots are in use, from the server: the worker's own reports."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.runtime import Runtime, TelemetryConfig
+from temporalio.worker import Worker
+
+from perdure.page.views.hosts import workers
+from tests.waiting import until
+
+OFTEN = timedelta(seconds=1)
+
+
+@pytest.mark.timeout(120)
+async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(client: Client, fresh: str) -> None:
+    over = asyncio.Event()
+
+    @activity.defn
+    async def lasts() -> None:
+        await over.wait()
+
+    said = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=OFTEN)
+    address = client.service_client.config.target_host
+    working = await Client.connect(address, namespace=client.namespace, runtime=said)
+
+    async def slots() -> list[tuple[int, int]]:
+        found = [one for one in await workers(client) if one.identity == fresh]
+        return [(slot.used, slot.all) for one in found for slot in one.slots if slot.queue == fresh]
+
+    async def used() -> bool:
+        return await slots() == [(2, 3)]
+
+    async def gone() -> bool:
+        return not await slots()
+
+    async with Worker(working, task_queue=fresh, activities=[lasts], max_concurrent_activities=3, identity=fresh):
+        for number in range(2):
+            await client.start_activity(
+                lasts, id=f"{fresh}-{number}", task_queue=fresh, schedule_to_close_timeout=timedelta(seconds=100)
+            )
+        await until(used, 30)
+        over.set()
+    await until(gone, 30)
