@@ -12,6 +12,7 @@ SYSTEM_LATER = "mid-conversation-tool-changes-"
 PER_TURN = "per-turn-control-"
 UPDATES = "thinking-display-updates-"
 BINDING = "thinking-binding-controls-"
+COMPACTION = "compact-2026-09-"
 """The beginnings of the betas' names; their dates change."""
 
 
@@ -24,6 +25,13 @@ def check_betas(request: Request, headers: Mapping[str, str]) -> None:
 
     if request.context_management is not None and not on(CONTEXT):
         raise invalid("context_management: Extra inputs are not permitted")
+    if request.compaction is not None:
+        if not on(COMPACTION):
+            raise invalid("compaction: Extra inputs are not permitted")
+        if request.context_management is not None or request.json_schema is not None or request.stop_sequences:
+            raise invalid(
+                "compaction: cannot be combined with context_management, stop_sequences or output_config.format"
+            )
     if request.thinking is not None and request.thinking.display == "updates" and not on(UPDATES):
         raise invalid("thinking.display: Input should be 'summarized' or 'omitted'")
     if request.thinking is not None and request.thinking.block_binding is not None and not on(BINDING):

@@ -6,7 +6,7 @@ import base64
 import difflib
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perdure.rehearsal.cache import InputUsage, tokens_of
@@ -14,7 +14,18 @@ from perdure.rehearsal.dialect import ANSWER, answer_schema, translated
 from perdure.rehearsal.faults import Fault
 from perdure.rehearsal.schema import answer_problem, with_empties
 from perdure.rehearsal.screenplay import Line
-from perdure.rehearsal.wire import Block, Refused, Request, Text, Thinking, ThinkingConfig, ToolUse, canonical, invalid
+from perdure.rehearsal.wire import (
+    Block,
+    Refused,
+    Request,
+    Summary,
+    Text,
+    Thinking,
+    ThinkingConfig,
+    ToolUse,
+    canonical,
+    invalid,
+)
 
 Json = dict[str, Any]
 Where = Callable[[], str]
@@ -50,11 +61,19 @@ def compose(line: Line, request: Request, digest: str, where: Where, fault: Faul
     return blocks, "tool_use" if calls else "end_turn"
 
 
+def summed_up(request: Request) -> list[Summary]:
+    """The reply to a request for a summary of its conversation: no line of a screenplay answers it."""
+    asked = sum(message.role == "assistant" for message in request.messages)
+    return [Summary(type="compaction", content=f"The screenplay sums {asked} replies up.")]
+
+
 def _use_id(digest: str, number: int) -> str:
     return f"toolu_{hashlib.sha256(f'{digest} {number}'.encode()).hexdigest()[:24]}"
 
 
-def message(request: Request, digest: str, blocks: list[Block], stop_reason: str, spent: InputUsage) -> Json:
+def message(
+    request: Request, digest: str, blocks: Sequence[Block | Summary], stop_reason: str, spent: InputUsage
+) -> Json:
     """The whole message, as JSON replies carry it and streams build it up."""
     refused = {"type": "refusal", "category": "general_harms", "explanation": "The screenplay has the model refuse."}
     return {

@@ -93,10 +93,15 @@ class Line(Written):
 
 
 class Script(Written):
-    """The whole file. `cache_minimum` is the smallest prompt the twin caches, in tokens; the real ones differ."""
+    """The whole file.
+
+    cache_minimum  the smallest prompt the twin caches, in tokens; the real ones differ
+    sums_up        the twin takes requests to sum a conversation up
+    """
 
     title: str = "untitled"
     cache_minimum: int = Field(default=0, ge=0)
+    sums_up: bool = True
     line: tuple[Line, ...] = Field(min_length=1)
 
 

@@ -20,11 +20,11 @@ from perdure.rehearsal.faults import OVERLOADED, PARTIAL, Fault, http_error
 from perdure.rehearsal.match import Cues, scene
 from perdure.rehearsal.playing import REQUEST_ID, Player, Stopping, reset
 from perdure.rehearsal.record import Call, Record, chain
-from perdure.rehearsal.reply import compose, message
+from perdure.rehearsal.reply import compose, message, summed_up
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.strict import count
-from perdure.rehearsal.wire import Refused
-from perdure.rehearsal.wires.base import Came, RehearsalWire
+from perdure.rehearsal.wire import Refused, invalid
+from perdure.rehearsal.wires.base import Asked, Came, RehearsalWire
 from perdure.rehearsal.wires.chat import Chat
 from perdure.rehearsal.wires.gemini import Gemini
 from perdure.rehearsal.wires.messages import Messages
@@ -160,6 +160,8 @@ class Rehearsal:
         call.step, call.turn = now.step, now.turn
         links = chain(request)
         self._record.note_prefix(request, links)
+        if request.compaction is not None:
+            return await self._sum_up(wire, http, call, asked, f"{links[-1]} summed up")
         index, fault = self._cues.next(now)
         call.line = index + 1
         line = self.screenplay.lines[index]
@@ -181,6 +183,19 @@ class Rehearsal:
         response = await self._player.message(http, wire, reply, asked, fault, line.seconds)
         if fault not in PARTIAL:
             self._record.note_sent(links[-1])
+        return response
+
+    async def _sum_up(
+        self, wire: RehearsalWire, http: web.Request, call: Call, asked: Asked, digest: str
+    ) -> web.StreamResponse:
+        if not self.screenplay.script.sums_up:
+            raise invalid("compaction: Extra inputs are not permitted")
+        request = asked.request
+        reply = message(request, digest, summed_up(request), "compaction", self._cache.charge(request))
+        call.usage = reply["usage"]
+        self._record.note_reply(digest, reply["usage"])
+        response = await self._player.message(http, wire, reply, asked, None, 0)
+        self._record.note_sent(digest)
         return response
 
 

@@ -137,6 +137,11 @@ class Diagnostics(Wire):
     previous_message_id: str | None = None
 
 
+class Compaction(Wire):
+    type: Literal["summarize"]
+    instructions: str | None = None
+
+
 class Metadata(Wire):
     user_id: str | None = None
 
@@ -160,11 +165,19 @@ class Request(Wire):
     service_tier: Literal["auto", "standard_only"] | None = None
     speed: Literal["standard", "fast"] | None = None
     context_management: dict[str, Any] | None = None
+    compaction: Compaction | None = None  # `betas`
 
     @property
     def json_schema(self) -> dict[str, Any] | None:
         """The schema a structured answer must follow, when one is asked for."""
         return self.output_config.format.json_schema if self.output_config and self.output_config.format else None
+
+
+class Summary(Wire):
+    """The one block of the reply to a request for a summary; nothing here takes it back."""
+
+    type: Literal["compaction"]
+    content: str
 
 
 def canonical(part: BaseModel) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure.adapters.worker.turn.anew import COMPACTING
+from perdure.adapters.worker.turn.anew import SUMMED_UP
 from perdure.models.crash import CrashPoint
+from perdure.rehearsal.record import REHEARSAL_BODIES_KEPT
 from tests.lab import BUILT, Lab, finished, git, make_target
 
 TURNS = 200
@@ -52,7 +53,9 @@ async def test_two_hundred_turns_are_made_shorter_twice_and_survive_a_death_on_t
         assert result.receipt.worker_deaths == 1
         assert result.receipt.replies_paid_twice == 0
         assert lab.rehearsal is not None
-        assert len(lab.rehearsal.calls) <= TURNS + 3, "a reply was asked for twice"
+        asked = [call.body for call in lab.rehearsal.calls[-REHEARSAL_BODIES_KEPT:]]
+        assert sum("compaction" in body for body in asked) == 1, "the newest one, though its worker died with it"
+        assert len(lab.rehearsal.calls) <= TURNS + 5, "a reply was asked for twice"
         [vault] = lab.home.root.glob("vaults/*.git")
-        made = git(vault, "log", "--all", "--format=%s%n%b").count(COMPACTING)
+        made = git(vault, "log", "--all", "--format=%s%n%b").count(SUMMED_UP)
         assert made == 2

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[Json, str]] = {
         {"messages": [{**USER, "output_config": {"effort": "low"}}]},
         "messages.0.output_config: Extra inputs",
     ),
+    "compact-2026-09-04": ({"compaction": {"type": "summarize"}}, "compaction: Extra inputs"),
     "mid-conversation-tool-changes-2026-07-01": (
         {"messages": [USER, {"role": "system", "content": "Another tool."}]},
         "messages.1.role: Input should be 'user' or 'assistant'",
@@ -46,6 +47,17 @@ async def test_a_betas_parameter_is_taken_with_its_header_only(rehearsal, beta):
     assert (refused.status_code, complaint in refused.json()["error"]["message"]) == (400, True)
     taken = await post(url, asked(**parameter), **HEADERS, **{"anthropic-beta": f"another-2020-01-01,{beta}"})
     assert taken.status_code == 200, taken.text
+
+
+async def test_a_summary_is_a_reply_of_one_block_that_no_line_answers(rehearsal):
+    twin = await rehearsal('[[line]]\nstep = "review"\nsay = "Yes."')
+    beta = {**HEADERS, "anthropic-beta": "compact-2026-09-04"}
+    reply = (await post(f"{twin.url}/v1/messages", asked(compaction={"type": "summarize"}), **beta)).json()
+    assert (reply["stop_reason"], [block["type"] for block in reply["content"]]) == ("compaction", ["compaction"])
+    formatted = {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
+    body = asked(compaction={"type": "summarize"}, **formatted)
+    refused = await post(f"{twin.url}/v1/messages", body, **beta)
+    assert "cannot be combined" in refused.json()["error"]["message"]
 
 
 async def test_counting_tokens_is_answered_and_is_no_call(rehearsal):

@@ -60,6 +60,8 @@ def _unfold(block: Json, cut: bool) -> tuple[Json, list[Json]]:
             whole = json.dumps(block["input"], ensure_ascii=False)
             parts = ["", *pieces(whole[: len(whole) // 2] if cut else whole)]
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in parts]
+        case "compaction":
+            return {**block, "content": None}, [{"type": "compaction_delta", "content": block["content"]}]
         case _:
             thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
             signature = {"type": "signature_delta", "signature": block["signature"]}

@@ -1,6 +1,7 @@
-"""A conversation that fills its model's window begins anew: the opening, the change so far, the last failure.
+"""A conversation that fills its model's window begins anew: opening, summary, change so far, last failure.
 
-That is a turn of its own, made without a request: nothing is paid for it, and whoever does it again makes the same.
+That is a turn of its own. The summary is the API's; where it has none, the turn is made without a request, nothing is
+paid for it, and the last turns stand in a line each instead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ COMPACT_AT = 0.6
 COMPACT_TURNS = 8
 """Replies that a conversation has before it is made shorter: what fills it sooner is its opening, which stays."""
 
-_DIFF_CHARS, _FAILURE_CHARS, _SAID_CHARS = 40_000, 6_000, 2_000
+_SUMMARY_CHARS, _DIFF_CHARS, _FAILURE_CHARS, _SAID_CHARS = 60_000, 40_000, 6_000, 2_000
 _TURNS_TOLD = 60
 """Of the work so far, for a beginning of some 20,000 tokens; the files themselves can be read again."""
 
@@ -44,32 +45,38 @@ def may_begin_anew(transcript: Sequence[Message]) -> bool:
     return _replies(transcript) > 1
 
 
-def compacted(transcript: Sequence[Message], diff: str, begins: str = COMPACTED) -> list[Message]:
+def compacted(transcript: Sequence[Message], diff: str, begins: str = COMPACTED, summary: str = "") -> list[Message]:
     """The conversation anew: its first message as it was, then what has become of the work. Equal input, equal bytes.
 
-    diff    of the step so far; empty when nothing was changed
-    begins  COMPACTED, or TAKEN_OVER: why
+    diff     of the step so far; empty when nothing was changed
+    begins   COMPACTED, or TAKEN_OVER: why
+    summary  of it all; empty: there is none
     """
     kept = list[dict[str, Any]]()
     for block in transcript[0]["content"]:
         if block.get("type") == "text" and block["text"].startswith((COMPACTED, TAKEN_OVER)):
             break
         kept.append(block)
-    did = [f"- {describe(message)}" for message in transcript if message["role"] == "assistant"]
-    left_out = [f"- ({len(did) - _TURNS_TOLD} turns before)"] if len(did) > _TURNS_TOLD else []
-    texts = [
-        f"{begins} The files are as you left them: go on, and read again what you need. What you did last:",
-        framed("turns", "\n".join([*left_out, *did[-_TURNS_TOLD:]])),
-    ]
+    begun = f"{begins} The files are as you left them: go on, and read again what you need."
+    if summary:
+        texts = [begun, framed("summary", middle_out(summary, _SUMMARY_CHARS))]
+    else:
+        texts = [f"{begun} What you did last:", framed("turns", _last_turns(transcript))]
     texts.append(
         framed("diff so far", middle_out(diff, _DIFF_CHARS)) if diff.strip() else "No file was changed so far."
     )
     if failure := _last_failure(transcript):
         texts.append(framed("last failure", middle_out(failure, _FAILURE_CHARS)))
-    if said := _last_words(transcript):
+    if not summary and (said := _last_words(transcript)):
         texts.append(framed("your last words", middle_out(said, _SAID_CHARS)))
     content = [*kept, *({"type": "text", "text": text} for text in texts), *_of_people(transcript, len(kept))]
     return [{"role": "user", "content": content}]
+
+
+def _last_turns(transcript: Sequence[Message]) -> str:
+    did = [f"- {describe(message)}" for message in transcript if message["role"] == "assistant"]
+    left_out = [f"- ({len(did) - _TURNS_TOLD} turns before)"] if len(did) > _TURNS_TOLD else []
+    return "\n".join([*left_out, *did[-_TURNS_TOLD:]])
 
 
 def _replies(transcript: Sequence[Message]) -> int:

@@ -42,6 +42,14 @@ _UNREADABLE = (ValueError, LookupError, AttributeError, AssertionError, RuntimeE
 
 _USED_UP = re.compile(r"anthropic-ratelimit-[a-z-]+-remaining", re.IGNORECASE)
 
+
+class NotSummedUp(ModelRefusesUs):
+    """The API does not sum this conversation up; the step goes on without that."""
+
+
+_NOT_SUMMED_UP = (400, 404, 413, 422)
+"""Answers to a model that has answered in this conversation before: it is the request for a summary that is refused."""
+
 RESTART = "then start the worker again: perdure down && perdure up"
 
 
@@ -132,6 +140,8 @@ def _passes(status: int) -> bool:
 
 def _refuses(status: int, said: str, question: ModelRequest, endpoint: Endpoint) -> ModelRefusesUs:
     """Every refusal says which setting it is about and what to do."""
+    if question.compact and status in _NOT_SUMMED_UP:
+        return NotSummedUp(f"the model API does not sum the conversation up ({status}): {said}", where=endpoint.host)
     setting = f"model in [steps.{step_of(question)}]"
     key = f"{endpoint.variable} in the worker's environment"
     if status == 401:

@@ -20,6 +20,8 @@ from perdure.models.ledger import Usage
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import Message
+    from anthropic.types import Usage as ApiUsage
+    from anthropic.types.beta import BetaCompactionIterationUsage, BetaMessage, BetaUsage
 
 MODEL_CONNECT_S = 10.0
 MODEL_SILENCE_S = 120.0
@@ -110,13 +112,15 @@ class Model:
 
         `on_first_event` is called when the reply has begun (from there on it may be billed), `on_text` with every
         piece of text. ModelUnavailable: ask again later; a reply that breaks off is one of these and is never
-        returned in part. ModelRefusesUs: a person must act.
+        returned in part. ModelRefusesUs: a person must act; NotSummedUp, one of these: the API does not sum
+        conversations up, or not this one.
         """
         client = await self._open()
         body = await in_thread(question.body)
+        messages = client.beta.messages if question.compact else client.messages
         begun = False
         try:
-            async with asyncio.timeout(self._within_s), client.messages.stream(**body) as stream:
+            async with asyncio.timeout(self._within_s), messages.stream(**body) as stream:
                 async for event in stream:
                     if not begun:
                         begun = True
@@ -163,17 +167,10 @@ class Model:
             ),
         )
 
-    def _reply(self, message: Message, request_id: str | None) -> Reply:
+    def _reply(self, message: Message | BetaMessage, request_id: str | None) -> Reply:
         if message.stop_reason is None:
             raise unavailable("the model's reply was cut off before its end", self._endpoint)
-        tokens = message.usage
-        usage = Usage(
-            input_tokens=tokens.input_tokens,
-            cache_read_tokens=tokens.cache_read_input_tokens or 0,
-            cache_write_tokens=tokens.cache_creation_input_tokens or 0,
-            cache_write_1h_tokens=tokens.cache_creation.ephemeral_1h_input_tokens if tokens.cache_creation else 0,
-            output_tokens=tokens.output_tokens,
-        )
+        usage = usage_of(message.usage)
         content = [block.to_dict(mode="json") for block in message.content]
         detail = message.stop_details.to_dict(mode="json") if message.stop_details is not None else {}
         return Reply(
@@ -188,7 +185,20 @@ class Model:
         )
 
 
-def _missed(message: Message) -> str:
+def usage_of(tokens: ApiUsage | BetaUsage | BetaCompactionIterationUsage) -> Usage:
+    """Without its price. A summary's part is named beside a usage and not counted in it."""
+    parts = [one for one in getattr(tokens, "iterations", None) or () if one.type == "compaction"]
+    own = Usage(
+        input_tokens=tokens.input_tokens,
+        cache_read_tokens=tokens.cache_read_input_tokens or 0,
+        cache_write_tokens=tokens.cache_creation_input_tokens or 0,
+        cache_write_1h_tokens=tokens.cache_creation.ephemeral_1h_input_tokens if tokens.cache_creation else 0,
+        output_tokens=tokens.output_tokens,
+    )
+    return sum(map(usage_of, parts), own)
+
+
+def _missed(message: Message | BetaMessage) -> str:
     """The API's reason for a miss of its cache, such as `messages changed`; empty where it names none."""
     found = message.diagnostics.cache_miss_reason if message.diagnostics is not None else None
     known = found is not None and found.type in _MISSES

@@ -24,6 +24,9 @@ _CACHED_1H = {"type": "ephemeral", "ttl": "1h"}
 _ADAPTIVE = re.compile(r"claude-(?:(?:opus|sonnet)-4-[6-9]|(?:opus|sonnet|haiku|fable|mythos)-5)(?:-\d+)*")
 """Models that take adaptive thinking; others, and names of gateways, are asked without."""
 
+COMPACTION = "compact-2026-09-04"
+"""The beta with which the API sums a conversation up."""
+
 _NOTHING = {"type": "text", "text": "(no answer)"}
 
 USER_BREAKPOINTS = 2
@@ -43,6 +46,7 @@ class ModelRequest:
               is less than writing all of it again after a wait
     after     id of the conversation's last reply: the API says why the cache did not find what was sent with it; None:
               not asked
+    compact   the reply is to be a summary of the conversation, nothing else
     """
 
     model: str
@@ -54,13 +58,14 @@ class ModelRequest:
     schema: dict[str, Any] | None
     hour: bool = False
     after: str | None = None
+    compact: bool = False
 
     @property
     def _mark(self) -> dict[str, str]:
         return _CACHED_1H if self.hour else _CACHED
 
     def body(self) -> dict[str, Any]:
-        """The arguments of `messages.stream`, equal bytes for equal questions.
+        """The arguments of `messages.stream`, equal bytes for equal questions; of the beta's, for a summary.
 
         Cache marks, four at most: the system prompt, the last block (the top-level mark) and the ends of the
         previous user messages. Keys inside messages are sorted, because a transcript that was stored and read
@@ -80,10 +85,12 @@ class ModelRequest:
         output: dict[str, Any] = {}
         if self.effort is not None:
             output["effort"] = self.effort
-        if self.schema is not None:
+        if self.schema is not None and not self.compact:
             output["format"] = {"type": "json_schema", "schema": self.schema}
         if output:
             body["output_config"] = output
+        if self.compact:
+            return {**body, "compaction": {"type": "summarize"}, "betas": [COMPACTION]}
         if self.after is not None:
             body["diagnostics"] = {"previous_message_id": self.after}
         return body
@@ -159,6 +166,12 @@ class Reply:
     detail: str = ""
     id: str = ""
     missed: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Of the conversation, where that was asked for; empty where there is none."""
+        blocks = self.message["content"]
+        return next((str(block.get("content") or "") for block in blocks if block.get("type") == "compaction"), "")
 
     def to_json(self) -> str:
         """Equal texts for equal replies; `from_json` gives the reply back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from temporalio import activity
 
 from perdure.adapters.agents.builtin.compaction import COMPACTED, TAKEN_OVER, compacted
+from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
@@ -18,6 +19,7 @@ from perdure.models.ledger import Usage
 from perdure.models.turn import TurnInput, TurnResult
 
 COMPACTING = "conversation made shorter"
+SUMMED_UP = f"{COMPACTING}, with the model's summary"
 
 
 async def begin_anew(
@@ -27,22 +29,24 @@ async def begin_anew(
     told: list[Message],
     model: str = "",
     why: str = "",
-    usage: Usage | None = None,
+    reply: Reply | None = None,
 ) -> TurnResult:
     """A turn that makes the conversation shorter, or another one with a second model (what one has thought is bound to
-    it): no request, unless one was what showed that it cannot go on.
+    it).
 
     model  that it goes on with, empty: the step's own; why: it goes over to it now, and for this reason
+    reply  that showed that it cannot go on, or is to sum it up; None: nothing was asked
     """
-    does = f"goes on with {model}: {why}" if why else COMPACTING
+    summary = reply.summary if reply is not None else ""
+    does = f"goes on with {model}: {why}" if why else SUMMED_UP if summary else COMPACTING
     now_doing(doing=does)
     diff = await in_thread(diff_of, session.vault, work)
-    [fresh] = host.redacted(compacted(told, diff, TAKEN_OVER if why else COMPACTED) if told[1:] else told)
+    [fresh] = host.redacted(compacted(told, diff, TAKEN_OVER if why else COMPACTED, summary) if told[1:] else told)
     crash_point(CrashPoint.DURING_COMPACTION)
     result = TurnResult(
         checkpoint="",
         summary=summary_of(work, does, None, ""),
-        usage=usage or Usage(),
+        usage=reply.usage if reply is not None else Usage(),
         spend=await in_thread(session.spend.total),
         notes=read_by(work),
         model=model,

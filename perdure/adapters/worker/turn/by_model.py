@@ -8,7 +8,7 @@ from typing import Any
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.compaction import may_begin_anew
 from perdure.adapters.agents.builtin.conversation import Continue, RunTools, StepFinished
-from perdure.adapters.agents.builtin.errors import OVERLOADED
+from perdure.adapters.agents.builtin.errors import OVERLOADED, NotSummedUp
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.stuck import stuck
@@ -51,12 +51,11 @@ class BuiltIn:
         second = await in_thread(model_of, session.vault, work)
         spare = "" if second else second_model(session.contract.config, work.step)
         model = second or getattr(session.contract.config.steps, work.step).model
-        if await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window or window_of(model)):
-            return await begin_anew(host, session, work, told, second)
+        full = await in_thread(is_full, session.vault, work, told, host.model_or_refuse().window or window_of(model))
         _, tests_s = await in_thread(session.tested)
         question = conversation.question_for(work.step, session.contract, told, promised, tests_s, work.effort, second)
         after = await in_thread(last_message, session.directory, work)
-        question = replace(question, after=after if host.model_or_refuse().diagnoses else None)
+        question = replace(question, after=after if host.model_or_refuse().diagnoses else None, compact=full)
         books = Books(session.replies, session.spend, await in_thread(host.pace))
         try:
             reply = await ask_model(books, host.model_or_refuse(), question, work, turn.run_id)
@@ -65,14 +64,18 @@ class BuiltIn:
                 raise
             over = await begin_anew(host, session, work, told, spare, f"its {OVERLOADED}")
             return over.model_copy(update={"waited_s": round(books.waited, 1)})
+        except NotSummedUp:
+            return await begin_anew(host, session, work, told, second)
+        if full:
+            return await begin_anew(host, session, work, told, second, reply=reply)
         await in_thread(note_message, session.directory, work, reply)
         session.check()
         acted = await _act(host, session, work, told, reply, promised)
         ending = acted.outcome.ending if acted.outcome is not None else None
         if ending is Ending.CONTEXT and may_begin_anew(told):
-            return await begin_anew(host, session, work, told, second, usage=reply.usage)
+            return await begin_anew(host, session, work, told, second, reply=reply)
         if ending is Ending.REFUSED and spare and acted.outcome is not None:
-            return await begin_anew(host, session, work, told, spare, acted.outcome.summary, usage=reply.usage)
+            return await begin_anew(host, session, work, told, spare, acted.outcome.summary, reply=reply)
         did, missed = describe(*host.redacted([reply.message])), miss(reply, question.after)
         result = TurnResult(
             checkpoint="",

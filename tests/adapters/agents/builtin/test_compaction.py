@@ -41,6 +41,15 @@ def test_the_beginning_stays_and_the_change_the_last_failure_and_words_of_people
     assert spoken([fresh]) == ("keep the old name",)
 
 
+def test_a_summary_stands_in_place_of_the_turns_and_the_last_words_and_of_nothing_else() -> None:
+    [fresh] = compacted(long(10), "+ def sub", summary="All of it.")
+    for words in ("All of it.", "+ def sub", "run 9", COMPACTED):
+        assert words in _texts(fresh)
+    assert "pytest 8" not in _texts(fresh)
+    assert spoken([fresh]) == ("keep the old name",)
+    assert _texts(compacted([fresh, *long(10)[1:]], "")[0]).count("All of it.") == 0, "the next one has it in it"
+
+
 def test_made_shorter_again_it_has_each_word_once_and_no_more_than_before() -> None:
     [once] = compacted(long(10), "diff 1")
     again = compacted([once, *long(10, said="and the new one")[1:]], "diff 2")

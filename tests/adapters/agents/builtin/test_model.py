@@ -5,11 +5,14 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from anthropic.types.beta import BetaUsage
 
-from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply
+from perdure.adapters.agents.builtin.errors import NotSummedUp
+from perdure.adapters.agents.builtin.model import Model, ModelRequest, Reply, usage_of
 from perdure.models.errors import ModelRefusesUs, ModelUnavailable
 from tests.waiting import patient
 
@@ -72,6 +75,31 @@ say = "done"
     assert again.message["content"][-1]["text"] == "done"
     assert again.usage.cache_read_tokens > 0
     assert twin.prefix_breaks == 0
+
+
+async def test_a_conversation_is_summed_up_where_the_api_does_that(played: PlayedModel) -> None:
+    _, model = await played('[[line]]\nsay = "hello"')
+    wanted = replace(QUESTION, compact=True, schema={"type": "object"})
+    reply, _ = await ask(model, wanted)
+    assert (reply.summary, reply.stop_reason) == ("The screenplay sums 0 replies up.", "compaction")
+    assert Reply.from_json(reply.to_json()) == reply
+    assert wanted.key() != QUESTION.key()
+    assert (await ask(model))[0].summary == ""
+    _, model = await played('sums_up = false\n[[line]]\nsay = "hello"')
+    with pytest.raises(NotSummedUp, match="does not sum"):
+        await ask(model, wanted)
+
+
+async def test_a_summary_costs_what_its_own_part_of_the_usage_says_too() -> None:
+    part = {"type": "compaction", "input_tokens": 7, "output_tokens": 5}
+    part |= {"cache_read_input_tokens": 3, "cache_creation_input_tokens": 2}
+    usage = BetaUsage.model_validate({"input_tokens": 1, "output_tokens": 1, "iterations": [part]})
+    assert usage_of(usage).model_dump(exclude={"cost_usd"}, exclude_defaults=True) == {
+        "input_tokens": 8,
+        "cache_read_tokens": 3,
+        "cache_write_tokens": 2,
+        "output_tokens": 6,
+    }
 
 
 @pytest.mark.parametrize("fault", ["408", "409", "429", "500", "503", "504", "529", "stream_error", "not_json", "page"])
