@@ -12,11 +12,10 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
-from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.workflow import ParentClosePolicy
 
 from perdure.models import fold
 from perdure.models.attempts import AttemptTaken, AttemptWaits, TakeAttemptInput
@@ -29,8 +28,8 @@ from perdure.models.result import Attempted, DeliveryResult, Reason, Status
 from perdure.models.rules.allowance import budget_usd, paid, used_tokens
 from perdure.models.rules.attempts import attempt_of, beginning, summary
 from perdure.models.work import Prepared
+from workflows.attempts_heard import Builders, Child, ended
 from workflows.endings import Stopped, not_delivered
-from workflows.specialists import Told, extra
 from workflows.stage import Stage
 from workflows.steps import Steps
 
@@ -38,8 +37,6 @@ THERE_STILL = timedelta(minutes=1)
 """Between looks for the end of the same attempt, which a run before a rewind began: what it makes counts no more."""
 
 _PHASES = (Phase.BUILD, Phase.TEST, Phase.REVIEW)
-
-Child = ChildWorkflowHandle[Any, Any]
 
 
 class Attempts:
@@ -115,9 +112,13 @@ class Attempts:
         self._building = f"for {len(numbers)} attempts at its plan, each judged by itself: perdure list"
         workflow.set_signal_handler("attempt_waits", self._hear)
         self._show()
-        children = {number: await self._begun(number, id, usd, len(numbers)) for number, id in ids.items()}
+        builders = Builders(stage.state, exact=workflow.patched("attempts-heard-words"))
+        for number, id in ids.items():
+            given = stage.state.said
+            builders.add(number, await self._begun(number, id, usd, len(numbers)), given)
+        children = builders.children
         try:
-            await self._heard(list(children.values()))
+            await builders.hear()
         except asyncio.CancelledError:
             for child in children.values():
                 child.cancel()
@@ -127,10 +128,9 @@ class Attempts:
         finally:
             self._building = stage.state.waiting = ""
         stage.people.give_back(workflow.now() - since)
-        state = stage.state
-        state.remember(*state.said)  # all of them have heard it
-        state.said = ()
-        return [await _ended(number, ids[number], child) for number, child in children.items()]
+        ends = [await ended(number, ids[number], child) for number, child in children.items()]
+        builders.remember(ends)
+        return [end.attempted for end in ends]
 
     async def _begun(self, number: int, id: str, usd: float, sharing: int) -> Child:
         """One attempt. One of the same id that a run before this one began is waited for first."""
@@ -182,28 +182,6 @@ class Attempts:
             except WorkflowAlreadyStartedError:
                 await workflow.sleep(THERE_STILL, summary="the same attempt, begun before, is not over yet")
 
-    async def _heard(self, children: list[Child]) -> None:
-        """Hear them until all have ended. Holding the delivery holds them; words and more budget are for them too."""
-        state = self._stage.state
-        told = Told(extra(state), said={one.id for one in state.said})
-        while True:
-            await workflow.wait_condition(lambda: all(one.done() for one in children) or told.is_stale(state))
-            running = [child for child in children if not child.done()]
-            if not running:
-                return
-            if state.held != told.held:
-                told.held = state.held
-                note = told.held.removeprefix("held").removeprefix(": ").strip()
-                await _tell(running, *(("hold", {"note": note}) if told.held else ("resume", {})))
-            for one in [one for one in state.said if one.id not in told.said]:
-                told.said.add(one.id)
-                await _tell(running, "say", {"text": one.text, "id": one.id})
-            if (now := extra(state)) != told.extra:
-                state.added += 1
-                said = _share(told.extra, now, len(running)) | {"id": f"shared-{state.added}"}
-                told.extra = now
-                await _tell(running, "decide", {"update": "add_budget", "said": said})
-
     def _hear(self, said: AttemptWaits) -> None:
         """An attempt waits for a person, who sees it here and decides it there."""
         self._asking.pop(said.number, None)
@@ -238,43 +216,3 @@ class Attempts:
             own=own,
         )
         fold.attempt_taken(state, await self._stage.once("take_attempt", work, AttemptTaken))
-
-
-def _share(before: tuple[float, int, float], now: tuple[float, int, float], sharing: int) -> dict[str, Any]:
-    """One attempt's part of what was added to the budget; of time each has all."""
-    usd, tokens, time_s = (b - a for a, b in zip(before, now, strict=True))
-    parts = {"usd": round(usd / sharing, 6), "tokens": int(tokens) // sharing, "time": f"{int(time_s)}s"}
-    return {name: value for name, value in parts.items() if value and value != "0s"}
-
-
-async def _tell(children: list[Child], name: str, said: dict[str, Any]) -> None:
-    for child in children:
-        with suppress(ApplicationError):  # it has just ended
-            await child.signal(name, said)
-
-
-async def _ended(number: int, id: str, child: Child) -> Attempted:
-    """The end of one attempt: a failure is one, too."""
-    try:
-        return _of(number, id, await child)
-    except ChildWorkflowError as error:
-        cause = error.cause
-        if isinstance(cause, ApplicationError) and cause.type == "NotDelivered" and cause.details:
-            with suppress(ValidationError):
-                return _of(number, id, DeliveryResult.model_validate(cause.details[0]))
-        words = str(getattr(cause, "message", "") or cause or error).partition("\n")[0]
-        return Attempted(number=number, delivery=id, words=words[:200] or "it was ended")
-
-
-def _of(number: int, id: str, result: DeliveryResult) -> Attempted:
-    good = result.status is Status.COMPLETED
-    return Attempted(
-        number=number,
-        delivery=id,
-        branch=result.branch or "",
-        head=result.head_sha or "",
-        words="" if good else (result.message or str(result.status)).partition("\n")[0][:200],
-        tests=result.tests.status,
-        review=result.review,
-        cost_usd=result.usage.cost_usd,
-    )

@@ -106,6 +106,9 @@ class DeliveryNotices:
         if place is not None and place.within is not None:  # a task's end is its delivery's matter
             return
         if notifies or (prepared is not None and prepared.notifies):
+            forked = self._request.forked
+            if forked is not None and forked.attempt and workflow.patched("attempts-end-quietly"):
+                return  # as is an attempt's
             await hand_over(self._notice("ended", result))
 
     async def _told(self, notice: Notice) -> None:

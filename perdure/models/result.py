@@ -190,9 +190,9 @@ class Attempted(Published):
 
     @property
     def sound(self) -> bool:
-        """It may ship: a commit, tested green, reviewed, and nothing found that blocks."""
+        """It may ship: it ended well, with a commit, tested green, reviewed, and nothing found that blocks."""
         reviewed = self.review.status is ReviewStatus.CLEAN and not self.review.blockers
-        return bool(self.head) and self.tests is TestsStatus.GREEN and reviewed
+        return not self.words and bool(self.head) and self.tests is TestsStatus.GREEN and reviewed
 
     @property
     def line(self) -> str:

@@ -89,9 +89,14 @@ def decisions_of(state: DeliveryState) -> tuple[DecisionMade, ...]:
 
 def unread_of(state: DeliveryState) -> tuple[str, ...]:
     """Return what people said and no turn has read, as much of it as a result holds."""
-    texts = [" ".join(said.text.split()) for said in state.said]
-    shown = [text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…" for text in texts[:UNREAD_SHOWN]]
-    return (*shown, f"and {len(texts) - UNREAD_SHOWN} more") if len(texts) > UNREAD_SHOWN else tuple(shown)
+    shown = [shortened(said.text) for said in state.said[:UNREAD_SHOWN]]
+    return (*shown, f"and {more} more") if (more := len(state.said) - UNREAD_SHOWN) > 0 else tuple(shown)
+
+
+def shortened(said: str) -> str:
+    """Words as a result names them."""
+    text = " ".join(said.split())
+    return text if len(text) <= UNREAD_CHARS else text[: UNREAD_CHARS - 1] + "…"
 
 
 def tests_of(state: DeliveryState) -> TestsResult:

@@ -27,6 +27,7 @@ ENDS = st.builds(
     tests=st.sampled_from(TestsStatus),
     review=REVIEWS | st.just(CLEAN),
     lines=st.integers(0, 3),
+    words=st.sampled_from(["", "the budget is used up"]),
     cost_usd=st.none() | st.integers(0, 3).map(float),
 )
 ATTEMPTS = st.lists(ENDS, max_size=5, unique_by=lambda one: one.number)
@@ -48,6 +49,7 @@ def test_what_ships_is_green_clean_and_no_larger_than_any_other_that_may(attempt
         one
         for one in attempts
         if one.head
+        and not one.words
         and one.tests is TestsStatus.GREEN
         and one.review.status is ReviewStatus.CLEAN
         and one.review.blockers == 0
@@ -79,8 +81,9 @@ def test_an_attempt_that_may_not_ship_changes_nothing_of_who_wins_where_one_may(
         (green(1, lines=0).model_copy(update={"review": ReviewResult()}), green(2)),
         (green(1, lines=0).model_copy(update={"tests": TestsStatus.NONE}), green(2)),
         (green(1, lines=0).model_copy(update={"head": ""}), green(2)),
+        (green(1, lines=0).model_copy(update={"words": "the budget is used up"}), green(2)),
     ],
-    ids=["larger", "dearer", "price unknown", "later", "blocked", "not reviewed", "no tests", "nothing made"],
+    ids=["larger", "dearer", "price unknown", "later", "blocked", "not reviewed", "no tests", "nothing made", "not ended well"],
 )
 def test_an_attempt_loses_that_is(worse: Attempted, better: Attempted) -> None:
     assert best([worse, better]) == better

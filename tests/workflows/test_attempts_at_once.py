@@ -36,6 +36,7 @@ class Several(Company):
         self.verdicts, self.blockers = [], []
         self.go = asyncio.Event()
         self.holding: set[int] = set()
+        self.reviewing: dict[int, asyncio.Event] = {}
         self.red: set[int] = set()
         self.fails: set[int] = set()
         self.questions: set[int] = set()
@@ -50,6 +51,8 @@ class Several(Company):
         number = self.numbers.get(work.delivery, 0)
         if number in self.holding and work.step is Step.IMPLEMENT and work.turn == 1:
             await self.go.wait()
+        if work.step is Step.REVIEW and number in self.reviewing:
+            await self.reviewing[number].wait()
         made = (await super().plays(work)).model_copy(update={"checkpoint": f"{len(self.seen):040x}"})
         if work.step is not Step.IMPLEMENT or not number:
             return made
@@ -138,6 +141,25 @@ async def test_all_run_at_once_with_equal_shares_and_words_money_and_holds_reach
     for number in (1, 2, 3):
         assert "mind the sign" in cast.words(number)
         assert any(text.startswith(f"This is attempt {number} of 3") for text in cast.words(number))
+    assert result.get("unread", []) == []
+
+
+async def test_words_that_come_with_the_last_turns_of_all_attempts_are_unread_and_those_that_one_read_are_not(
+    client: Client, fresh: str
+) -> None:
+    cast = Several()
+    cast.reviewing = {number: asyncio.Event() for number in (1, 2, 3)}
+    async with playing(client, cast):
+        handle = await begun(client, fresh)
+        await until(lambda: [work.step for work in cast.seen].count(Step.IMPLEMENT) == 6)
+        await handle.signal("say", {"text": "mind the sign", "id": "w1"})
+        for number in (1, 2, 3):
+            child = client.get_workflow_handle(attempt_of(fresh, number))
+            await at(child, lambda progress: progress["unread"] == 1)
+            cast.reviewing[number].set()
+        result = await handle.result()
+    assert result["status"] == "delivered"
+    assert "mind the sign" in result["unread"]
 
 
 async def test_a_question_of_an_attempt_is_shown_at_the_delivery_and_answered_at_the_attempt(
