@@ -74,9 +74,9 @@ class Builders:
                 await _tell(running, "decide", {"update": "add_budget", "said": said})
 
     def remember(self, ends: list[End]) -> None:
-        """Words that an attempt has read are read; the others are for the delivery's own next turn."""
-        state = self._state
-        heard = [one for one in state.said if not self._exact or any(self._read(one, end) for end in ends)]
+        """Words that each has read whose commits may be taken are read; the others are for the delivery's next turn."""
+        state, made = self._state, [end for end in ends if end.attempted.head]
+        heard = [one for one in state.said if not self._exact or (made and all(self._read(one, end) for end in made))]
         state.remember(*heard)
         state.said = tuple(one for one in state.said if one not in heard)
 

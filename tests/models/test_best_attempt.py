@@ -83,7 +83,17 @@ def test_an_attempt_that_may_not_ship_changes_nothing_of_who_wins_where_one_may(
         (green(1, lines=0).model_copy(update={"head": ""}), green(2)),
         (green(1, lines=0).model_copy(update={"words": "the budget is used up"}), green(2)),
     ],
-    ids=["larger", "dearer", "price unknown", "later", "blocked", "not reviewed", "no tests", "nothing made", "not ended well"],
+    ids=[
+        "larger",
+        "dearer",
+        "price unknown",
+        "later",
+        "blocked",
+        "not reviewed",
+        "no tests",
+        "nothing made",
+        "not ended well",
+    ],
 )
 def test_an_attempt_loses_that_is(worse: Attempted, better: Attempted) -> None:
     assert best([worse, better]) == better
