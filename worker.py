@@ -24,7 +24,7 @@ from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.beside import beside
 from perdure.adapters.worker.host import Host
 from perdure.client.budgets import keep, put_rules
-from perdure.local import forkserver
+from perdure.local import forkserver, page
 from perdure.local.connect import connect
 from perdure.local.replay import ARGUMENT, replay_given
 from perdure.local.strangers import NoStrangers
@@ -38,7 +38,7 @@ async def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     home = Home.find()
-    host = Host.open(home, secrets.environment())
+    host = Host.open(home, secrets.environment(), lambda: page.page_url(home))
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect(home, start=False, say=logging.info, works=True)
     strangers = NoStrangers(home, client)

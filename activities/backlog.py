@@ -117,6 +117,7 @@ class Backlogs:
             offsets=offsets(str(work.said.get("window") or ""), datetime.now(UTC)),
             issues=issues,
             proposed=proposed,
+            page=self._host.page(),
         )
 
     def _issues(self, target: Target, work: OpenBacklogInput) -> tuple[tuple[int, ...], dict[int, int]]:

@@ -162,7 +162,7 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
     def shown(self) -> str:
         """For the Web UI, made when somebody looks (perdure/plugin.py): with a thousand items it takes 50 ms, and what
         is made with every decision is made again with each of them when a worker takes over."""
-        return details(self.request, self.state, workflow.now())
+        return details(self.request, self.state, workflow.now(), workflow.info().workflow_id)
 
     @workflow.query(description="Where the backlog stands: perdure.models.backlog_messages.BacklogProgress")
     def progress(self) -> BacklogProgress:

@@ -247,7 +247,7 @@ class Stage:
 
     def refresh(self) -> None:
         """Bring the details up to date, which costs no event."""
-        workflow.set_current_details(details(self.state, self.request, self.delivery))
+        workflow.set_current_details(details(self.state, self.request, self.delivery, workflow.info().workflow_id))
 
     def show(self) -> None:
         """Bring details and search attributes up to date; once a phase, because each upsert is an event."""

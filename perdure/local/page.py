@@ -55,6 +55,12 @@ def read_page(home: Home) -> PageRecord | None:
     return record if held(places.page_lock) else None
 
 
+def page_url(home: Home) -> str:
+    """The address of that page, without the token; empty where none runs."""
+    running = read_page(home)
+    return running.url if running else ""
+
+
 def page_address(home: Home) -> str:
     """The address at which a person opens that page, token included; empty where none runs."""
     running = read_page(home)

@@ -103,7 +103,8 @@ class Opened(Recorded):
     leaves its slot to others; `lists`: its search attributes are set; `notifies`: its end is told; `limited`: the
     repository's open pull requests have a limit. Switches are false where that is not so, or in histories of releases
     that did not. `within`: its items are that delivery's tasks, `branch` in its vault alone. `issues`: that are items,
-    too; `proposed`: that are none, because a pull request of ours waits to be merged for them, its number by theirs."""
+    too; `proposed`: that are none, because a pull request of ours waits to be merged for them, its number by theirs.
+    `page`: as in Prepared."""
 
     base: str
     base_sha: str
@@ -118,6 +119,7 @@ class Opened(Recorded):
     limited: bool = False
     issues: tuple[int, ...] = ()
     proposed: dict[int, int] = {}
+    page: str = ""
 
 
 class GoOn(Recorded):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Literal
 
@@ -294,6 +295,20 @@ class NotifySettings(Settings):
         return tuple(urls)
 
 
+class PageSettings(Settings):
+    """`address`: where people reach the page, such as a proxy's `https://perdure.example.org`; empty: where the page of
+    this host's home says it is."""
+
+    address: str = ""
+
+    @field_validator("address")
+    @classmethod
+    def _an_address(cls, given: str) -> str:
+        if given and not re.fullmatch(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?/?", given, re.ASCII):
+            raise ValueError(f'"{given[:80]}" is no address of a page: write https://HOST, and nothing behind it')
+        return given.rstrip("/")
+
+
 class EnvironmentSettings(Settings):
     """The most that is kept of what setup made, for later deliveries; 0: nothing is kept."""
 
@@ -312,5 +327,6 @@ class HostConfig(Settings):
     treasury: Budgets = ()
     notify: NotifySettings = NotifySettings()
     environments: EnvironmentSettings = EnvironmentSettings()
+    page: PageSettings = PageSettings()
     local_repositories: tuple[str, ...] = ()
     setup_hosts: tuple[str, ...] = ()

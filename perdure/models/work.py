@@ -73,6 +73,7 @@ class Prepared(Recorded):
     limited     the repository's deliveries have a common limit: it asks for room before it pays for anything
     shows       of the attributes of later releases (perdure.models.visibility) those that the server knows
     labels      of the request and its issue, by which costs are added up
+    page        address of the page on which people see it, without a token; empty: none is known
     """
 
     queue: str
@@ -126,6 +127,7 @@ class Prepared(Recorded):
     proxied: bool = False
     shows: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    page: str = ""
 
     @property
     def asking(self) -> Asking:

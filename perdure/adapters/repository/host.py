@@ -35,6 +35,7 @@ VARIABLES: Mapping[str, str] = {
     "PERDURE_TURNS_PER_STEP": "limits.turns_per_step",
     "PERDURE_AGENT": "steps.*.agent",
     "PERDURE_MODEL": "steps.*.model",
+    "PERDURE_PAGE_ADDRESS": "page.address",
     "PERDURE_LOCAL_REPOSITORIES": "local_repositories",
     "PERDURE_SETUP_HOSTS": "setup_hosts",
 }

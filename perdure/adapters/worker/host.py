@@ -59,6 +59,7 @@ class Host:
     `upstreams`: by wire, the models that agents with a command line of their own may ask.
     `publisher`: the queue of the worker that alone publishes for this home; empty when every worker does.
     `publishes_only`: this worker is the one.
+    `served`: where the page of this home is, without a token; empty while none runs.
     """
 
     def __init__(self, home: Home, config: HostConfig, model: Model | None, forges: Forges | None = None) -> None:
@@ -71,17 +72,18 @@ class Host:
         self.leases, self.waiting = Leases(home), WaitingAgents()
         self.room = Room.of(home.root / "room", config.commands)
         self.attributes = frozenset[str]()
+        self.served: Callable[[], str] = str
         self._pace: Pace | None = None
 
     @classmethod
-    def open(cls, home: Home, environ: MutableMapping[str, str]) -> Host:
+    def open(cls, home: Home, environ: MutableMapping[str, str], served: Callable[[], str] = str) -> Host:
         """Takes keys and tokens out of the environment: from here on no child process can inherit them."""
         home.make_private()
         config = load_host_config(environ)
         known = dict(environ)  # the built-in agent and others have the same key
         found = upstreams(environ)
         host = cls(home, config, Model.from_environment(known), Forges.from_environment(environ))
-        host.upstreams = found
+        host.upstreams, host.served = found, served
         host.waiting = WaitingAgents(positive(environ.get(IDLE), IDLE, AGENT_IDLE_S))
         host.listeners = Listeners.from_environment(config.notify, environ)
         host.publisher, host.publishes_only = _publishing(home, environ)
@@ -255,6 +257,10 @@ class Host:
 
     def _seal(self, delivery: str, said: bytes) -> bytes:
         return seal(self.home.key(), "contract", delivery.encode() + b"\0" + said).encode()
+
+    def page(self) -> str:
+        """The address at which people see deliveries, without a token; empty where there is none."""
+        return self.config.page.address or self.served()
 
     @property
     def shows(self) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.decisions import Gate
 from perdure.models.rules.scheduling import left_usd, views
 from perdure.models.webui.details import DETAILS_BYTES, dollars
-from perdure.models.webui.markdown import cell, code, copied
+from perdure.models.webui.markdown import cell, code, copied, on_page
 
 SHOWN = (
     *("waits", "landing", "building", "failed", "blocked", "ready", "after", "landed"),
@@ -39,7 +39,7 @@ _UPDATES: dict[str, tuple[str, dict[str, object], str]] = {
 }
 
 
-def details(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
+def details(request: BacklogRequest, state: BacklogState, now: datetime, id: str = "") -> str:
     """First what waits for a person, then all items, those that move before those that ended; at most DETAILS_BYTES."""
     items = _ordered(views(request, state, now))
     waiting = [item for item in items if item.phase == "waits"]
@@ -49,6 +49,7 @@ def details(request: BacklogRequest, state: BacklogState, now: datetime) -> str:
         *_asks(state),
         *_waiting(waiting, state),
         *_facts(request, state),
+        *(on_page(state.opened.page, "backlogs", id) if state.opened is not None and id else []),
     ]
     room = DETAILS_BYTES - len("\n".join(lines).encode()) - 200
     head = (f"| item{_GAP} | {_GAP} | why{_GAP} | unblocks{_GAP} | paid |", "|:--|:--|:--|--:|--:|")

@@ -11,7 +11,7 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import PullRequest, StepRecord
 from perdure.models.state import DeliveryState
 from perdure.models.summary import local_repository
-from perdure.models.webui.markdown import cell, code, compact, copied
+from perdure.models.webui.markdown import cell, code, compact, copied, on_page
 from perdure.models.work import TestVerdict
 
 DETAILS_BYTES = 20_000
@@ -29,12 +29,12 @@ _GAP = "\u00a0\u00a0"
 """The Web UI puts no space between the columns of a table."""
 
 
-def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "") -> str:
+def details(state: DeliveryState, request: DeliveryRequest, delivery: str = "", id: str = "") -> str:
     """Status first, then what it is about, then one row a step, then what a person might do: at most DETAILS_BYTES.
 
-    `delivery`: its key, for what reads its plan and diff.
+    `delivery`: its key, for what reads its plan and diff; `id`: the workflow's, for what leads to its page.
     """
-    above = [f"### {_headline(state)}", *_words(state), *_facts(state, request)]
+    above = [f"### {_headline(state)}", *_words(state), *_facts(state, request, id)]
     below = waiting_for_you(state, delivery)
     room = DETAILS_BYTES - len("\n".join([*above, *below]).encode()) - 200  # the table's head, and lines between
     plan = _plan(state.plan_words or request.plan or "", room // 2)
@@ -77,7 +77,7 @@ def _words(state: DeliveryState) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
+def _facts(state: DeliveryState, request: DeliveryRequest, id: str) -> list[str]:
     lines = []
     if number := request.issue_number:
         title = cell(state.prepared.title, 200) if state.prepared else ""
@@ -99,6 +99,8 @@ def _facts(state: DeliveryState, request: DeliveryRequest) -> list[str]:
     if state.held and state.asked is not None and state.status is None:
         lines.append(f"- {cell(state.held, 200)}")
     lines += [f"- {cell(note, 200)}" for note in state.notes[-_NOTES:]]
+    if id and state.prepared is not None:
+        lines += on_page(state.prepared.page, "deliveries", id)
     if state.pull_request:
         lines.append(_pull_request(state.pull_request))
     return lines

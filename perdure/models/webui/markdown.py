@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import quote, urlsplit
 
 from perdure.text import one_line, visible
 
@@ -29,6 +30,14 @@ def code(name: str, limit: int = 300) -> str:
     """A name as a code span, one it cannot end: Git allows a backtick in a branch."""
     kept = re.sub(r"[`|\n\t]", "", visible(name)).strip()
     return f"`{kept[:limit]}{'…' if len(kept) > limit else ''}`" if kept else "``"
+
+
+def on_page(page: str, kind: str, id: str) -> list[str]:
+    """The line that leads to a delivery or backlog on Perdure's page; none where no page is known."""
+    if not page or any(mark in page for mark in " ()<>[]`|\\") or not page.startswith(("http://", "https://")):
+        return []
+    alone = " (on its host alone)" if urlsplit(page).hostname in ("127.0.0.1", "localhost", "::1") else ""
+    return [f"- [on the page]({page}/{kind}/{quote(id, safe='')}){alone}"]
 
 
 def copied(said: str) -> list[str]:
