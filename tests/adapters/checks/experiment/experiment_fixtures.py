@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from perdure.adapters.checks.experiment.commits import CommitPair
 from perdure.adapters.checks.experiment.engine import experiment
+from perdure.adapters.checks.experiment.joined import may_be_one
 from perdure.adapters.checks.experiment.runs import Setting
 from perdure.adapters.checks.experiment.trees import write
 from perdure.adapters.checks.tests import CommandPlace, run_once
@@ -18,7 +20,7 @@ from perdure.adapters.repository.setup import dependencies
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.models.config import TestCommand
 from perdure.models.experiment import Experiment
-from perdure.models.report import TestReport
+from perdure.models.report import CommandResult, TestCase, TestReport
 from tests.command_fixtures import BARE
 
 Files = Mapping[str, str | None]
@@ -53,6 +55,18 @@ class Trials:
         ground = Setting(self._place(), self.repository, self._lay_out, self._root / "room")
         base, change = self.commit(before), self.commit({**before, **after})
         return await experiment(ground, base, change, tests, before=known, allowed=allowed)
+
+    def may_be_one(self, before: Files, after: Files, command: str, *green: str) -> bool:
+        """True where the base's tests on the change, and those that must fail, may be one run, as far as anybody knows
+        before it. `green`: tests of the base by the names in its report."""
+        test = TestCommand(name="t0", command=command)
+        base, change = self.commit(before), self.commit({**before, **after})
+        commits = CommitPair.of(self.repository, base, change, [test], ())
+        (runner,) = commits.runners.values()
+        assert runner is not None
+        cases = tuple(TestCase(name=name, file=name.partition("::")[0], outcome="passed") for name in green)
+        known = CommandResult(name="t0", command=command, verdict="passed", exit_code=0, cases=cases)
+        return may_be_one(commits, runner, test, commits.canaries((runner,), ""), known)
 
     async def is_green(self, files: Files, command: str) -> bool:
         """True where the command passes, with nobody looking: a checkout that it may write to."""

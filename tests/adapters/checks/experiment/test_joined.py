@@ -11,7 +11,6 @@ from experiment_fixtures import Files, Trials
 from trick_bases import CALC
 
 from perdure.models.experiment import Caught, Experiment
-from tests.needs import require
 
 PYTEST = f"{sys.executable} -m pytest -p no:cacheprovider"
 TESTS = """\
@@ -29,6 +28,8 @@ class TestDouble:
         assert double(2) == 4
 """
 BASE = {"calc.py": CALC, "tests/test_calc.py": TESTS, "tests/data/a.txt": "a\n"}
+GREEN = ("tests/test_calc.py::test_add[1]", "tests/test_calc.py::TestDouble::test_double")
+"""Tests of the base by the names in its report."""
 WRONG = CALC.replace("a + b", "a - b")
 MORE = {"tests/test_more.py": "from calc import add\n\n\ndef test_more():\n    assert add(0, 0) == 0\n"}
 BENT = {"tests/test_calc.py": TESTS.replace("add(number, 2) == 2 + number", "add(number, 2) == number - 2")}
@@ -44,18 +45,8 @@ def promised(found: Experiment) -> set[str]:
     return {name.name.partition("::")[2].partition("[")[0] for name in found.commands[0].promises}
 
 
-@pytest.mark.parametrize(
-    "product",
-    [
-        pytest.param(f"{CALC}\n\ndef half(a):\n    return a / 2\n", id="a feature"),
-        pytest.param(f"import math\n\n{CALC}", id="with a module that is known"),
-        pytest.param(
-            f"from dataclasses import dataclass\n\n\n@dataclass\nclass A:\n    b: int = 0\n\n\n{CALC}", id="data"
-        ),
-    ],
-)
-async def test_of_an_honest_change_the_base_s_tests_run_once(tried: Trials, tmp_path: Path, product: str) -> None:
-    found = await tried(BASE, {"calc.py": product, **MORE}, PYTEST)
+async def test_of_an_honest_change_the_base_s_tests_run_once(tried: Trials, tmp_path: Path) -> None:
+    found = await tried(BASE, {"calc.py": f"{CALC}\n\ndef half(a):\n    return a / 2\n", **MORE}, PYTEST)
     (one,) = found.commands
     assert runs(tmp_path) == ["bc"]
     assert (one.base_tests, one.base_passed, one.promises, one.unasked) == (3, 3, (), ())
@@ -63,6 +54,19 @@ async def test_of_an_honest_change_the_base_s_tests_run_once(tried: Trials, tmp_
     assert not found.tampered
     (log,) = (tmp_path / "room").glob("logs-*-bc-*/test-*.log")
     assert "no report" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        pytest.param(f"import math\n\n{CALC}", id="with a module that is known"),
+        pytest.param(
+            f"from dataclasses import dataclass\n\n\n@dataclass\nclass A:\n    b: int = 0\n\n\n{CALC}", id="data"
+        ),
+    ],
+)
+def test_one_run_may_do_for_an_honest_change(tried: Trials, product: str) -> None:
+    assert tried.may_be_one(BASE, {"calc.py": product, **MORE}, PYTEST, *GREEN)
 
 
 async def test_a_wrong_change_fails_in_other_words_and_is_run_by_itself(tried: Trials, tmp_path: Path) -> None:
@@ -120,22 +124,30 @@ def add(a, b):
 
 
 @pytest.mark.parametrize("product", [pytest.param(text, id=name) for name, text in LOOKING.items()])
-async def test_a_product_that_could_look_at_what_tests_it_has_two_runs(
-    tried: Trials, tmp_path: Path, product: str
-) -> None:
-    double = CALC.partition("\n\n\n")[2]
-    before = {**BASE, "calc.py": f"import sys as s\n\n\n{CALC}"} if "s.flags" in product else BASE
-    start = "import sys as s\n\n\n" if "s.flags" in product else ""
-    found = await tried(before, {"calc.py": f"{start}{product}\n\n{double}", **BENT}, PYTEST)
+def test_a_product_that_could_look_at_what_tests_it_has_two_runs(tried: Trials, product: str) -> None:
+    before, change = looking(product)
+    assert not tried.may_be_one(before, change, PYTEST, *GREEN)
+
+
+@pytest.mark.parametrize("name", ["its words", "longrepr"])
+async def test_one_that_does_look_gains_nothing_by_it(tried: Trials, tmp_path: Path, name: str) -> None:
+    found = await tried(*looking(LOOKING[name]), PYTEST)
     assert runs(tmp_path) == ["b", "c"]
     assert found.tampered or promised(found) == {"test_add"}
+
+
+def looking(product: str) -> tuple[Files, Files]:
+    """The base, and the change that brings this product."""
+    start = "import sys as s\n\n\n" if "s.flags" in product else ""
+    double = CALC.partition("\n\n\n")[2]
+    return {**BASE, "calc.py": f"{start}{CALC}"}, {"calc.py": f"{start}{product}\n\n{double}", **BENT}
 
 
 HOOK = "import pytest\n\n\n@pytest.hookimpl(wrapper=True)\ndef pytest_runtest_call(item):\n    return (yield)\n"
 OUTCOME = (
     "import pytest\n\n\n@pytest.fixture(autouse=True)\ndef one(request):\n    yield\n    request.session.testsfailed\n"
 )
-APART: dict[str, Files] = {
+KNOWN_APART: dict[str, Files] = {
     "a hook": {"conftest.py": HOOK},
     "a fixture that looks at outcomes": {"conftest.py": OUTCOME},
     "a plugin of conftest": {"conftest.py": "pytest_plugins = ['calc']\n"},
@@ -148,6 +160,8 @@ APART: dict[str, Files] = {
     "another thing of that name": {
         "tests/test_b.py": "def test_b():\n    pass\n\n\ntest_b = (lambda real: lambda: real())(test_b)\n"
     },
+}
+APART: dict[str, Files] = {
     "settings that end at the first failure": {"pytest.ini": "[pytest]\naddopts = -x\n"},
     "a plugin of the product": {"pytest.ini": "[pytest]\naddopts = -p calc\n"},
     "tests that call each other": {
@@ -168,6 +182,13 @@ APART: dict[str, Files] = {
 }
 
 
+@pytest.mark.parametrize("more", [pytest.param(files, id=name) for name, files in KNOWN_APART.items()])
+def test_a_test_side_that_says_too_little_of_ends_is_known_before(tried: Trials, more: Files) -> None:
+    change = {"calc.py": f"{CALC}\n", **MORE}
+    for green in ("tests/test_b.py::test_b", "tests/test_b.py::TestB::test_b"):
+        assert not tried.may_be_one({**BASE, **more}, change, PYTEST, *GREEN, green)
+
+
 @pytest.mark.parametrize("more", [pytest.param(files, id=name) for name, files in APART.items()])
 async def test_where_an_end_says_too_little_there_is_a_run_without(tried: Trials, tmp_path: Path, more: Files) -> None:
     found = await tried({**BASE, **more}, {"calc.py": f"{CALC}\n", **MORE}, PYTEST)
@@ -177,113 +198,12 @@ async def test_where_an_end_says_too_little_there_is_a_run_without(tried: Trials
     assert not found.tampered, found.model_dump_json(indent=1)
 
 
-async def test_what_a_helper_of_the_base_can_tell_of_its_callers_is_no_way_to_one_run(
-    tried: Trials, tmp_path: Path
-) -> None:
+def test_what_a_helper_of_the_base_can_tell_of_its_callers_is_no_way_to_one_run(tried: Trials) -> None:
     helper = "import sys\n\n\ndef above(n):\n    return sys._getframe(n).f_code.co_name\n"
     asks = "from helper import above\n\n\ndef add(a, b):\n    return a + b if above(3) == 'failing' else a - b\n"
-    double = CALC.partition("\n\n\n")[2]
-    found = await tried({**BASE, "helper.py": helper}, {"calc.py": f"{asks}\n\n{double}", **BENT}, PYTEST)
-    assert runs(tmp_path) == ["b", "c"]
-    assert promised(found) == {"test_add"}
+    before, change = looking(asks)
+    assert not tried.may_be_one({**before, "helper.py": helper}, change, PYTEST, *GREEN)
 
 
-async def test_an_option_that_ends_at_the_first_failure_is_seen_before(tried: Trials, tmp_path: Path) -> None:
-    await tried(BASE, {"calc.py": f"{CALC}\n", **MORE}, f"{PYTEST} -x")
-    assert runs(tmp_path) == ["b", "c"]
-
-
-GO = "package calc\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n"
-GO_TEST = """\
-package calc
-
-import "testing"
-
-func TestAdd(t *testing.T) {
-	t.Run("small", func(t *testing.T) {
-		if Add(1, 2) != 3 {
-			t.Error("sum")
-		}
-	})
-}
-
-func TestOther(t *testing.T) {%s
-	if Add(0, 0) != 0 {
-		t.Error("sum")
-	}
-}
-"""
-GOES = {"go.mod": "module example.org/calc\n\ngo 1.19\n", "calc.go": GO, "calc_test.go": GO_TEST % ""}
-GO_MORE = {"more_test.go": 'package calc\n\nimport "testing"\n\nfunc TestMore(t *testing.T) {\n\tt.Log(Add(1, 1))\n}\n'}
-GO_BENT = {"calc_test.go": (GO_TEST % "").replace("!= 3", "!= -1")}
-GO_LOOKS = GO.replace("\n\nfunc", '\n\nimport "os"\n\nfunc', 1).replace("a + b", "a - b + 0*len(os.Args)")
-LATE = '\n\tt.Cleanup(func() {\n\t\tt.Log("late")\n\t})'
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "there", "promises"),
-    [
-        pytest.param({}, {"calc.go": f"{GO}\n", **GO_MORE}, ["bc"], set(), id="honest"),
-        pytest.param({}, {"calc.go": GO.replace("a + b", "a - b"), **GO_BENT}, ["b", "bc"], {"TestAdd"}, id="wrong"),
-        pytest.param({}, {"calc.go": GO_LOOKS, **GO_BENT}, ["b", "c"], {"TestAdd"}, id="looks"),
-        pytest.param(
-            {"calc_test.go": GO_TEST % LATE}, {"calc.go": f"{GO}\n", **GO_MORE}, ["b", "bc"], set(), id="late"
-        ),
-    ],
-)
-async def test_go(
-    tried: Trials, tmp_path: Path, before: Files, after: Files, there: list[str], promises: set[str]
-) -> None:
-    require("go")
-    found = await tried({**GOES, **before}, after, "go test ./...")
-    assert runs(tmp_path) == there
-    assert {name.partition("/")[0] for name in promised(found)} == promises
-    assert found.commands[0].canaries is Caught.CAUGHT
-    assert not found.tampered
-
-
-JS = "exports.add = (a, b) => a + b;\nexports.double = (a) => 2 * a;\n"
-JS_TEST = """\
-'use strict';
-const test = require('node:test');
-const assert = require('node:assert');
-const { add, double } = require('../calc.js');
-%s
-test('adds', () => assert.strictEqual(add(1, 2), 3));
-test('outer', async (t) => { await t.test('doubles', () => assert.strictEqual(double(2), 4)); });
-"""
-NODE = {"calc.js": JS, "test/calc.test.js": JS_TEST % "", "package.json": '{"scripts": {"test": "node --test"}}'}
-JS_MORE = {"test/more.test.js": "require('node:test')('more', () => {});\n"}
-JS_BENT = {"test/calc.test.js": (JS_TEST % "").replace("2), 3)", "2), -1)")}
-JS_WRONG = JS.replace("a + b", "a - b")
-JS_STRAY = JS.replace("=> a + b", "=> { Promise.reject(new Error('stray')); return a + b; }")
-JS_LOOKS = JS.replace("=> a + b", "=> ((() => 0)['constr' + 'uctor'] ? a - b : 0)")
-AFTER = "test.afterEach(() => {});"
-TWICE = "test('same', () => {});\ntest('same', () => {});"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "there", "promises"),
-    [
-        pytest.param({}, {"calc.js": f"{JS}exports.half = (a) => a / 2;\n", **JS_MORE}, ["bc"], set(), id="honest"),
-        pytest.param({}, {"calc.js": JS_WRONG, **JS_BENT}, ["b", "bc"], {"adds"}, id="wrong"),
-        pytest.param({}, {"calc.js": JS_LOOKS, **JS_BENT}, ["b", "c"], {"adds"}, id="looks"),
-        pytest.param(
-            {"test/calc.test.js": JS_TEST % AFTER}, {"calc.js": f"{JS}\n", **JS_MORE}, ["b", "c"], set(), id="hook"
-        ),
-        pytest.param(
-            {"test/calc.test.js": JS_TEST % TWICE}, {"calc.js": f"{JS}\n", **JS_MORE}, ["b", "bc"], set(), id="twice"
-        ),
-        pytest.param({}, {"calc.js": JS_STRAY, **JS_MORE}, ["b", "bc"], None, id="what it left behind fails"),
-    ],
-)
-async def test_node(
-    tried: Trials, tmp_path: Path, before: Files, after: Files, there: list[str], promises: set[str] | None
-) -> None:
-    require("node")
-    found = await tried({**NODE, **before}, after, "npm test")
-    assert runs(tmp_path) == there
-    if promises is not None:
-        assert {one.name for one in found.commands[0].promises} == promises
-        assert found.commands[0].canaries is Caught.CAUGHT
-        assert not found.tampered
+def test_an_option_that_ends_at_the_first_failure_is_seen_before(tried: Trials) -> None:
+    assert not tried.may_be_one(BASE, {"calc.py": f"{CALC}\n", **MORE}, f"{PYTEST} -x", *GREEN)
