@@ -1,24 +1,29 @@
-"""The `perdure` command as a person types it: a process of its own, in a laboratory's home."""
+"""The `perdure` command as a person types it, in a laboratory's home."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
+from tests.fork_server import ran
 from tests.lab import Lab
 from tests.waiting import patient
 
 
-async def carried_out(lab: Lab, *command: str) -> tuple[int, str]:
-    """The exit code of a Python process, and all it said. It takes the laboratory's worker for somebody's elsewhere,
-    and starts none."""
+def _environment(lab: Lab) -> dict[str, str]:
+    """It takes the laboratory's worker for somebody's elsewhere, and starts none."""
     there = {
         "TEMPORAL_ADDRESS": lab.client.service_client.config.target_host,
         "TEMPORAL_NAMESPACE": lab.client.namespace,
     }
+    return lab.environment(there)
+
+
+async def carried_out(lab: Lab, *command: str) -> tuple[int, str]:
+    """The exit code of a Python process begun anew, and all it said."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, *command),
-        env=lab.environment(there),
+        env=_environment(lab),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -27,7 +32,7 @@ async def carried_out(lab: Lab, *command: str) -> tuple[int, str]:
 
 
 async def perdure(lab: Lab, *words: str, code: int = 0) -> str:
-    """Its output, errors behind it."""
-    ended, said = await carried_out(lab, "-m", "perdure.cli", *words)
-    assert ended == code, said
-    return said
+    """Its output, errors behind it. Forked: it says what a process begun anew would, in a third of the time."""
+    ended, out, err = await asyncio.to_thread(ran, "perdure.cli", *words, env=_environment(lab), cwd=lab.root)
+    assert ended == code, out + err
+    return out + err

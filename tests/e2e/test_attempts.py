@@ -69,29 +69,6 @@ def check(origin: Path, result: DeliveryResult, chosen: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_the_smallest_green_one_of_three_is_taken_and_becomes_one_pull_request(
-    tmp_path: Path, ports: int
-) -> None:
-    origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, story((SUB, RED), (SUB, TESTS, LARGE), (SUB, TESTS)), ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin, attempts=3, config=NO_FIXES), lab, 200)
-        check(origin, result, 3)
-        first, second, third = result.attempts
-        assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
-        assert second.lines == third.lines + 4
-        assert first.words.startswith("tests are red")
-        calls = [call for call in lab.rehearsal.calls if call.status == 200]
-        assert [call.step for call in calls].count("review") == 2, "of the two green ones, and not once more"
-        paid = sum(one.cost_usd or 0 for one in result.attempts)
-        assert result.usage.cost_usd is not None
-        assert result.usage.cost_usd > paid > 0, "the plan, too"
-        for one in result.attempts:
-            assert (await lab.perdure.delivery(one.delivery).describe()).outcome in ("completed", "not_delivered")
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
 async def test_the_others_begin_only_when_the_first_is_no_good_and_worker_deaths_change_nothing(
     tmp_path: Path, ports: int
 ) -> None:
@@ -160,7 +137,7 @@ def tools_run(lab: Lab, count: int) -> bool:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-async def test_a_worker_killed_in_the_middle_of_all_attempts_changes_nothing_of_who_wins(
+async def test_the_smallest_green_one_of_three_is_taken_though_the_worker_is_killed_in_the_middle_of_all(
     tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
@@ -175,7 +152,18 @@ async def test_a_worker_killed_in_the_middle_of_all_attempts_changes_nothing_of_
         result = await finished(submitted, lab, 200)
         check(origin, result, 3)
         assert result.receipt.worker_deaths >= 1
-        assert [one.tests for one in result.attempts] == ["red", "green", "green"]
+        first, second, third = result.attempts
+        assert (first.tests, second.tests, third.tests) == ("red", "green", "green")
+        assert second.lines == third.lines + 4
+        assert first.words.startswith("tests are red")
+        assert lab.rehearsal is not None
+        calls = [call for call in lab.rehearsal.calls if call.status == 200]
+        assert [call.step for call in calls].count("review") == 2, "of the two green ones, and not once more"
+        paid = sum(one.cost_usd or 0 for one in result.attempts)
+        assert result.usage.cost_usd is not None
+        assert result.usage.cost_usd > paid > 0, "the plan, too"
+        for one in result.attempts:
+            assert (await lab.perdure.delivery(one.delivery).describe()).outcome in ("completed", "not_delivered")
 
 
 @pytest.mark.long
@@ -212,7 +200,6 @@ async def test_a_cancelled_delivery_cancels_its_attempts_and_a_retry_pays_for_no
     ("config", "words"),
     [
         ("attempts = 0", "attempts is 0, allowed is 1 to 5"),
-        ("attempts = 100", "attempts is 100, allowed is 1 to 5"),
         ("attempts = 2\nspecialists = true", "by several specialists or several times, not both"),
     ],
 )

@@ -12,7 +12,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from perdure.adapters.worker.spend import SpendLog
 from perdure.client.turns import turns
-from tests.commands import carried_out
+from tests.commands import carried_out, perdure
 from tests.lab import Lab, make_target, until
 
 TURNS, BACK, ID = 4, 3, "short"
@@ -60,7 +60,10 @@ main()
 """
 """The command, which kills itself before Temporal's call, while it is on its way, or before its answer is read."""
 
-REWIND = ("rewind", ID, "--to", f"implement:{BACK}", "--say", WORDS)
+
+def rewind(moment: str) -> tuple[str, ...]:
+    """Its words: with others it is another rewind."""
+    return "rewind", ID, "--to", f"implement:{BACK}", "--say", f"{WORDS}, {moment}"
 
 
 async def waiting(lab: Lab, left: str = "") -> str:
@@ -75,42 +78,48 @@ async def waiting(lab: Lab, left: str = "") -> str:
 
 
 async def killed(lab: Lab, moment: str) -> None:
-    code, out = await carried_out(lab, "-c", KILLED, moment, *REWIND)
+    code, out = await carried_out(lab, "-c", KILLED, moment, *rewind(moment))
     assert code == -signal.SIGKILL, out
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("moment", ["before", "during", "after"])
 async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_nothing_is_rewound_twice(
-    moment: str, tmp_path: Path, ports: int
+    tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, STORY, ports=ports) as lab:
         lab.worker()
         delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
-        first = await waiting(lab)
-        calls = lab.model_calls()
-        lab.end_workers()  # so that it is the same whichever of these commands is the faster one
-        await killed(lab, moment)
-        told = [json.loads((await carried_out(lab, "-m", "perdure.cli", *REWIND, "--json"))[1]) for _ in range(2)]
-        runs = {(await delivery.describe()).run_id, *(one["run_id"] for one in told)}
-        assert len(runs) == 1, "rewound twice"
-        assert first not in runs
-        assert told[1]["before"] is True
-        if moment != "during":
-            assert told[0]["before"] is (moment == "after")
-        assert {one["rewound_to"] for one in told} == {f"implement:{BACK}"}
-        lab.worker()
-        assert await waiting(lab, first) in runs
-        assert lab.model_calls() == calls + TURNS + 1 - BACK, "a turn was paid for that nobody took back"
-        assert lab.rehearsal is not None
-        asked = json.dumps(lab.rehearsal.calls[calls].body)
-        assert asked.count(WORDS) == 1, "the words were lost, or said twice"
+        run = await waiting(lab)
+        for moment in ("before", "during", "after"):
+            run = await finished_by_another(lab, moment, run)
         assert SpendLog(lab.home.workspace(ID)).repeats() == (0, 0)
-        once_more = await carried_out(lab, "-m", "perdure.cli", *REWIND, "--again")
-        assert once_more[1].startswith(f"rewound: {ID}"), once_more[1]
-        assert await waiting(lab, runs.pop())
+        once_more = await perdure(lab, *rewind("after"), "--again")
+        assert once_more.startswith(f"rewound: {ID}"), once_more
+        assert await waiting(lab, run)
         await delivery.cancel()
+
+
+async def finished_by_another(lab: Lab, moment: str, left: str) -> str:
+    """A command that rewinds this run is killed at that moment, two others finish it: the run that then waits."""
+    calls = lab.model_calls()
+    lab.end_workers()  # so that it is the same whichever of these commands is the faster one
+    await killed(lab, moment)
+    told = [json.loads(await perdure(lab, *rewind(moment), "--json")) for _ in range(2)]
+    (run,) = {(await lab.perdure.delivery(ID).describe()).run_id, *(one["run_id"] for one in told)}  # rewound once
+    assert run != left
+    assert told[1]["before"] is True
+    if moment != "during":
+        assert told[0]["before"] is (moment == "after")
+    assert {one["rewound_to"] for one in told} == {f"implement:{BACK}"}
+    lab.worker()
+    assert await waiting(lab, left) == run
+    assert lab.model_calls() == calls + TURNS + 1 - BACK, "a turn was paid for that nobody took back"
+    assert lab.rehearsal is not None
+    asked = json.dumps(lab.rehearsal.calls[calls].body)
+    assert asked.count(WORDS) == 1, "the words were lost, or said twice, or those of another rewind as well"
+    return run
 
 
 @pytest.mark.slow

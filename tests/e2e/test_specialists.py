@@ -100,20 +100,6 @@ def check(origin: Path, lab: Lab, result: DeliveryResult) -> None:
     assert replies >= 9, "two for each task, and those of the delivery itself"
 
 
-@pytest.mark.long
-@pytest.mark.timeout(300)
-async def test_tasks_are_built_at_once_and_what_comes_of_them_is_one_pull_request(tmp_path: Path, ports: int) -> None:
-    origin = make_target(tmp_path / "calc.git", TARGET)
-    async with Lab.open(tmp_path, story(), ports=ports) as lab:
-        lab.worker()
-        result = await finished(await lab.submit(origin), lab, 200)
-        check(origin, lab, result)
-        cli = Cli(lab.home.root, lab.root, lab.env)
-        ran = await asyncio.to_thread(cli, "verify", "calc-sub", "--json")
-        claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
-        assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
-
-
 BESIDE = "sleep 1 && echo 'It can sub.' > README.md && printf '\\n\\n# sub is new\\n' >> calc.py"
 MEETS = (
     """
@@ -168,15 +154,12 @@ async def test_a_conflict_is_mended_in_the_task_and_what_one_leaves_is_built_by_
         assert sorted(made) == ["1-backend", "2-docs", "implement/1"]
         assert made[-1] == "implement/1"
         assert result.receipt.replies_paid_twice == 0
-        cli = Cli(lab.home.root, lab.root, lab.env)
-        ran = await asyncio.to_thread(cli, "verify", "calc-sub", "--json")
-        claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
-        assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
+        await check_claims(lab)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-async def test_a_worker_killed_while_tasks_are_built_and_taken_over_loses_and_repeats_nothing(
+async def test_tasks_are_built_at_once_and_become_one_pull_request_though_the_worker_is_killed_on_the_way(
     tmp_path: Path, ports: int
 ) -> None:
     deaths = ("during-prepare", "during-tool", "after-landing", "after-tasks")
@@ -187,6 +170,13 @@ async def test_a_worker_killed_while_tasks_are_built_and_taken_over_loses_and_re
         check(origin, lab, result)
         assert result.receipt.worker_deaths == len(deaths), "of its tasks, too"
         assert {path.name.partition(".")[0] for path in lab.home.crashes.iterdir()} == set(deaths)
+        await check_claims(lab)
+
+
+async def check_claims(lab: Lab) -> None:
+    ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", "--json")
+    claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
+    assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
 
 
 @pytest.mark.long
@@ -208,10 +198,7 @@ async def test_a_cancelled_delivery_says_what_its_tasks_have_cost(tmp_path: Path
         all_of_them = paid.input_tokens + paid.cache_read_tokens + paid.cache_write_tokens + paid.output_tokens
         assert all_of_them == max(tokens), "its own log has all of it"
         assert max(tokens) > sum(tokens) / 2
-        cli = Cli(lab.home.root, lab.root, lab.env)
-        ran = await asyncio.to_thread(cli, "verify", "calc-sub", "--json")
-        claims = {one["claim"]: one for one in json.loads(ran.out)["claims"]}
-        assert [one for one in claims.values() if one["mark"] == "contradicted"] == [], ran.out
+        await check_claims(lab)
 
 
 def _settled(lab: Lab) -> int:
