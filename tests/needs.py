@@ -23,6 +23,7 @@ NAMES = {
     "claude": ("claude",),
     "codex": ("codex",),
     "gemini": ("gemini",),
+    "nginx": ("nginx", "/usr/sbin/nginx"),
 }
 PACKAGES = {
     "chromium": "chromium",
@@ -32,6 +33,7 @@ PACKAGES = {
     "cargo": "cargo",
     "gotestsum": "gotestsum",
     "mvn": "maven",
+    "nginx": "nginx-light",
 }
 AGENTS = Path(__file__).parents[1] / ".venv" / "agents" / "bin"
 """The place of the programs that `make agents` installs: no distribution has them."""

@@ -99,7 +99,7 @@ class Guard:
                 return answer
         shown = await handler(request)
         if not session and not shown.prepared:
-            self._remember(shown, fresh)
+            self._remember(request, shown, fresh)
         return shown
 
     def _ours(self, hosts: list[str]) -> bool:
@@ -129,7 +129,7 @@ class Guard:
         if not hmac.compare_digest(request.query["token"].encode(), self.token.encode()):
             return refused(401, "that is not this page's token; perdure page prints the address with the right one")
         answer = _once_more(request)
-        self._remember(answer, self._session(request) or self._new_session())
+        self._remember(request, answer, self._session(request) or self._new_session())
         return answer
 
     def _new_session(self) -> str:
@@ -142,9 +142,10 @@ class Guard:
         name, _, mac = value.partition(".")
         return value if name and hmac.compare_digest(mac.encode(), self._mac("session", name).encode()) else ""
 
-    def _remember(self, answer: web.StreamResponse, session: str) -> None:
+    def _remember(self, request: web.Request, answer: web.StreamResponse, session: str) -> None:
+        secure = self.tls or request.headers.get("X-Forwarded-Proto") == "https"
         answer.set_cookie(
-            self.cookie, session, max_age=_COOKIE_S, path="/", httponly=True, samesite="Strict", secure=self.tls
+            self.cookie, session, max_age=_COOKIE_S, path="/", httponly=True, samesite="Strict", secure=secure
         )
 
     def _mac(self, purpose: str, text: str) -> str:
