@@ -55,7 +55,7 @@ def _commit(session: WorkspaceSession, work: CommitInput) -> Committed:
     session.workspace.advance(commit)
     files, added, deleted = vault.diff_stat(work.parent, commit)
     summary = f"+{added} −{deleted} in {files} file" + ("s" if files != 1 else "")
-    place = session.contract.landing
+    place = session.contract.landing if not session.contract.forked else None  # of an attempt its delivery will say
     return Committed(
         commit=commit,
         tree=tree,

@@ -60,7 +60,7 @@ def _terms(host: Host, work: PrepareInput, forked: ForkedFrom, previous: Prepare
     with suppress(WorkspaceLost):
         return vault, host.contract(vault, work.delivery, previous.contract), True
     contract = host.contract(vault, origin, previous.contract)
-    if forked.attempt and contract.landing is None:  # its delivery has begun it: workflows.endings.heed_parent
+    if forked.attempt and not contract.task:  # its delivery has begun it: workflows.endings.heed_parent
         return vault, _own(contract, work, forked, contract.source), False
     ours = comes_from_here(host.home, work.delivery, work.request, activity.info().workflow_id or "")
     target = find_target(work.request, ours, host.config.local_repositories, host.forges)

@@ -7,7 +7,7 @@ tests them once more as its own, and goes on. What its reviewer has said of them
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -42,8 +42,8 @@ _PHASES = (Phase.BUILD, Phase.TEST, Phase.REVIEW)
 class Attempts:
     """One delivery's attempts at its plan."""
 
-    def __init__(self, stage: Stage, steps: Steps) -> None:
-        self._stage, self._steps = stage, steps
+    def __init__(self, stage: Stage, steps: Steps, tell_backlog: Callable[[str], Awaitable[None]] | None) -> None:
+        self._stage, self._steps, self._tell_backlog = stage, steps, tell_backlog
         self._building = ""
         self._asking: dict[int, str] = {}
         if stage.request.forked is not None and stage.request.forked.attempt:
@@ -75,9 +75,9 @@ class Attempts:
 
     async def after_red(self, words: str) -> bool:
         """The delivery's own change failed, as `words` say: let the other attempts begin, and say whether one of them
-        is better."""
+        is better. Not once it has stood on what others landed: the plan's checkpoint is from before that."""
         state, prepared = self._stage.state, self._prepared
-        if prepared.attempts < 2 or not prepared.after_red or state.attempts or not state.planned:
+        if prepared.attempts < 2 or not prepared.after_red or state.attempts or not state.planned or state.landings:
             return False
         own = Attempted(
             number=1,
@@ -144,6 +144,7 @@ class Attempts:
             "attempts": 1,
             "after_red": False,
             "limited": False,
+            "landing": "",
         }
         began = beginning(state, prepared.model_copy(update=changes), number, prepared.attempts)
         forked = ForkedFrom(
@@ -160,6 +161,7 @@ class Attempts:
             "proof": None,
             "attempts": None,
             "after_red": None,
+            "landing": None,
             "budget_usd": usd,
             "tokens": max((tokens - used_tokens(state.usage, state.spend)) // sharing, 1) if tokens else None,
             "resume": ResumePoint(run_id="", state=began.model_dump(mode="json", exclude_defaults=True)),
@@ -182,19 +184,23 @@ class Attempts:
             except WorkflowAlreadyStartedError:
                 await workflow.sleep(THERE_STILL, summary="the same attempt, begun before, is not over yet")
 
-    def _hear(self, said: AttemptWaits) -> None:
-        """An attempt waits for a person, who sees it here and decides it there."""
+    async def _hear(self, said: AttemptWaits) -> None:
+        """An attempt waits for a person, who sees it here, and at the backlog, and decides it there."""
         self._asking.pop(said.number, None)
         if said.words:
             self._asking[said.number] = said.words
         self._show()
+        if self._tell_backlog is not None:
+            await self._tell_backlog("; ".join(self._waiting()))
 
     def _show(self) -> None:
         if self._building:
-            id = workflow.info().workflow_id
-            asked = [f"{attempt_of(id, number)} waits: {words}" for number, words in sorted(self._asking.items())]
-            self._stage.state.waiting = "; ".join([self._building, *asked])[:500]
+            self._stage.state.waiting = "; ".join([self._building, *self._waiting()])[:500]
             self._stage.refresh()
+
+    def _waiting(self) -> list[str]:
+        id = workflow.info().workflow_id
+        return [f"{attempt_of(id, number)} waits: {words}" for number, words in sorted(self._asking.items())]
 
     async def _tell_waiting(self, asked: Asked | None) -> None:
         """Tell the delivery whose plan it is that this attempt waits for a person; None: it goes on."""

@@ -46,8 +46,8 @@ class Delivery(TakesMessages):
         resume = self.request.resume
         self.forge = Publishing(self.stage, begun=resume is not None and resume.continued)
         self.steps = Steps(self.stage, self.forge)
-        self.attempts = Attempts(self.stage, self.steps)
         self.landing = Landing(self.stage, self.forge, self.steps)
+        self.attempts = Attempts(self.stage, self.steps, self.landing.tell_words if self.request.landing else None)
 
     @workflow.run
     async def run(self, raw: Any = None, *more: Any) -> DeliveryResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from temporalio import workflow
 
@@ -16,6 +16,13 @@ from perdure.models.rules.stack import begins_from
 
 if TYPE_CHECKING:
     from workflows.items import Items
+
+
+T = TypeVar("T")
+
+
+def _either(own: T | None, all: T | None) -> T | None:
+    return own if own is not None else all
 
 
 async def request_of(items: Items, at: ItemState) -> dict[str, Any]:
@@ -40,6 +47,8 @@ async def request_of(items: Items, at: ItemState) -> dict[str, Any]:
         labels=(*backlog.labels, *item.labels),
         issue=item.issue,
         phases=(Phase.PLAN,) if item.decompose else None,
+        attempts=_either(item.attempts, backlog.attempts) if not item.decompose else None,
+        after_red=_either(item.after_red, backlog.after_red) if not item.decompose else None,
         model=backlog.model,
         agent=backlog.agent,
         config=backlog.config,

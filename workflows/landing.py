@@ -79,7 +79,7 @@ class Landing:
 
     async def room(self) -> None:
         """Wait until there is room for one more among the repository's deliveries, of backlogs or not."""
-        await find_room(self._stage, self._tell_room)
+        await find_room(self._stage, self.tell_words)
 
     async def planned(self) -> None:
         """Tell the backlog of the files the plan names, once: others that change them do not begin beside it."""
@@ -270,8 +270,8 @@ class Landing:
             said = said.model_copy(update=about | {"about": what, "asked": asked})
         await self._tell("item_waits", said)
 
-    async def _tell_room(self, words: str) -> None:
-        """Tell the backlog that it waits for other deliveries of the repository; empty: it goes on."""
+    async def tell_words(self, words: str) -> None:
+        """Tell the backlog what it waits for where nobody decides that here; empty: it goes on."""
         if self._stage.request.landing is None:
             return
         item, delivery = self._place.item, workflow.info().workflow_id

@@ -254,6 +254,10 @@ export interface BacklogRequest {
   window?: string | null;
   /** wait: items whose `touches` meet are built one after the other; build: at the same time */
   overlap?: "wait" | "build";
+  /** as in a delivery's request, for each item that says nothing else */
+  attempts?: number | null;
+  /** as in a delivery's request, for each item that says nothing else */
+  after_red?: boolean | null;
   /** as in a delivery's request, for each of them */
   gates?: ("plan" | "pull_request")[];
   /** as in a delivery's request, for each of them */
@@ -295,6 +299,10 @@ export interface BacklogItem {
   check?: string[];
   /** the most its delivery may spend; left out: an equal share of what the backlog has left */
   budget_usd?: number | null;
+  /** as in a delivery's request; left out: as the backlog's */
+  attempts?: number | null;
+  /** as in a delivery's request; left out: as the backlog's */
+  after_red?: boolean | null;
   /** it is too large for one delivery: a planning step makes items of it, which take its place. ask: a person approves or edits them first (gate `items`); go: they begin at once */
   decompose?: "ask" | "go" | null;
 }

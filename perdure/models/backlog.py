@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from perdure.models.base import Written, a_number
 from perdure.models.issue import IssueName, IssueQuery
-from perdure.models.limits import LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
+from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
 from perdure.models.specialists import Within
 from perdure.models.touches import TOUCHES_MOST, leaves
@@ -54,6 +54,7 @@ class BacklogItem(Written):
                 built at the same time
     check       commands that hold once it has landed, and in every landing after it
     budget_usd  the most its delivery may spend; left out: an equal share of what the backlog has left
+    attempts, after_red   as in a delivery's request; left out: as the backlog's
     decompose   it is too large for one delivery: a planning step makes items of it, which take its place. ask: a person
                 approves or edits them first (gate `items`); go: they begin at once
     """
@@ -68,9 +69,12 @@ class BacklogItem(Written):
     touches: tuple[Glob, ...] = Field(default=(), max_length=TOUCHES_MOST)
     check: tuple[Command, ...] = Field(default=(), max_length=CHECKS_MOST)
     budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
+    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_MOST)
+    after_red: bool | None = None
     decompose: Literal["ask", "go"] | None = None
 
-    _numbers = field_validator("priority", "budget_usd", mode="before")(a_number)
+    _numbers = field_validator("priority", "budget_usd", "attempts", mode="before")(a_number)
+    _switch = field_validator("after_red", mode="before")(a_switch)
     _bounded = field_validator("request")(bounded)
     _issue_named = field_validator("issue", mode="before")(an_issue)
 
@@ -129,6 +133,7 @@ class BacklogRequest(Written):
     window      hours in which deliveries may begin: "23:00-07:00" in UTC, "23:00-07:00 +02:00", "23:00-07:00
                 Europe/Berlin"; left out: always
     overlap     wait: items whose `touches` meet are built one after the other; build: at the same time
+    attempts, after_red   as in a delivery's request, for each item that says nothing else
     gates, questions, labels, model, agent, config, source, proof   as in a delivery's request, for each of them
     """
 
@@ -142,6 +147,8 @@ class BacklogRequest(Written):
     budget_usd: float | None = Field(default=None, ge=USD_LEAST, le=USD_MOST, allow_inf_nan=False)
     window: str | None = None
     overlap: Literal["wait", "build"] = "wait"
+    attempts: int | None = Field(default=None, ge=1, le=ATTEMPTS_MOST)
+    after_red: bool | None = None
     gates: tuple[Literal["plan", "pull_request"], ...] = ()
     questions: bool | None = None
     labels: tuple[Text, ...] = Field(default=(), max_length=LABELS_MOST)
@@ -153,8 +160,8 @@ class BacklogRequest(Written):
     version: int = Field(default=1, ge=1, le=1)
 
     _left_out = model_validator(mode="before")(left_out)
-    _numbers = field_validator("parallel", "budget_usd", "version", mode="before")(a_number)
-    _switch = field_validator("questions", mode="before")(a_switch)
+    _numbers = field_validator("parallel", "budget_usd", "attempts", "version", mode="before")(a_number)
+    _switch = field_validator("questions", "after_red", mode="before")(a_switch)
     _small = field_validator("config")(bounded)
 
     @model_validator(mode="after")

@@ -147,8 +147,8 @@ class DeliveryRequest(Written):
             raise ValueError("request: required field is missing (or name an issue)")
         elif not self.request.strip():
             raise ValueError("request: is empty: say what you want")
-        if (self.attempts or 1) > 1 and (self.branch is not None or self.landing is not None):
-            raise ValueError("attempts: work on a branch that is there, and an item of a backlog, are built once")
+        if (self.attempts or 1) > 1 and (self.branch is not None or (self.landing and self.landing.within)):
+            raise ValueError("attempts: work on a branch that is there, and a task of a plan, are built once")
         return self
 
 

@@ -8,7 +8,18 @@ import typer
 
 from perdure.cli.backlog import change, look
 from perdure.cli.commands import START, Commands
-from perdure.cli.request.options import Agent, Budget, ConfigFile, Detach, Gates, Labels, Model, NoQuestions
+from perdure.cli.request.options import (
+    AfterRed,
+    Agent,
+    Attempts,
+    Budget,
+    ConfigFile,
+    Detach,
+    Gates,
+    Labels,
+    Model,
+    NoQuestions,
+)
 from perdure.cli.request.schedule import AtOption, EveryOption
 
 if TYPE_CHECKING:
@@ -56,6 +67,8 @@ def start(
         int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")
     ] = None,
     budget: Budget = None,
+    attempts: Attempts = None,
+    after_red: AfterRed = False,
     window: Annotated[
         str | None,
         typer.Option("--window", metavar="HH:MM-HH:MM", help="Begin items in these hours only: 23:00-07:00."),

@@ -42,6 +42,8 @@ class BacklogOptions:
     land: str | None = None
     parallel: int | None = None
     budget: float | None = None
+    attempts: int | None = None
+    after_red: bool = False
     window: str | None = None
     gate: list[str] | None = None
     labels: tuple[str, ...] = ()
@@ -58,6 +60,8 @@ class BacklogOptions:
             "land": ("--land", self.land),
             "parallel": ("--parallel", self.parallel),
             "budget_usd": ("--budget", self.budget),
+            "attempts": ("--attempts", self.attempts),
+            "after_red": ("--after-red", self.after_red or None),
             "window": ("--window", self.window),
             "gates": ("--gate", parse_gates(",".join(self.gate)) if self.gate else None),
             "labels": ("--label", parse_labels(self.labels) or None),

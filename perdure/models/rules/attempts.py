@@ -55,9 +55,9 @@ def beginning(state: DeliveryState, prepared: Prepared, number: int, count: int)
 
 
 def several(contract: Contract) -> dict[str, Any]:
-    """The fields of Prepared that say how often a plan is built: once where it is not one of a delivery of its own."""
+    """The fields of Prepared that say how often a plan is built: once on a branch that is there, and as a task."""
     settings = contract.config.delivery
-    if contract.existing or contract.landing is not None or Phase.BUILD not in settings.phases:
+    if contract.existing or contract.task or Phase.BUILD not in settings.phases:
         return {}
     return {"attempts": settings.attempts, "after_red": settings.after_red}
 

@@ -72,8 +72,9 @@ def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime
 
 
 def decompose(state: BacklogState, id: str, parts: Iterable[BacklogItem], now: datetime) -> None:
-    """Its parts take an item's place: what depends on it depends on all of them, and they have its labels, and its role
-    where they have none. A part whose id is taken gets another one; where they are too many, the item has failed."""
+    """Its parts take an item's place: what depends on it depends on all of them, and they have its labels and attempts,
+    and its role where they have none. A part whose id is taken gets another one; where they are too many, the item has
+    failed."""
     at, order = state.items[id], 1 + max(one.order for one in state.items.values())
     named = _renamed(id, list(parts), state)
     wrong = oversized([*(one.item for one in state.items.values()), *named])
@@ -83,7 +84,9 @@ def decompose(state: BacklogState, id: str, parts: Iterable[BacklogItem], now: d
         at.phase, at.words = ItemPhase.FAILED, wrong
         return
     for number, part in enumerate(named):
-        said = {"labels": at.item.labels, "role": part.role or at.item.role}
+        whole = at.item
+        said: dict[str, object] = {"labels": whole.labels, "role": part.role or whole.role}
+        said |= {"attempts": whole.attempts, "after_red": whole.after_red}
         item = part.model_copy(update=said)
         state.items[item.id] = ItemState(item=item, order=order + number, added=now)
     for other in state.items.values():

@@ -31,6 +31,7 @@ API = "  - id: api\n    request: Add it\n"
         (HEAD + "  - id: A B\n    request: x\n", ":3", "is no id"),
         (HEAD + API + "    decompose: later\n", ":5", "decompose: Input should be 'ask' or 'go'"),
         (HEAD + API + "    decompose: ask\n    check: [make]\n", ":6", "check: an item that is decomposed"),
+        (HEAD + API + "    attempts: 6\n", ':5 item "api"', "attempts: Input should be less than or equal to 5"),
         ("version: 1\n", ":1", "items"),
     ],
 )
@@ -53,6 +54,7 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(cli: Cli, text: str, wh
         (("night.yaml", "--window", "at night"), "are no hours", "--window"),
         (("night.yaml", "--window", "23:00-07:00 Europe/Berln"), "did you mean Europe/Berlin?", "--window"),
         (("night.yaml", "--parallel", "0"), "parallel", "--parallel"),
+        (("night.yaml", "--attempts", "0"), "invalid value for '--attempts': Input should be greater", "perdure backlog start"),
         (("night.yaml", "--land", "pile"), "land: Input should be 'branch' or 'stack'", "--land"),
         (("night.yaml", "--id", "A B"), "cannot be a delivery id", "--id"),
         (("night.yaml", "--gate", "lunch"), "there is no gate", "--gate"),

@@ -1,0 +1,68 @@
+"""Items of a backlog that are built several times: the best attempt lands, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from perdure.models.limits import TASK_QUEUE
+from tests.cli.conftest import Cli
+from tests.e2e.test_attempts import LARGE, RED, SUB, TESTS, attempt, tools_run
+from tests.e2e.test_backlogs import CONFIG, ended
+from tests.lab import Lab, git, heads, make_target, until
+
+PAUSE = "touch in-the-middle && sleep 5 && rm in-the-middle"
+HELLO = "echo hello > hello.txt"
+STORY = "".join(
+    (
+        attempt('["This is attempt 1 of", "Add sub"]', PAUSE, SUB, RED),
+        attempt('["This is attempt 2 of", "Add sub"]', PAUSE, SUB, TESTS, LARGE),
+        attempt('["This is attempt 3 of", "Add sub"]', PAUSE, SUB, TESTS),
+        attempt('["This is attempt 2 of", "Say hello"]', HELLO, say="Say hello"),
+        attempt('["Say hello"]', HELLO, RED, say="Say hello"),
+    )
+)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+async def test_the_best_attempt_at_an_item_lands_and_a_worker_killed_in_the_middle_changes_nothing(
+    tmp_path: Path, ports: int
+) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    items = [
+        {"id": "sub", "request": "Add sub", "attempts": 3},
+        {"id": "hello", "request": "Say hello", "after_red": True, "depends_on": ["sub"]},
+    ]
+    asked = {"repository": str(origin), "items": items, "config": CONFIG, "attempts": 2, "parallel": 1}
+    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+        lab.worker()
+        handle = await lab.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
+        await until(lambda: tools_run(lab, 3), timeout=90)
+        lab.kill_workers()
+        lab.worker()
+        progress = await ended(handle, lab)
+        assert [item["phase"] for item in progress["items"]] == ["landed", "landed"], progress
+        assert heads(origin).keys() == {"main", "perdure/night"}
+        told = "--format=%(trailers:key=Perdure-Item,valueonly,separator=%x2C)"
+        assert git(origin, "log", "--reverse", told, "main..perdure/night").split() == ["sub", "hello"]
+        code = git(origin, "show", "perdure/night:calc.py")
+        assert "def sub" in code
+        assert "# four" not in code
+        assert "a + b" in code
+        sub = await lab.perdure.delivery("night/sub").result()
+        assert [(one.number, one.tests) for one in sub.attempts] == [(1, "red"), (2, "green"), (3, "green")]
+        assert [one.delivery for one in sub.attempts if one.chosen] == ["night/sub/attempt-3"]
+        assert sub.receipt.worker_deaths >= 1
+        assert sub.receipt.replies_paid_twice == 0
+        hello = await lab.perdure.delivery("night/hello").result()
+        assert [(one.delivery, one.tests, one.chosen) for one in hello.attempts] == [
+            ("night/hello", "red", False),
+            ("night/hello/attempt-2", "green", True),
+        ]
+        ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "backlog", "report", "night", "--json")
+        receipt = json.loads(ran.out)["receipt"]
+        assert (receipt["landed"], receipt["lost"], receipt["twice"], receipt["ownerless"]) == (2, [], [], []), ran.out
