@@ -54,7 +54,11 @@ def test_what_is_wrong_in_the_file_is_told_with_its_line(cli: Cli, text: str, wh
         (("night.yaml", "--window", "at night"), "are no hours", "--window"),
         (("night.yaml", "--window", "23:00-07:00 Europe/Berln"), "did you mean Europe/Berlin?", "--window"),
         (("night.yaml", "--parallel", "0"), "parallel", "--parallel"),
-        (("night.yaml", "--attempts", "0"), "invalid value for '--attempts': Input should be greater", "perdure backlog start"),
+        (
+            ("night.yaml", "--attempts", "0"),
+            "invalid value for '--attempts': Input should be greater",
+            "perdure backlog start",
+        ),
         (("night.yaml", "--land", "pile"), "land: Input should be 'branch' or 'stack'", "--land"),
         (("night.yaml", "--id", "A B"), "cannot be a delivery id", "--id"),
         (("night.yaml", "--gate", "lunch"), "there is no gate", "--gate"),
