@@ -37,7 +37,7 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import SetUp, read_set_up
 from perdure.adapters.worker.turn.adopt import turn_of
-from perdure.models.amounts import seconds, span
+from perdure.models.amounts import seconds
 from perdure.models.backlog import LandingPlace
 from perdure.models.config import Limits
 from perdure.models.contract import Contract
@@ -50,6 +50,7 @@ from perdure.models.rules.attempts import of_attempt, several
 from perdure.models.rules.gates import decided_by_people
 from perdure.models.steps import AGENTIC
 from perdure.models.work import Asking, Prepared, PrepareInput, TestVerdict
+from perdure.text import span
 
 UNKNOWN_HOST_PATIENCE = timedelta(minutes=10)
 """The time the first look at a remote waits for a host's name to be known: as long as a network is away after a laptop

@@ -27,7 +27,6 @@ from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.adapters.worker.turn.written import read_report
-from perdure.models.amounts import span
 from perdure.models.config import TestCommand
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import WorkspaceLost
@@ -35,6 +34,7 @@ from perdure.models.phases import Step
 from perdure.models.report import CommandResult, Since, TestReport
 from perdure.models.result import TestsStatus
 from perdure.models.work import TestInput, TestVerdict
+from perdure.text import span
 
 
 class Testing:

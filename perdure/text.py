@@ -1,4 +1,4 @@
-"""Text of models, tools and strangers: what a person sees of it, so that nothing in it is hidden from who reads it."""
+"""Text of models, tools and strangers as a person sees it, with nothing hidden in it; and time as people read it."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ def one_line(text: str, limit: int = 200) -> str:
 
 def shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def span(seconds: float) -> str:
+    """`8.2 s`, `19 s`, `1m 12s`, `2h 05m`."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"

@@ -12,7 +12,7 @@ from typing import TextIO
 import typer
 
 from perdure.cli import plain
-from perdure.models.errors import BadInput, PerdureError
+from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -71,8 +71,6 @@ def _unexpected(error: BaseException) -> PerdureError:
         "DEADLINE_EXCEEDED",
     )
     if unreachable:
-        from perdure.models.errors import TemporalUnreachable
-
         return TemporalUnreachable(
             "Temporal does not answer", where=str(error), fix="perdure doctor looks for the cause"
         )

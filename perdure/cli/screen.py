@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.plain import as_json
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -67,8 +69,6 @@ class Screen:
 
     def data(self, value: Any) -> None:
         """A JSON document on standard output. Strings are taken as JSON already."""
-        from perdure.cli.plain import as_json
-
         print(as_json(value, sys.stdout, 2), flush=True)
 
     def diff(self, text: str) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure import secrets
+from perdure.cli.ids import resolve_id
+from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -14,6 +17,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Seen = TypeVar("Seen", "Delivery", "Backlog")
+
+
+def carry_out(work: Coroutine[Any, Any, T]) -> T:
+    """Return what it comes to. asyncio is loaded only here: help and mistakes need none of it."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 async def connected(screen: Screen) -> Perdure:
@@ -27,7 +37,6 @@ async def connected(screen: Screen) -> Perdure:
 
 async def worker_started(screen: Screen) -> None:
     """See that a worker of this home runs and has a key, where no workers elsewhere do the work."""
-    from perdure import secrets
     from perdure.adapters.system.home import Home
     from perdure.cli.request.validation import check_key, workers_elsewhere
     from perdure.local.up import ensure_running
@@ -48,7 +57,6 @@ async def look_at(screen: Screen, seen: Seen) -> tuple[Described | None, Seen]:
 
     from perdure.adapters.system.home import Home
     from perdure.local.strangers import astray
-    from perdure.models.errors import BadInput
 
     try:
         found: Described | Exception = await seen.describe()
@@ -65,12 +73,10 @@ def with_delivery(screen: Screen, id: str, work: Callable[[Delivery], Awaitable[
     """Find a delivery by what a person typed and do something with it; `decision` is what @waiting waits for."""
 
     async def run() -> T:
-        from perdure.cli.ids import resolve_id
-
         perdure = await connected(screen)
         return await work(perdure.delivery(await resolve_id(perdure, id, decision)))
 
-    return asyncio.run(run())
+    return carry_out(run())
 
 
 @contextmanager

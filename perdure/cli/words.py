@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from perdure.models.amounts import span as span
 from perdure.text import one_line, visible
+from perdure.text import span as span
 
 
 def money(usd: float | None) -> str:
@@ -44,12 +48,6 @@ def tilde(path: Path) -> str:
 
 def typed_here() -> str:
     """This very program as it is typed here: by its name, by its path where no directory of PATH has it, by Python."""
-    import os
-    import shlex
-    import shutil
-    import sys
-    from pathlib import Path
-
     beside = Path(sys.executable).parent / "perdure"
     found = shutil.which("perdure")
     if found is not None and (not beside.exists() or Path(found).resolve() == beside.resolve()):

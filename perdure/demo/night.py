@@ -19,7 +19,7 @@ from perdure.cli.backlog.watch import BACKLOG_LOOK_S
 from perdure.cli.look.chapters import BAD
 from perdure.cli.look.story import AGAIN
 from perdure.cli.words import typed_here
-from perdure.demo.performance import World, opened_world
+from perdure.demo.performance import Wanted, World, opened_world
 from perdure.demo.stage import DemoDirectories, stage
 from perdure.local.places import Places, examples
 from perdure.local.processes import signal_holder
@@ -32,7 +32,6 @@ from perdure.text import visible
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.client import Backlog, Perdure
-    from perdure.demo.performance import Wanted
     from perdure.models.backlog_messages import BacklogProgress
 
 ID = "night"

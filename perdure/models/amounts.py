@@ -1,7 +1,8 @@
-"""Durations and sizes as people write them in settings, and time as people read it."""
+"""Durations and sizes as people write them in settings."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -16,8 +17,6 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 def seconds(text: str) -> float:
     """`"90s"`, `"10m"`, `"1h30m"` → seconds. ValueError says what was expected."""
-    import re
-
     if len(text) > DURATION_CHARS:  # before the expression, which looks again from every digit
         raise ValueError("this is no duration: write for example 90s, 10m or 1h30m")
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
@@ -41,8 +40,6 @@ Duration = Annotated[str, AfterValidator(_duration)]
 
 def size(text: str) -> int:
     """`"500m"`, `"4g"` → bytes. ValueError says what was expected."""
-    import re
-
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?([mg])b?", text.lower()) if len(text) < 16 else None
     if found is None or not float(found[1]):
         raise ValueError("this is no size: write for example 500m or 4g")
@@ -55,16 +52,3 @@ def _size(text: str) -> str:
 
 
 Size = Annotated[str, AfterValidator(_size)]
-
-
-def span(seconds: float) -> str:
-    """`8.2 s`, `19 s`, `1m 12s`, `2h 05m`."""
-    seconds = max(0.0, seconds)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"

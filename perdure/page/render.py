@@ -12,9 +12,8 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 
 from perdure import __version__
-from perdure.models.amounts import span
 from perdure.page.guard import PERSON, SESSION, Guard
-from perdure.text import visible
+from perdure.text import span, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.backlog.ids import BacklogId, ItemId, Json
-from perdure.cli.decide.answer import who
+from perdure.cli.backlog.ids import BacklogId, ItemId, Json, with_backlog
+from perdure.cli.decide.answer import given, who
+from perdure.cli.screen import Screen
+from perdure.models.errors import BadInput, InvalidRequest
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -69,9 +74,6 @@ def edit(
     json: Json = False,
 ) -> None:
     """Change an item that has not begun; what no option names stays as it was given."""
-    from perdure.cli.backlog.ids import with_backlog
-    from perdure.cli.screen import Screen
-
     params = context.params
 
     async def work(backlog: Backlog) -> tuple[str, str]:
@@ -134,10 +136,6 @@ def cancel(
     json: Json = False,
 ) -> None:
     """Stop one item, or all of it; what has landed stays."""
-    import sys
-
-    from perdure.cli.screen import Screen
-
     if item is not None:
         _tell(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=who()))
         return
@@ -149,8 +147,6 @@ def cancel(
 def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
     """The item of the options, over what was given `before`, or that of a file. BadInput, InvalidRequest."""
     from perdure.cli.backlog.file import read_file
-    from perdure.cli.decide.answer import given
-    from perdure.models.errors import BadInput, InvalidRequest
     from perdure.models.rules.backlog import parse_item
 
     said = {
@@ -177,9 +173,6 @@ async def _given(backlog: Backlog, item: str) -> dict[str, Any]:
 
 
 def _tell(id: str, json: bool, item: str, done: str, work: Callable[[Backlog], Awaitable[str | None]]) -> None:
-    from perdure.cli.backlog.ids import with_backlog
-    from perdure.cli.screen import Screen
-
     screen = Screen(json=json)
     found: list[str] = []
 
@@ -192,10 +185,7 @@ def _tell(id: str, json: bool, item: str, done: str, work: Callable[[Backlog], A
 
 
 def _say(screen: Any, id: str, item: str, done: str, words: str) -> None:
-    import shlex
-
     from perdure.cli.look.chapters import GOOD
-    from perdure.text import one_line
 
     if screen.json:
         screen.data({"backlog_id": id, "item": item or None, "done": done, "answer": words})

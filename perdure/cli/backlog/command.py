@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure import secrets
 from perdure.cli.backlog import change, look
 from perdure.cli.commands import START, Commands
-from perdure.cli.request.options import (
-    AfterRed,
-    Agent,
-    Attempts,
-    Budget,
-    ConfigFile,
-    Detach,
-    Gates,
-    Labels,
-    Model,
-    NoQuestions,
-)
-from perdure.cli.request.schedule import AtOption, EveryOption
+from perdure.cli.decide.answer import given
+from perdure.cli.request import options
+from perdure.cli.request.schedule import AtOption, EveryOption, timed
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
 
 if TYPE_CHECKING:
     from perdure.client import SubmittedBacklog
@@ -66,22 +60,22 @@ def start(
     parallel: Annotated[
         int | None, typer.Option("--parallel", metavar="N", help="Deliveries at once; default: 4.")
     ] = None,
-    budget: Budget = None,
-    attempts: Attempts = None,
-    after_red: AfterRed = False,
+    budget: options.Budget = None,
+    attempts: options.Attempts = None,
+    after_red: options.AfterRed = False,
     window: Annotated[
         str | None,
         typer.Option("--window", metavar="HH:MM-HH:MM", help="Begin items in these hours only: 23:00-07:00."),
     ] = None,
     at: AtOption = None,
     every: EveryOption = None,
-    gate: Gates = None,
-    label: Labels = None,
-    no_questions: NoQuestions = False,
-    model: Model = None,
-    agent: Agent = None,
-    config: ConfigFile = None,
-    detach: Detach = False,
+    gate: options.Gates = None,
+    label: options.Labels = None,
+    no_questions: options.NoQuestions = False,
+    model: options.Model = None,
+    agent: options.Agent = None,
+    config: options.ConfigFile = None,
+    detach: options.Detach = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Land many requests on one branch: each built, tested and reviewed, several at a time.
@@ -90,14 +84,9 @@ def start(
     to it.
     """
     import asyncio
-    from dataclasses import fields
 
-    from perdure import secrets
     from perdure.cli.backlog.start import BacklogOptions, hand_in_backlog, schedule_backlog, take_in_backlog
     from perdure.cli.backlog.watch import detached, follow
-    from perdure.cli.decide.answer import given
-    from perdure.cli.request.schedule import timed
-    from perdure.cli.screen import Screen
 
     said = {**context.params, "labels": tuple(label or ()), "questions": not no_questions}
     said["request"] = given(request) if request is not None else None
@@ -112,7 +101,7 @@ def start(
         return 0 if detach else await follow(found.backlog, screen)
 
     try:
-        raise typer.Exit(asyncio.run(work()))
+        raise typer.Exit(carry_out(work()))
     except KeyboardInterrupt:
         if not submitted:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from contextlib import suppress
@@ -77,8 +78,6 @@ def _text(path: str, name: str) -> str:
 
 def _spaced(text: str) -> str:
     """JSON as YAML reads it: its tabs stand between its parts alone, and a character may be two `\\u`."""
-    import json
-
     if text.lstrip()[:1] != "{":
         return text
     with suppress(ValueError, RecursionError):

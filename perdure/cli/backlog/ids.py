@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from perdure.cli.ids import LAST
+from perdure.cli.ids import LAST, exactly
+from perdure.cli.session import carry_out, connected
+from perdure.models.errors import BadInput
+from perdure.models.ids import newest_run
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -29,12 +33,7 @@ _CANDIDATES = 200
 
 async def resolve_backlog(perdure: Perdure, text: str) -> str:
     """The one backlog that `text` names. BadInput when there is none, or more than one."""
-    import difflib
-
-    from perdure.cli.ids import exactly
     from perdure.client.backlog import WORKFLOW
-    from perdure.models.errors import BadInput
-    from perdure.models.ids import newest_run
 
     if (query := exactly(text)) and await perdure.list(1, query, workflow=WORKFLOW):
         return text
@@ -60,12 +59,9 @@ async def resolve_backlog(perdure: Perdure, text: str) -> str:
 
 def with_backlog(screen: Screen, id: str, work: Callable[[Backlog], Awaitable[T]]) -> T:
     """Find a backlog by what a person typed and do something with it."""
-    import asyncio
-
-    from perdure.cli.session import connected
 
     async def run() -> T:
         perdure = await connected(screen)
         return await work(perdure.backlog(await resolve_backlog(perdure, id)))
 
-    return asyncio.run(run())
+    return carry_out(run())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.backlog.ids import BacklogId, Json
+from perdure.cli.backlog.ids import BacklogId, Json, with_backlog
 from perdure.cli.ids import LAST
+from perdure.cli.look.report import target_of, write_page
+from perdure.cli.screen import Screen
+from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
     from perdure.client import Backlog
@@ -19,10 +23,8 @@ def status(
     json: Json = False,
 ) -> None:
     """First what waits for you, with the command that decides it; then every item by its state."""
-    from perdure.cli.backlog.ids import with_backlog
     from perdure.cli.backlog.text import status_lines
     from perdure.cli.backlog.watch import asked_of, detached, follow
-    from perdure.cli.screen import Screen
 
     screen, found = Screen(json=json), list[str]()
 
@@ -54,10 +56,7 @@ def graph(
 ) -> None:
     """Draw which item depends on which, with states, and the longest chain marked."""
     from perdure.cli.backlog.drawing import FORMATS, draw
-    from perdure.cli.backlog.ids import with_backlog
     from perdure.cli.request.validation import nearest
-    from perdure.cli.screen import Screen
-    from perdure.models.errors import BadInput
 
     if format not in FORMATS:
         fix = nearest("--format", format, list(FORMATS))
@@ -81,13 +80,7 @@ def report(
     json: Json = False,
 ) -> None:
     """One page: every item with what came of it, the graph, and the night's receipt, counted from history and git."""
-    import sys
-
-    from perdure.cli.backlog.ids import with_backlog
     from perdure.cli.backlog.report import gather, page_of, report_lines
-    from perdure.cli.look.report import target_of, write_page
-    from perdure.cli.screen import Screen
-    from perdure.models.errors import BadInput
 
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")

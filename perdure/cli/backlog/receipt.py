@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.adapters.git.commits import BranchCommit
+from perdure import secrets
+from perdure.adapters.git.commits import BranchCommit, branch_commits
 from perdure.cli.words import short
+from perdure.models.errors import PerdureError
 from perdure.models.ids import branch_name, delivery_key
+from perdure.models.rules.specialists import is_of
 from perdure.text import one_line
 
 if TYPE_CHECKING:
@@ -124,8 +129,6 @@ def _has_owner(branch: str, progress: BacklogProgress) -> bool:
 
 async def read_receipt(backlog: Backlog, progress: BacklogProgress) -> BacklogReceipt:
     """Read all three. Raises what reading the backlog's history raises."""
-    import asyncio
-
     past = await backlog.past()
     made = [branch_name(delivery_key(workflow)) for workflow in past.started]
     outside = await asyncio.to_thread(look_outside, progress, made, len(past.given) + _BEYOND)
@@ -148,14 +151,8 @@ def _stack(progress: BacklogProgress, heads: Mapping[str, str], forge: Forge | N
 
 def look_outside(progress: BacklogProgress, made: Sequence[str], most: int) -> Outside:
     """Ask the remote and its forge. `made`: branches that deliveries of this backlog may have pushed."""
-    from pathlib import Path
-
-    from perdure import secrets
     from perdure.adapters.forges.select import Forges
-    from perdure.adapters.git.commits import branch_commits
     from perdure.adapters.git.source import locate
-    from perdure.models.errors import PerdureError
-    from perdure.models.rules.specialists import is_of
 
     if not progress.branch and progress.land != "stack":
         return Outside(owned={})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.backlog.drawing import draw
@@ -29,8 +29,6 @@ class BacklogReport:
 
     def as_data(self) -> dict[str, Any]:
         """The object that `--json` prints; each list of the receipt is empty where nothing is wrong."""
-        from dataclasses import asdict
-
         return {
             "backlog": self.progress.model_dump(mode="json"),
             "wanted": self.wanted,

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.backlog.file import BacklogFile
-from perdure.cli.request.validation import DeliverOptions, check_id, parse_gates, parse_labels, read_config, take_in
+from perdure.cli.backlog.file import BacklogFile, parsed, read_file
+from perdure.cli.request.schedule import Timed, put_on
+from perdure.cli.request.validation import (
+    DeliverOptions,
+    Taken,
+    check_id,
+    parse_gates,
+    parse_labels,
+    read_config,
+    take_in,
+)
+from perdure.cli.words import count, money
 from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import repository_name, slug
+from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
 
 if TYPE_CHECKING:
-    from perdure.cli.request.schedule import Timed
-    from perdure.cli.request.validation import Taken
     from perdure.cli.screen import Screen
     from perdure.client import SubmittedBacklog
 
@@ -117,8 +129,6 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
 
 
 def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
-    from perdure.cli.backlog.file import parsed, read_file
-
     if asked.request is not None:
         if other := asked.file or ("--issues" if asked.issues is not None else ""):
             fix = "give one of them; in the file, an item with `decompose: ask` is made into items, beside the others"
@@ -160,9 +170,6 @@ def _checked(raw: dict[str, Any], file: BacklogFile, over: Mapping[str, tuple[st
 
 def _check_zone(window: str | None) -> None:
     """InvalidRequest for hours in a zone that nobody knows; where this host knows none at all, a worker's will say."""
-    import zoneinfo
-    from datetime import UTC, datetime
-
     from perdure.adapters.system.zones import offsets
 
     if zoneinfo.available_timezones():
@@ -183,14 +190,11 @@ async def hand_in_backlog(
 
     submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
     """
-    import asyncio
-
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.adapters.system.home import Home
     from perdure.cli.host.web import web_page
     from perdure.cli.host.workers import absent
     from perdure.cli.request.submit import at_work, header_lines
-    from perdure.models.limits import DECISION_ACCEPTED
 
     perdure = await at_work(taken.taken, screen)
     patience = DECISION_ACCEPTED if detach else None
@@ -215,15 +219,11 @@ async def hand_in_backlog(
 
 async def schedule_backlog(taken: TakenBacklog, at: Timed, screen: Screen) -> int:
     """The same backlog, each time anew on the base branch as it is then."""
-    from perdure.cli.request.schedule import put_on
-
     await put_on(taken.request, taken.id, at, taken.taken, screen, _limits(taken.request))
     return 0
 
 
 def _limits(request: BacklogRequest) -> list[str]:
-    from perdure.cli.words import count, money
-
     budget = [f"budget {money(request.budget_usd)}"] if request.budget_usd is not None else []
     window = [f"begins {request.window}"] if request.window else []
     named = [count(len(request.items), "item")] if request.items else []

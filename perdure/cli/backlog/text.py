@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from perdure.cli.decide.asking import commands
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS
 from perdure.cli.words import money, short
-from perdure.models.amounts import span
 from perdure.models.backlog_messages import BacklogProgress, ItemView
 from perdure.models.decisions import Asked
-from perdure.text import one_line
+from perdure.text import one_line, span
 
 SHOWN = 40
 """Items of one state in `status`: what a screen shows; `--json` has all of them."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from perdure.cli.backlog.text import changes, headline, status_lines, waiting_rows
+from perdure.cli.host.workers import absent
 from perdure.cli.look.chapters import STOPS
 from perdure.cli.look.watch import EXIT_CANCELLED, EXIT_DETACHED, EXIT_MISSING, WATCH_LOST_S
 from perdure.cli.session import look_at
@@ -117,8 +118,6 @@ async def asked_of(backlog: Backlog, progress: BacklogProgress) -> dict[str, Ask
 
 
 def _why() -> str:
-    from perdure.cli.host.workers import absent
-
     return absent()
 
 

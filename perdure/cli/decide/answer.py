@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure.cli.ids import WAITING, WaitingId
+from perdure.cli.screen import Screen
+from perdure.cli.session import person_at_work, with_delivery
+from perdure.models.errors import BadInput
+from perdure.models.limits import SAID_BYTES
 from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from perdure.cli.screen import Screen
     from perdure.client import Answered, Delivery
     from perdure.models.decisions import Asked
 
@@ -59,7 +64,6 @@ def approve(
         if not yes and screen.terminal and sys.stdin.isatty():
             from perdure.cli.decide.gate import at_gate, choices
             from perdure.cli.decide.showing import show_asked
-            from perdure.cli.session import person_at_work
 
             if choices(asked):
                 raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
@@ -76,8 +80,6 @@ def approve(
 def _edited(id: str, note: str, of: str, yes: bool, file: Path | None, show: bool, json: bool) -> None:
     """Another plan in the place of the one that waits, and a yes to it; or that one to edit, printed."""
     from perdure.cli.decide.edit import edit_plan, print_plan
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
 
     screen = Screen(json=json)
     if show:
@@ -106,8 +108,6 @@ def reject(
 
     What could not land, was cut off again and again, or has no budget left ends; its work is kept, retry goes on.
     """
-    from perdure.models.errors import BadInput
-
     words = given(note or "")
     if not words.strip():
         fix = f'perdure reject {id} --note "what is wrong, and what instead"'
@@ -129,7 +129,6 @@ def answer(
     A choice may be named by its number or by how it begins, yes and no by y and n.
     """
     from perdure.cli.decide.asking import choices_of, chosen, commands, meant, none_of
-    from perdure.models.errors import BadInput
 
     if text is not None and choice is not None:
         raise BadInput("the answer was given twice", where="TEXT and --choice", fix="give one of them")
@@ -155,8 +154,6 @@ def answer(
 
 def who() -> str:
     """The login name of who decides, for the record."""
-    import getpass
-
     try:
         return getpass.getuser()[:200]
     except (OSError, KeyError):
@@ -165,8 +162,6 @@ def who() -> str:
 
 def given(text: str) -> str:
     """Return what was typed, or standard input for `-`."""
-    from perdure.models.limits import SAID_BYTES
-
     return sys.stdin.buffer.read(SAID_BYTES + 1).decode(errors="replace") if text == "-" else text
 
 
@@ -178,8 +173,6 @@ def tell(
     held   it does not go on all the same, because somebody holds it
     after  the command that one types next; empty for nobody
     """
-    import shlex
-
     from perdure.cli.look.chapters import GOOD, STOPS
 
     if screen.json:
@@ -205,12 +198,7 @@ def _decide(
     work: Callable[[Delivery, Asked, Screen], Awaitable[Answered | None]],
 ) -> None:
     """Find out what waits, refuse what does not decide it, decide it, and say what became of it."""
-    import shlex
-
     from perdure.cli.decide.asking import commands, waiting_words
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.models.errors import BadInput
     from perdure.models.rules.inbox import NotCounted
 
     screen = Screen(json=json)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.cli.decide.answer import tell, who
 from perdure.cli.ids import LAST
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, with_delivery
+from perdure.models.errors import BadInput
+from perdure.models.limits import TOKENS_MOST, USD_LEAST, USD_MOST
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery
 
 
@@ -31,9 +36,6 @@ def budget(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-
     screen = Screen(json=json)
     if shared:
         _shared(screen, "" if id == LAST else id, add, tokens, time)
@@ -41,7 +43,6 @@ def budget(
     _check(id, add, tokens)
 
     async def work(delivery: Delivery) -> None:
-        from perdure.cli.decide.answer import tell, who
         from perdure.cli.decide.showing import budget_json, budget_lines
 
         if add is None and tokens is None and time is None:
@@ -59,11 +60,6 @@ def budget(
 
 def _check(id: str, add: float | None, tokens: int | None) -> None:
     """BadInput for what is nothing more, before anything is asked."""
-    import shlex
-
-    from perdure.models.errors import BadInput
-    from perdure.models.limits import TOKENS_MOST, USD_LEAST, USD_MOST
-
     for option, amount, least, most in (("--add", add, USD_LEAST, USD_MOST), ("--tokens", tokens, 1, TOKENS_MOST)):
         fix = f"perdure budget {shlex.quote(id)} {option} {5 if option == '--add' else 500000}"
         if amount is not None and not 0 < amount < float("inf"):
@@ -74,10 +70,7 @@ def _check(id: str, add: float | None, tokens: int | None) -> None:
 
 
 def _shared(screen: Screen, name: str, add: float | None, tokens: int | None, time: str | None) -> None:
-    import asyncio
-
     from perdure.cli.decide import shared
-    from perdure.models.errors import BadInput
 
     fix = "perdure budget --shared label:team-a --add 5; without a name and --add it shows them"
     if tokens is not None or time is not None:
@@ -86,4 +79,4 @@ def _shared(screen: Screen, name: str, add: float | None, tokens: int | None, ti
         raise BadInput("which of them, and how much more?", where="NAME" if not name else "--add", fix=fix)
     if add is not None:
         shared.check_amount(name, add)
-    asyncio.run(shared.show(screen) if add is None else shared.add(screen, name, add))
+    carry_out(shared.show(screen) if add is None else shared.add(screen, name, add))

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
+
+from perdure.cli.decide.answer import tell, who
+from perdure.cli.session import person_at_work
+from perdure.models.errors import BadInput, PerdureError
+from perdure.models.ids import delivery_key
+from perdure.models.limits import KEPT_BYTES, WATCH_EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +63,6 @@ async def edit_plan(
 
 def _by_file(id: str, ending: str) -> str:
     """Say how a plan is edited where no editor can be opened."""
-    import shlex
-
     typed = f"perdure approve {shlex.quote(id)}"
     return f"{typed} --print > plan{ending}; edit it; {typed} --file plan{ending}"
 
@@ -58,7 +70,6 @@ def _by_file(id: str, ending: str) -> str:
 async def _plan_waits(delivery: Delivery, of: str) -> Asked:
     """Return what is asked. BadInput when it is no plan, or not the one that `of` names."""
     from perdure.cli.decide.asking import commands, waiting_words
-    from perdure.models.errors import BadInput
     from perdure.models.rules.inbox import NotCounted
 
     try:
@@ -95,11 +106,7 @@ async def _send(
     note: str,
     ask: bool,
 ) -> int:
-    import shlex
-
-    from perdure.cli.decide.answer import tell, who
     from perdure.cli.decide.planfile import blank, parsed
-    from perdure.models.errors import BadInput
     from perdure.models.rules.inbox import NotCounted
 
     where = "standard input" if str(source) == "-" else str(source)
@@ -135,21 +142,12 @@ async def _send(
 
 
 def _agreed() -> bool:
-    import typer
-
-    from perdure.cli.session import person_at_work
-
     with person_at_work(interrupts=True):
         return typer.confirm("approve the edited plan?")
 
 
 async def put_again(delivery: Delivery, before: Asked) -> Asked:
     """The edited plan, as the delivery asks for it."""
-    import asyncio
-    import time
-
-    from perdure.models.errors import PerdureError
-    from perdure.models.limits import WATCH_EVERY_S
     from perdure.models.rules.inbox import NotCounted
 
     end = time.monotonic() + NEW_QUESTION_S
@@ -171,7 +169,6 @@ async def put_again(delivery: Delivery, before: Asked) -> Asked:
 def _kept(id: str, name: str) -> Path:
     """Return the place of an edited plan until it has been sent: closing a terminal, or a slip, must not lose it."""
     from perdure.adapters.system.home import Home
-    from perdure.models.ids import delivery_key
 
     return Home.find().root / "plans" / f"{delivery_key(id)}-{name}"
 
@@ -179,13 +176,6 @@ def _kept(id: str, name: str) -> Path:
 def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
     """The plan after a person has edited it. BadInput where there is nobody who could, or no editor; it names
     `by_file`, another way."""
-    import os
-    import shlex
-    import subprocess
-
-    from perdure.cli.session import person_at_work
-    from perdure.models.errors import BadInput
-
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("there is no terminal to edit on", where="perdure approve --edit", fix=by_file)
     editor = _editor(os.environ)
@@ -208,10 +198,6 @@ def _edited(before: str, path: Path, screen: Screen, by_file: str) -> str:
 
 
 def _editor(env: Mapping[str, str]) -> str:
-    import shutil
-
-    from perdure.models.errors import BadInput
-
     named = next((env[name] for name in ("VISUAL", "EDITOR") if env.get(name, "").strip()), "")
     found = named or next((name for name in _EDITORS if shutil.which(name)), "")
     if not found:
@@ -220,9 +206,6 @@ def _editor(env: Mapping[str, str]) -> str:
 
 
 def _read(path: Path) -> str:
-    from perdure.models.errors import BadInput
-    from perdure.models.limits import KEPT_BYTES
-
     try:
         if str(path) == "-":
             data = sys.stdin.buffer.read(KEPT_BYTES + 1)

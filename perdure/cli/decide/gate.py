@@ -6,13 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import typer
+
+from perdure.cli.decide.answer import tell, who
 from perdure.cli.keys import Keys
-from perdure.models.decisions import Gate
+from perdure.cli.look.read import pages
+from perdure.cli.session import person_at_work
+from perdure.models.decisions import Asked, Gate
+from perdure.models.errors import PerdureError
+from perdure.models.limits import WATCH_EVERY_S
+from perdure.models.rules.inbox import NotCounted
+from perdure.text import visible
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
     from perdure.client import Delivery
-    from perdure.models.decisions import Asked
 
 LATER = "l"
 _WORDS = {
@@ -69,11 +77,8 @@ async def at_gate(
 
 async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note: str) -> bool:
     """Do what a key stands for. True when that decided it."""
-    from perdure.cli.decide.answer import tell, who
     from perdure.cli.decide.edit import edit_plan
     from perdure.cli.decide.showing import tested
-    from perdure.models.errors import PerdureError
-    from perdure.models.rules.inbox import NotCounted
 
     facts = {"decided": "approve" if key == "a" else "reject", "gate": asked.gate, "of": asked.of}
     try:
@@ -105,8 +110,6 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
 
 async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] | None) -> str:
     """The key; y and n are understood. Empty once somebody else has decided it."""
-    from perdure.models.limits import WATCH_EVERY_S
-
     also = {"y": "a", "n": LATER}
     async with Keys.of_terminal() as keys:
         waiting = asyncio.ensure_future(keys.wait(*offered, *also))
@@ -122,16 +125,9 @@ async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] 
 
 
 def _asked_for(words: str) -> str:
-    import typer
-
-    from perdure.cli.session import person_at_work
-
     with person_at_work(interrupts=True):
         return str(typer.prompt(words, default="", show_default=False)).strip()
 
 
 async def _diff(delivery: Delivery, screen: Screen) -> None:
-    from perdure.cli.look.read import pages
-    from perdure.text import visible
-
     screen.diff(visible("".join([text async for text in pages(delivery, "diff")])))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perdure.cli.decide.answer import given, who
 from perdure.cli.ids import DeliveryId
+from perdure.cli.screen import Screen
+from perdure.cli.session import with_delivery
+from perdure.models.errors import BadInput, PerdureError
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -22,9 +28,6 @@ def say(
     json: Json = False,
 ) -> None:
     """Tell the agent something: its next turn reads it, exactly once, worker up or down."""
-    from perdure.cli.decide.answer import given
-    from perdure.models.errors import BadInput
-
     words = given(text)
     if not words.strip():
         raise BadInput("there are no words", where="TEXT", fix=f'perdure say {id} "…"')
@@ -42,7 +45,6 @@ def hold(
     json: Json = False,
 ) -> None:
     """Begin no further turn until resume; the one that runs goes on to its end."""
-    from perdure.cli.decide.answer import who
 
     async def work(delivery: Delivery) -> tuple[str, dict[str, Any]]:
         await delivery.hold(note, by=who())
@@ -64,11 +66,7 @@ def resume(id: DeliveryId = "@last", json: Json = False) -> None:
 
 async def _check_held(delivery: Delivery) -> None:
     """BadInput that says what it waits for, where nobody holds it. Where no worker can say, it may be held."""
-    import shlex
-
     from perdure.cli.decide.asking import commands, waiting_words
-    from perdure.models.errors import BadInput, PerdureError
-    from perdure.text import one_line
 
     if not (await delivery.describe()).running:
         return  # refused in its own words
@@ -91,11 +89,7 @@ async def _check_held(delivery: Delivery) -> None:
 def _signal(
     id: str, json: bool, work: Callable[[Delivery], Awaitable[tuple[str, dict[str, Any]]]], after: str = "watch"
 ) -> None:
-    import shlex
-
     from perdure.cli.look.chapters import GOOD
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
 
     screen = Screen(json=json)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import shlex
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from datetime import datetime
+from perdure.cli.decide.answer import not_read_yet
+from perdure.cli.table import columns
+from perdure.cli.words import money
+from perdure.models.errors import BadInput, PerdureError
+from perdure.models.limits import ADDED_MOST_USD
 
+if TYPE_CHECKING:
     from temporalio.client import Client
 
     from perdure.cli.screen import Screen
@@ -15,8 +22,6 @@ if TYPE_CHECKING:
 
 async def show(screen: Screen) -> None:
     """All of them, and who holds something of one or waits for it."""
-    from datetime import UTC, datetime
-
     from perdure.client.budgets import ENDED, read_table
     from perdure.models.rules.granting import Granting
 
@@ -36,11 +41,6 @@ async def show(screen: Screen) -> None:
 
 def check_amount(name: str, usd: float) -> None:
     """BadInput for what cannot be added, before anything is sent."""
-    import shlex
-
-    from perdure.models.errors import BadInput
-    from perdure.models.limits import ADDED_MOST_USD
-
     fix = f"perdure budget --shared {shlex.quote(name)} --add 5"
     if not usd > 0:
         raise BadInput(f"{usd:g} is nothing more: a budget is only ever raised", where="--add", fix=fix)
@@ -51,8 +51,6 @@ def check_amount(name: str, usd: float) -> None:
 
 async def add(screen: Screen, name: str, usd: float) -> None:
     """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
-    from perdure.cli.decide.answer import not_read_yet
-
     table = await _added(await connected(screen), name, usd)
     if screen.json:
         screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
@@ -66,7 +64,6 @@ async def _added(client: Client, name: str, usd: float) -> Table | None:
     """The table after it; None where no worker has read it yet."""
     from perdure.client.budgets import add as add_to
     from perdure.client.budgets import read_table
-    from perdure.models.errors import BadInput, PerdureError
 
     try:
         table = await read_table(client)
@@ -124,9 +121,6 @@ def as_data(table: Table) -> dict[str, object]:
 
 def budget_rows(table: Table, width: int | None) -> list[str]:
     """One line a budget."""
-    from perdure.cli.table import columns
-    from perdure.cli.words import money
-
     rows = [
         (
             name,
@@ -142,9 +136,6 @@ def budget_rows(table: Table, width: int | None) -> list[str]:
 
 def holder_rows(table: Table, now: datetime, width: int | None) -> list[str]:
     """One line a delivery that holds or waits for something; empty where none does."""
-    from perdure.cli.table import columns
-    from perdure.cli.words import money
-
     held = {id: lease for id, lease in table.leases.items() if lease.held or lease.waits}
     rows = [
         (
@@ -160,7 +151,5 @@ def holder_rows(table: Table, now: datetime, width: int | None) -> list[str]:
 
 def nearest(name: str, known: list[str]) -> str:
     """The name that was probably meant."""
-    import difflib
-
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)[:10]) or 'none yet'}"

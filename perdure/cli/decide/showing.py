@@ -6,8 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.words import count, money, span, tokens
+from perdure.models.errors import PerdureError
+from perdure.models.limits import STAT_FILES, STAT_PAGES
 from perdure.models.phases import Step
-from perdure.text import one_line
+from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from perdure.cli.screen import Screen
@@ -28,7 +30,6 @@ async def show_asked(delivery: Delivery, asked: Asked, screen: Screen) -> None:
 async def asked_lines(delivery: Delivery, asked: Asked) -> list[str]:
     """The plan, the failures, or the files changed; a line that says so where its host does not answer."""
     from perdure.models.decisions import Gate
-    from perdure.models.errors import PerdureError
 
     lines: list[str] = []
     try:
@@ -63,7 +64,6 @@ def plan_lines(written: str) -> list[str]:
     """Title and tasks of a plan; one in somebody's own words as it is."""
     from perdure.models.decomposition import Decomposition
     from perdure.models.plan import Plan
-    from perdure.text import visible
 
     with suppress(ValueError):
         return item_lines(Decomposition.model_validate_json(written))
@@ -81,8 +81,6 @@ def plan_lines(written: str) -> list[str]:
 
 def item_lines(items: Decomposition) -> list[str]:
     """The items a request was decomposed into: what is wanted of each, and what it needs."""
-    from perdure.text import visible
-
     lines = [""]
     for part in items.items:
         also = [f"touches {', '.join(map(one_line, part.touches))}"] if part.touches else []
@@ -96,7 +94,6 @@ def item_lines(items: Decomposition) -> list[str]:
 async def tested(delivery: Delivery) -> list[str]:
     """The newest test report. PerdureError where nothing was tested, or nobody can show it."""
     from perdure.cli.look.found import report_lines
-    from perdure.models.errors import PerdureError
     from perdure.models.report import TestReport
 
     progress = await delivery.progress()
@@ -162,8 +159,6 @@ async def _promises(delivery: Delivery) -> list[str]:
 
 async def _change(delivery: Delivery) -> list[str]:
     from perdure.cli.decide.asking import diffstat
-    from perdure.models.limits import STAT_FILES, STAT_PAGES
-    from perdure.text import visible
 
     queue = (await delivery.progress()).queue
     patch, offset = "", 0

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from perdure.cli.screen import Screen
+from perdure.cli.table import columns
+from perdure.cli.words import tilde
+from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
     from perdure.cli.host.checkups import Checkup
@@ -15,9 +22,6 @@ def agents(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
 
     `[steps.implement] agent = "NAME"` in perdure.toml, PERDURE_AGENT or --agent choose one.
     """
-    from perdure.cli.screen import Screen
-    from perdure.cli.table import columns
-
     screen = Screen(json=json)
     found = listed()
     if json:
@@ -31,10 +35,8 @@ def agents(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
 def listed() -> list[dict[str, str]]:
     """One object an agent; its fields are always the same, and texts."""
     from concurrent.futures import ThreadPoolExecutor
-    from pathlib import Path
 
     from perdure.adapters.agents.presets import preset_names
-    from perdure.cli.words import tilde
     from perdure.models.config import BUILT_IN, StepSettings
 
     built_in = {
@@ -57,7 +59,6 @@ def listed() -> list[dict[str, str]]:
 def _one(name: str) -> dict[str, str]:
     from perdure.adapters.agents.installed import look
     from perdure.adapters.agents.presets import read_preset
-    from perdure.models.errors import BadInput
 
     empty = dict.fromkeys(("title", "state", "version", "program", "abilities", "wire", "model", "file", "fix"), "")
     try:
@@ -82,8 +83,6 @@ def _one(name: str) -> dict[str, str]:
 def check_agents() -> list[Checkup]:
     """One line for each preset whose program is here, and one for those that are not; one that is not there is no
     fault, unless settings here name it."""
-    import os
-
     from perdure.adapters.repository.host import load_host_config
     from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup
     from perdure.models.config import BUILT_IN

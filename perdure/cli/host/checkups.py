@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import shutil
+import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from perdure.models.errors import PerdureError
+from perdure.cli.session import carry_out
+from perdure.cli.words import count, tilde
+from perdure.models.errors import PerdureError
+from perdure.models.limits import CONFIG_BYTES
+from perdure.secrets import environment, without_secrets
 
 GIT_NEEDED = (2, 30)
 """`git worktree` with repairs, `--porcelain=v2` and safe ref transactions as the vault uses them."""
@@ -31,12 +37,6 @@ _FIRST_PERSON, _NOBODY = 1000, 65534
 
 
 def check_git() -> list[Checkup]:
-    import os
-    import re
-    import subprocess
-
-    from perdure.secrets import without_secrets
-
     env = without_secrets(os.environ)
     try:
         said = subprocess.run(["git", "--version"], env=env, capture_output=True, text=True, timeout=10).stdout
@@ -49,11 +49,7 @@ def check_git() -> list[Checkup]:
 
 
 def check_home() -> list[Checkup]:
-    import contextlib
-    import shutil
-
     from perdure.adapters.system.home import Home
-    from perdure.cli.words import tilde
     from perdure.local import checks
 
     root = Home.find().root
@@ -68,9 +64,7 @@ def check_home() -> list[Checkup]:
 
 def _neighbours() -> list[Checkup]:
     """The embedded server asks nobody who they are: everybody with an account here can decide and start deliveries."""
-    import os
     import pwd
-    from pathlib import Path
 
     from perdure.local.connect import configured
 
@@ -87,8 +81,6 @@ def _neighbours() -> list[Checkup]:
 
 
 def check_sandbox() -> list[Checkup]:
-    import os
-
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.sandbox.groups import delegated
     from perdure.adapters.sandbox.probe import probe, probe_landlock
@@ -116,8 +108,6 @@ def check_sandbox() -> list[Checkup]:
 
 def check_room() -> list[Checkup]:
     """The number of setups and test commands that run at once, and the reason for it."""
-    import os
-
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.sandbox.room import Size
     from perdure.adapters.sandbox.usage import gigabytes
@@ -130,8 +120,6 @@ def check_room() -> list[Checkup]:
 
 def _worker() -> Path:
     """The process in /proc whose control group counts: the running worker, else this one, which would start it."""
-    from pathlib import Path
-
     from perdure.adapters.system.home import Home
     from perdure.local.supervisor import read_supervisor
 
@@ -145,7 +133,6 @@ def _worker() -> Path:
 def check_key() -> list[Checkup]:
     from perdure.cli.request.validation import KEYS
     from perdure.local.access import NAMES
-    from perdure.secrets import environment
 
     env = environment()
     if env.get("PERDURE_WORKER_ROLE", "").strip() == "publisher":
@@ -160,8 +147,6 @@ def check_key() -> list[Checkup]:
 
 
 def check_temporal() -> list[Checkup]:
-    import asyncio
-
     from perdure.adapters.system.home import Home
     from perdure.local.connect import configured, connect
     from perdure.local.places import temporal_binary, temporal_version
@@ -169,10 +154,10 @@ def check_temporal() -> list[Checkup]:
 
     home, config = Home.find(), configured()
     if config is not None:
-        client = asyncio.run(connect(home, start=False, say=lambda line: None))
+        client = carry_out(connect(home, start=False, say=lambda line: None))
         return [Checkup("Temporal", OK, f"{client.service_client.config.target_host} answers, as TEMPORAL_* says")]
     version = temporal_version(temporal_binary())
-    info = asyncio.run(find_server(home)) if home.root.is_dir() else None
+    info = carry_out(find_server(home)) if home.root.is_dir() else None
     if info is None:
         return [Checkup("Temporal", OK, f"embedded {version}, not running: the next deliver starts it")]
     return [Checkup("Temporal", OK, f"embedded {version} at {info.address} (pid {info.pid}), Web UI {info.ui_url}")]
@@ -180,7 +165,6 @@ def check_temporal() -> list[Checkup]:
 
 def check_worker() -> list[Checkup]:
     from perdure.adapters.system.home import Home
-    from perdure.cli.words import count
     from perdure.local.places import worker_script
     from perdure.local.supervisor import read_supervisor
 
@@ -195,21 +179,18 @@ def check_worker() -> list[Checkup]:
 
 def check_deliveries() -> list[Checkup]:
     """Workflows that stand still for a reason nobody would see, where a server runs; its own line comes first."""
-    import asyncio
-
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
     from perdure.client.listing import Stuck, stuck
     from perdure.local.connect import connect
-    from perdure.models.errors import PerdureError
 
     async def look() -> list[Stuck]:
         client = await connect(Home.find(), start=False, say=lambda line: None)
         return [one async for one in stuck(client)]
 
     try:
-        return [Checkup("deliveries", NOTE, f"{one.id} {one.why}", one.fix) for one in asyncio.run(look())]
+        return [Checkup("deliveries", NOTE, f"{one.id} {one.why}", one.fix) for one in carry_out(look())]
     except RPCError as error:
         return [Checkup("deliveries", NOTE, f"the server does not say how they stand: {error.message[:100]}")]
     except PerdureError:
@@ -217,8 +198,6 @@ def check_deliveries() -> list[Checkup]:
 
 
 def check_variables() -> list[Checkup]:
-    import os
-
     from perdure.adapters.repository.host import unknown_variables
 
     return [
@@ -229,14 +208,9 @@ def check_variables() -> list[Checkup]:
 
 def check_browser() -> list[Checkup]:
     """Look for the browser where the repository's settings here ask for screenshots."""
-    from pathlib import Path
-
     from perdure.adapters.browser.browser import NoBrowser, find_browser
     from perdure.adapters.repository.config import load_repository_config
     from perdure.adapters.system.bounded import read_text
-    from perdure.cli.words import tilde
-    from perdure.models.errors import PerdureError
-    from perdure.models.limits import CONFIG_BYTES
 
     here = (directory / "perdure.toml" for directory in (Path.cwd(), *Path.cwd().parents))
     file = next((path for path in here if path.is_file()), None)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure import secrets
+from perdure.cli.request.repository import NAME, file_at, place_of
+from perdure.cli.screen import Screen
+from perdure.cli.table import columns
 
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target
@@ -29,9 +33,6 @@ def config(
     Flags beat the request, that beats PERDURE_* variables, --config, perdure.toml of the base branch, the user's
     file and the defaults. A repository's file can lower this host's limits, never raise them.
     """
-    from perdure.cli.screen import Screen
-    from perdure.cli.table import columns
-
     screen = Screen(json=json)
     counts = _counts(repo, base, file)
     values = dict(sorted(_leaves(counts.config.model_dump(mode="json", by_alias=True))))
@@ -65,11 +66,8 @@ def _counts(repo: str, base: str | None, file: Path | None) -> Effective:
 
 def settings_of(target: Target, base: str | None = None, given: RepositoryConfig | None = None) -> Effective:
     """The settings on the base branch, as far as it is known here without fetching. Raises BadInput."""
-    import os
-
     from perdure.adapters.repository.config import effective, load_repository_config
     from perdure.adapters.repository.host import load_host_config
-    from perdure.cli.request.repository import NAME, file_at, place_of
 
     host = load_host_config(os.environ)
     name, sha = target.base(base)

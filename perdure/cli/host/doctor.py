@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from perdure.cli.host import checkups
+from perdure.cli.host.agents import check_agents
+from perdure.cli.screen import Screen
+from perdure.models.errors import PerdureError
 
 if TYPE_CHECKING:
     from perdure.cli.host.checkups import Checkup
@@ -20,11 +26,6 @@ def doctor(
 ) -> None:
     """Check this host, and the repository you are in: every line says what to do. Exit code 1 when something needed
     is missing."""
-    from dataclasses import asdict
-
-    from perdure.cli.host import checkups
-    from perdure.cli.screen import Screen
-
     if notify:
         from perdure.cli.host.webhooks import try_notify
 
@@ -43,8 +44,6 @@ def doctor(
 
 
 def _all() -> tuple[Callable[[], list[Checkup]], ...]:
-    from perdure.cli.host import checkups
-    from perdure.cli.host.agents import check_agents
     from perdure.cli.host.origin import check_repository
     from perdure.cli.host.webhooks import check_notify
 
@@ -67,7 +66,6 @@ def _all() -> tuple[Callable[[], list[Checkup]], ...]:
 
 def _findings(check: Callable[[], list[Checkup]]) -> list[Checkup]:
     from perdure.cli.host.checkups import failed
-    from perdure.models.errors import PerdureError
 
     try:
         return check()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
 
 import typer
+
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
+from perdure.cli.words import count
 
 
 def gc(
@@ -16,12 +21,8 @@ def gc(
 ) -> None:
     """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago. What runs, and what was committed
     and is not merged, stays. Exit code 1 when something could not be removed."""
-    import asyncio
-    from dataclasses import asdict
 
     from perdure.adapters.system.home import Home
-    from perdure.cli.screen import Screen
-    from perdure.cli.words import count
     from perdure.local.connect import connect
     from perdure.local.retention import RetentionVerdict, collect
 
@@ -31,7 +32,7 @@ def gc(
         client = await connect(home, start=False, say=screen.say)
         return await collect(client, home, timedelta(days=days), also_unmerged=unmerged, dry=dry_run)
 
-    verdicts, problems, freed = asyncio.run(run())
+    verdicts, problems, freed = carry_out(run())
     if json:
         told = [asdict(one) | {"ended": one.ended.isoformat() if one.ended else None} for one in verdicts]
         screen.data({"deliveries": told, "problems": problems, "freed_bytes": freed, "dry_run": dry_run})

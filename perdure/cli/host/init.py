@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.cli.request.repository import NAME
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
+from perdure.models.errors import BadInput
+from perdure.models.ids import cache_name, checkout_name
+
 if TYPE_CHECKING:
     from perdure.adapters.repository.detect import Detected
     from perdure.adapters.sandbox.base import Sandbox
     from perdure.adapters.system.home import Home
-    from perdure.cli.screen import Screen
     from perdure.models.config import RepositoryConfig
     from perdure.models.report import CommandResult, TestReport
 
@@ -24,16 +31,11 @@ def init(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written; run nothing.")] = False,
 ) -> None:
     """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
-    import asyncio
-    import os
 
     from perdure.adapters.repository.config import load_repository_config
     from perdure.adapters.repository.detect import detect
     from perdure.adapters.repository.init import render
     from perdure.adapters.system.files import write_whole
-    from perdure.cli.request.repository import NAME
-    from perdure.cli.screen import Screen
-    from perdure.models.errors import BadInput
 
     screen, root = Screen(), _root(repo)
     path = root / NAME
@@ -51,7 +53,7 @@ def init(
         raise BadInput(f"{NAME} cannot be written: {error.strerror}", where=str(path)) from None
     screen.line(f"✓ wrote {path}")
     absent = submodules(root)
-    report = asyncio.run(_try(screen, root, load_repository_config(text, NAME)))
+    report = carry_out(_try(screen, root, load_repository_config(text, NAME)))
     keep = f"git add {NAME} && git commit"
     if absent:
         screen.line(f"! submodules {', '.join(absent)}: their files are not there in a delivery")
@@ -67,7 +69,6 @@ def init(
 async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestReport | None:
     """Setup and tests in a fresh clone of HEAD, as a delivery would run them. None when there is no test command."""
     import asyncio
-    import os
 
     from perdure.adapters.checks.tests import CommandPlace, run_tests
     from perdure.adapters.checks.verdict import not_started, verdict
@@ -81,7 +82,6 @@ async def _try(screen: Screen, root: Path, config: RepositoryConfig) -> TestRepo
     from perdure.adapters.sandbox.usage import Caps
     from perdure.adapters.system.home import Home
     from perdure.models.amounts import seconds
-    from perdure.models.ids import cache_name, checkout_name
 
     home, host = Home.find(), load_host_config(os.environ)
     with _scratch(home) as scratch:
@@ -152,7 +152,6 @@ def submodules(root: Path) -> list[str]:
 @contextmanager
 def _scratch(home: Home) -> Iterator[Path]:
     """A directory below the home, for the sandbox hides /tmp; gone afterwards."""
-    import shutil
     import tempfile
 
     from perdure.local.checks import check_home
@@ -169,7 +168,6 @@ def _scratch(home: Home) -> Iterator[Path]:
 def _root(repo: Path) -> Path:
     from perdure.adapters.git.door import GitError
     from perdure.adapters.git.visit import find
-    from perdure.models.errors import BadInput
 
     if not repo.is_dir():
         raise BadInput(f"there is no directory {repo}", where="--repo", fix="name a git repository")

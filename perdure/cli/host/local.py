@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.cli.commands import ADVANCED, Commands
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
+from perdure.models.errors import PerdureError, TemporalUnreachable
+from perdure.secrets import environment, handed_over, is_secret
 
 if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
@@ -30,25 +38,20 @@ def register(app: typer.Typer) -> None:
 
 def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:
     """Run Temporal, a worker and the page for this home; a worker that dies is started again at once."""
-    import asyncio
-    import os
 
     from perdure.adapters.repository.host import load_host_config
-    from perdure.cli.screen import Screen
     from perdure.local.up import up as run
 
     load_host_config(os.environ)  # a worker that cannot read its settings would be started again and again
-    asyncio.run(run(_home(), detach, Screen().say))
+    carry_out(run(_home(), detach, Screen().say))
 
 
 def down() -> None:
     """End worker, page and server of this home. Deliveries go on with the next up."""
-    import asyncio
 
-    from perdure.cli.screen import Screen
     from perdure.local.up import down as run
 
-    asyncio.run(run(_home(), Screen().say))
+    carry_out(run(_home(), Screen().say))
 
 
 def worker(
@@ -60,12 +63,8 @@ def worker(
     ] = False,
 ) -> None:
     """Run one worker in the foreground, for service managers and containers; SIGTERM lets it finish its turns."""
-    import os
-    import sys
-
     from perdure.local.checks import check_home
     from perdure.local.places import worker_command, worker_environment
-    from perdure.secrets import environment, handed_over
 
     home = _home()
     check_home(home.root)
@@ -80,36 +79,29 @@ def worker(
 @server.command()
 def start(port: Port = None, ui_port: UiPort = None) -> None:
     """Start it in the background."""
-    import asyncio
 
-    from perdure.cli.screen import Screen
     from perdure.local.server import ensure_server
 
-    _tell(asyncio.run(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
+    _tell(carry_out(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
 
 
 @server.command()
 def stop() -> None:
     """End it; nothing is lost."""
-    import asyncio
 
     from perdure.local.server import stop_server
 
-    print("Temporal ended" if asyncio.run(stop_server(_home())) else "Temporal was not running")
+    print("Temporal ended" if carry_out(stop_server(_home())) else "Temporal was not running")
 
 
 @server.command()
 def status(json: Json = False) -> None:
     """Say if it runs, and where; exit code 3 when it does not."""
-    import asyncio
-    from dataclasses import asdict
 
-    from perdure.cli.screen import Screen
     from perdure.local.server import find_server
-    from perdure.models.errors import TemporalUnreachable
 
     home, screen = _home(), Screen(json=json)
-    info = asyncio.run(find_server(home))
+    info = carry_out(find_server(home))
     if info is None:
         raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
     if json:
@@ -122,17 +114,13 @@ def ui(
     show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
 ) -> None:
     """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
-    import asyncio
-    import sys
-    import webbrowser
 
     from perdure.cli.host.web import UI_VARIABLE, web_page
     from perdure.local.connect import configured
     from perdure.local.page import page_address
-    from perdure.models.errors import PerdureError, TemporalUnreachable
 
     home = _home()
-    page = asyncio.run(web_page(home))
+    page = carry_out(web_page(home))
     if not page and configured() is not None:
         raise PerdureError(
             "where the Web UI of that Temporal server is, it does not say", fix=f"export {UI_VARIABLE}=https://…"
@@ -148,15 +136,10 @@ def ui(
 
 def temporal(context: typer.Context) -> None:
     """The bundled Temporal command line, against this home's server: perdure temporal workflow list."""
-    import asyncio
-    import os
-    import sys
 
     from perdure.local.connect import configured, embedded_environment
     from perdure.local.places import temporal_binary
     from perdure.local.server import find_server
-    from perdure.models.errors import TemporalUnreachable
-    from perdure.secrets import environment, is_secret
 
     theirs = {
         name: value for name, value in environment().items() if not is_secret(name) or name.startswith("TEMPORAL_")
@@ -165,7 +148,7 @@ def temporal(context: typer.Context) -> None:
     needs_server = bool(context.args) and not {"--help", "-h", "--version", "-v"} & set(context.args)
     if needs_server and configured() is None:
         home = _home()
-        info = asyncio.run(find_server(home))
+        info = carry_out(find_server(home))
         if info is None:
             raise TemporalUnreachable("Temporal is not running", where=str(home.root), fix="perdure up --detach")
         # As variables, not as options: an --address among the arguments still wins, whatever the subcommand.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from perdure import secrets
 from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup, failed
+from perdure.cli.host.config import settings_of
+from perdure.cli.request.repository import origin_of
 from perdure.models.errors import BadInput, ForgeUnavailable, PerdureError
 from perdure.models.forges import FORGES
 
@@ -31,7 +33,6 @@ def check_repository() -> list[Checkup]:
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import resolve
-    from perdure.cli.request.repository import origin_of
 
     forges = Forges.from_environment(secrets.environment())
     target: Target | None = None
@@ -63,7 +64,6 @@ def _branches(url: str, target: Target | None) -> tuple[str, ...]:
     """Names that its next deliveries would push, by the settings of its base branch, or by the defaults where those
     cannot be read: this is not the place to say so."""
     from perdure.adapters.repository.terms import likely_branches
-    from perdure.cli.host.config import settings_of
     from perdure.models.config import GitSettings
 
     with suppress(PerdureError):

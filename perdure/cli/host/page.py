@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected
+
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.page.server import Page, Place
 
 
@@ -34,10 +38,8 @@ def page(
 
     Where perdure up keeps one, its address; otherwise one that runs until Ctrl-C.
     """
-    import asyncio
 
     from perdure.adapters.system.home import Home
-    from perdure.cli.screen import Screen
     from perdure.local.page import page_address
     from perdure.page.server import PORT, Page, Place
 
@@ -47,16 +49,14 @@ def page(
         url, _, token = there.partition("/?token=")
         _tell(Page(url, token), screen, open_)  # perdure up keeps it
         return
-    asyncio.run(_run(place, screen, show=open_))
+    carry_out(_run(place, screen, show=open_))
 
 
 async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     import asyncio
-    import signal
 
     from perdure.adapters.system.home import Home
     from perdure.cli.host.web import pages_of
-    from perdure.cli.session import connected
     from perdure.client import Perdure
     from perdure.local.page import token_of
     from perdure.page.server import serve
@@ -75,8 +75,6 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
 
 
 def _tell(page: Page, screen: Screen, show: bool) -> None:
-    import webbrowser
-
     if page.taken is not None:
         screen.say(f"port {page.taken} is taken: {page.url.rpartition(':')[2]} instead")
     if screen.json:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import os
+
 from perdure import secrets
 from perdure.cli.host.checkups import MISSING, NOTE, OK, Checkup
+from perdure.cli.session import carry_out
+from perdure.models.errors import PerdureError
+from perdure.text import visible
 
 _FIX = "correct [notify] url or PERDURE_WEBHOOK_URL of the worker, or what answers there"
 
 
 def check_notify() -> list[Checkup]:
     """Say who is told when a delivery waits or ends, and who was not."""
-    import asyncio
-    import os
-
     from perdure.adapters.notify.addresses import Listeners
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.system.home import Home
     from perdure.local.access import tells_the_same
     from perdure.local.supervisor import read_supervisor
-    from perdure.text import visible
 
     listeners, found = Listeners.of(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:
@@ -37,7 +38,7 @@ def check_notify() -> list[Checkup]:
         found.append(Checkup("notify", NOTE, other, "perdure down, then perdure up --detach: it takes yours"))
     return [
         *found,
-        *(Checkup("notify", NOTE, f"not told of {visible(words)}", _FIX) for words in asyncio.run(_untold())),
+        *(Checkup("notify", NOTE, f"not told of {visible(words)}", _FIX) for words in carry_out(_untold())),
     ]
 
 
@@ -48,7 +49,6 @@ async def _untold() -> list[str]:
     from perdure.adapters.system.home import Home
     from perdure.client.notifications import not_notified
     from perdure.local.connect import connect
-    from perdure.models.errors import PerdureError
 
     home = Home.find()
     try:
@@ -59,15 +59,11 @@ async def _untold() -> list[str]:
 
 def try_notify() -> list[Checkup]:
     """One line an address. The worker tells, with its own addresses and secret: that is what deliveries do."""
-    import asyncio
-
     from temporalio.service import RPCError
 
     from perdure.adapters.system.home import Home
     from perdure.client.notifications import NoticeTried, try_notice
     from perdure.local.connect import connect
-    from perdure.models.errors import PerdureError
-    from perdure.text import visible
 
     async def work() -> list[NoticeTried]:
         client = await connect(Home.find(), start=False, say=lambda _: None)
@@ -76,7 +72,7 @@ def try_notify() -> list[Checkup]:
         except RPCError as error:
             raise PerdureError(f"Temporal does not do that: {visible(error.message)}", fix="perdure doctor") from None
 
-    if not (found := asyncio.run(work())):
+    if not (found := carry_out(work())):
         return [Checkup("notify", MISSING, "no worker took it", "perdure up --detach starts one, then the same again")]
     return [
         Checkup("notify", OK if tried.told else MISSING, visible(tried.said), "" if tried.told else _FIX)

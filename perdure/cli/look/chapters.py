@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perdure.cli.words import count, money, short
-from perdure.models.amounts import span
 from perdure.models.phases import Step
 from perdure.models.result import StepRecord
 from perdure.models.steps import AGENTIC, FIXES, STEPS, WRITERS
-from perdure.text import one_line
+from perdure.text import one_line, span
 
 GOOD, BAD, STOPS, RUNS, LEFT = "✓", "✗", "!", "▸", "–"
 

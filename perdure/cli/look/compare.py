@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from perdure.cli.ids import resolve_id
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected
+from perdure.cli.words import count, money, short
+from perdure.models.errors import BadInput
+from perdure.text import one_line, span, visible
 
 if TYPE_CHECKING:
     from perdure.cli.look.report.facts import Report
@@ -23,24 +32,17 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
-    import asyncio
-
-    from perdure.cli.screen import Screen
 
     screen = Screen(json=json)
 
     async def work() -> Comparison:
-        from perdure.cli.ids import resolve_id
-        from perdure.cli.session import connected
-        from perdure.models.errors import BadInput
-
         perdure = await connected(screen)
         ids = [await resolve_id(perdure, typed) for typed in (one, other)]
         if ids[0] == ids[1]:
             raise BadInput(f"{ids[0]} is one delivery", where=f"{one} and {other}", fix="name two")
         return await comparison(*(perdure.delivery(id) for id in ids))
 
-    found = asyncio.run(work())
+    found = carry_out(work())
     if json:
         screen.data(found.model_dump_json(indent=2))
     else:
@@ -98,8 +100,6 @@ def side_of(report: Report, request: dict[str, object]) -> Side:
 
 def side_by_side(found: Comparison, width: int) -> list[str]:
     """The lines for a terminal: two columns beside the labels, each cell wrapped; readable from 60 columns on."""
-    from perdure.cli.words import money
-
     size = max((width - _LABEL - 4) // 2, 16)
     lines = [
         line for name, *cells in rows_of(found) if any(cells) for line in _wrapped(name, (cells[0], cells[1]), size)
@@ -121,8 +121,6 @@ def rows_of(found: Comparison) -> list[tuple[str, str, str]]:
 
 def _cells(side: Side) -> Iterator[tuple[str, str]]:
     from perdure.cli.look.report.view import review_line, tests_line
-    from perdure.cli.words import count, money, short
-    from perdure.models.amounts import span
 
     inherited = "unknown" if side.inherited_usd is None else money(side.inherited_usd)
     yield "", side.delivery_id
@@ -140,19 +138,12 @@ def _cells(side: Side) -> Iterator[tuple[str, str]]:
 
 
 def _wrapped(name: str, cells: tuple[str, str], size: int) -> Iterator[str]:
-    import textwrap
-    from itertools import zip_longest
-
-    from perdure.text import one_line
-
     left, right = (textwrap.wrap(one_line(cell, 400), size) or ["–"] for cell in cells)
     for number, (one, other) in enumerate(zip_longest(left, right, fillvalue="")):
         yield f"{name if not number else '':<{_LABEL}}  {one:<{size}}  {other}".rstrip()
 
 
 def _file(one: ComparedFile, size: int) -> Iterator[str]:
-    from perdure.text import one_line, visible
-
     yield one_line(visible(one.path), 200)
     yield f"{'':<{_LABEL}}  {_lines(one.left):<{size}}  {'the same' if one.same else _lines(one.right)}"
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from perdure.cli.ids import BACKLOG, LAST, resolve_id
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected
+from perdure.models.errors import BadInput
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,11 +36,8 @@ def events(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show what happened, in order: steps, turns, tests, decisions, deaths, the end. Read from Temporal's history."""
-    import asyncio
 
     from perdure.cli.look.watch import EXIT_DETACHED
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import connected
 
     screen = Screen(json=json)
 
@@ -42,7 +46,7 @@ def events(
             print(event.model_dump_json() if json else line(event), flush=True)
 
     try:
-        asyncio.run(work())
+        carry_out(work())
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -51,12 +55,8 @@ def events(
 
 async def _told(perdure: Perdure, id: str, since: str, first: int, *, follow: bool) -> AsyncIterator[Event]:
     """The stream that was asked for. BadInput for a time or a place that cannot be."""
-    from datetime import UTC, datetime, timedelta
-
-    from perdure.cli.ids import BACKLOG, LAST, resolve_id
     from perdure.client.event_feed import all_events, backlog_events
     from perdure.models.amounts import seconds
-    from perdure.models.errors import BadInput
 
     if not id:
         if first:
@@ -76,8 +76,6 @@ async def _told(perdure: Perdure, id: str, since: str, first: int, *, follow: bo
 
 def line(event: Event) -> str:
     """One event for people: time (UTC), whose, which, and the words of its data, of which nothing is markup."""
-    from perdure.text import one_line
-
     whose = event.delivery or event.backlog or ""
     where = " ".join(str(part) for part in (event.step, event.turn and f"turn {event.turn}") if part)
     parts = (event.time[11:19], whose, f"{event.offset:>4}", event.type, where, one_line(told(event), 160))
@@ -86,8 +84,6 @@ def line(event: Event) -> str:
 
 def told(event: Event) -> str:
     """The words of an event's data, in one line."""
-    from perdure.text import one_line
-
     words = (
         value for name, value in event.data.items() if value not in (None, "", [], {}, False) and name not in _LONG
     )

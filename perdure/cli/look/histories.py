@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from perdure.models.limits import RUNS_READ
+
 if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowHistory
 
@@ -31,8 +33,6 @@ class Histories:
 async def read_histories(client: Client, id: str) -> Histories:
     """RPCError when there is no such delivery."""
     from temporalio.service import RPCError, RPCStatusCode
-
-    from perdure.models.limits import RUNS_READ
 
     runs: list[WorkflowHistory] = []
     before: str | None = None

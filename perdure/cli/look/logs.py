@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.ids import DeliveryId
+from perdure.cli.look.read import pages
+from perdure.cli.screen import Screen
+from perdure.cli.session import look_at, with_delivery
+from perdure.models.errors import BadInput, PerdureError
+from perdure.text import visible
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery
 
 LOGS_EVERY_S = 1.0
@@ -27,8 +31,6 @@ def logs(
 ) -> None:
     """Show what the agent said and did, turn by turn, with times (UTC)."""
     from perdure.cli.look.watch import EXIT_DETACHED
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
 
     wanted = _step(step) if step is not None else ""
     screen = Screen()
@@ -44,9 +46,6 @@ def logs(
 
 async def _once(delivery: Delivery, step: str) -> None:
     """Everything; page by page as it arrives where all of it is wanted."""
-    from perdure.cli.look.read import pages
-    from perdure.text import visible
-
     if not step:
         async for text in pages(delivery, "logs"):
             print(visible(text), end="", flush=True)
@@ -62,11 +61,7 @@ async def _follow(delivery: Delivery, screen: Screen, step: str) -> None:
     """Print what has been added since the last look, again and again; after a rewind all of it once more."""
     import asyncio
 
-    from perdure.cli.look.read import pages
     from perdure.cli.look.story import REWOUND
-    from perdure.cli.session import look_at
-    from perdure.models.errors import PerdureError
-    from perdure.text import visible
 
     told: list[str] = []
     seen: object = None
@@ -114,7 +109,6 @@ def of_step(lines: Iterable[str], step: str) -> Iterator[str]:
 def _step(text: str) -> str:
     """The name of a step in which a model works, as it is written in the logs; BadInput for another."""
     from perdure.cli.request.validation import nearest
-    from perdure.models.errors import BadInput
     from perdure.models.steps import AGENTIC
 
     name = text.strip().lower().replace("-", "_")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure import secrets
+from perdure.cli.request.repository import origin_of
+from perdure.cli.screen import Screen
+from perdure.cli.table import columns
+from perdure.cli.words import short
+from perdure.models.errors import BadInput
+from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from perdure.adapters.forges.base import Forge
     from perdure.adapters.forges.local import LocalForge
-    from perdure.cli.screen import Screen
 
 
 def pulls(
@@ -26,8 +32,6 @@ def pulls(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
-    from perdure.cli.screen import Screen
-
     screen = Screen(json=json)
     if number is None:
         _all(screen, repo)
@@ -36,8 +40,6 @@ def pulls(
 
 
 def _all(screen: Screen, repo: str) -> None:
-    from perdure.cli.table import columns
-
     found = _forge(repo, "pulls").list()
     if screen.json:
         screen.data([pull.model_dump() | {"state": state} for pull, state in found])
@@ -49,11 +51,6 @@ def _all(screen: Screen, repo: str) -> None:
 
 
 def _one(screen: Screen, repo: str, number: int) -> None:
-    from dataclasses import asdict
-
-    from perdure.cli.words import short
-    from perdure.text import one_line, visible
-
     found = _forge(repo, f"pull/{number}").show(number)
     if screen.json:
         screen.data(asdict(found) | {"pull": found.pull.model_dump()})
@@ -80,7 +77,6 @@ def _forge(repo: str, page: str) -> LocalForge:
     from perdure.adapters.forges.select import Forges
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import resolve
-    from perdure.models.errors import BadInput
 
     forges, path = Forges.from_environment(secrets.environment()), Path(os.path.expanduser(repo))
     named = repo if "://" in repo or repo.startswith(("/", ".", "~")) else f"{forges.home_server()}/{repo}"
@@ -103,7 +99,6 @@ def _origin(path: Path) -> str | None:
     """The origin of a working tree; a bare repository is where people push to, and is meant itself."""
     from perdure.adapters.git.door import GitError
     from perdure.adapters.git.visit import find
-    from perdure.cli.request.repository import origin_of
 
     place = path if path.is_dir() else path.parent
     try:

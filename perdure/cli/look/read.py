@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import BACKLOG, DeliveryId
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected, with_delivery
+from perdure.cli.table import delivery_rows, listed_json, waiting_rows
+from perdure.cli.words import count, money, short
+from perdure.models.errors import PerdureError
+from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from perdure.client import Delivery, Listed
@@ -24,8 +30,6 @@ def watch(
 ) -> None:
     """Follow a delivery until it ends. Ctrl-C leaves, the work goes on."""
     from perdure.cli.look.watch import detached, follow
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
 
     screen, found = Screen(json=json), []
 
@@ -46,10 +50,6 @@ def show(id: DeliveryId = "@last", json: Json = False) -> None:
     from perdure.cli.look.chapters import chapters, line_of, row
     from perdure.cli.look.closing import closing
     from perdure.cli.look.story import again, no_worker, waiting
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.models.errors import PerdureError
-    from perdure.text import one_line
 
     screen = Screen(json=json)
 
@@ -97,12 +97,6 @@ def list_(
     json: Json = False,
 ) -> None:
     """Those that wait for you, the longest first, and below them the newest by start."""
-    import asyncio
-
-    from perdure.cli.ids import BACKLOG
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import connected
-    from perdure.cli.table import delivery_rows, listed_json, waiting_rows
 
     screen = Screen(json=json)
 
@@ -113,7 +107,7 @@ def list_(
         backlogs = await perdure.list(limit=limit, workflow=BACKLOG)
         return await perdure.waiting(), await perdure.list(limit=limit), backlogs
 
-    asking, found, backlogs = asyncio.run(work())
+    asking, found, backlogs = carry_out(work())
     if json:
         deliveries = [listed_json(one) for one in (asking[:limit] if waiting else found)]
         screen.data([*deliveries, *(listed_json(one, "backlog") for one in backlogs)])
@@ -133,10 +127,6 @@ def list_(
 
 def diff(id: DeliveryId = "@last") -> None:
     """Show what the delivery has changed so far, against its base."""
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.text import visible
-
     screen = Screen()
 
     async def work(delivery: Delivery) -> None:
@@ -162,8 +152,6 @@ async def pages(delivery: Delivery, what: str) -> AsyncIterator[str]:
 
 def _facts(progress: Progress) -> list[str]:
     from perdure.cli.decide.asking import decided
-    from perdure.cli.words import count, money, short
-    from perdure.text import one_line
 
     base = f"{progress.base} at {short(progress.base_sha)}" if progress.base and progress.base_sha else ""
     status = "waiting" if progress.waiting and progress.status == "running" else progress.status

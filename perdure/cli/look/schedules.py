@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure.cli.commands import STEER, Commands
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected
+from perdure.cli.table import columns
+from perdure.cli.words import count, span
 
 if TYPE_CHECKING:
     from perdure.client import Perdure, Scheduled
@@ -28,17 +32,13 @@ def list_(context: typer.Context, json: Annotated[bool, typer.Option("--json", h
     """List all that begins at a time (--at, --every), and what became of it the last time."""
     if context.invoked_subcommand is not None:
         return
-    import asyncio
-
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import connected
 
     screen = Screen(json=json)
 
     async def work() -> list[Scheduled]:
         return await (await connected(screen)).schedules.list()
 
-    found = asyncio.run(work())
+    found = carry_out(work())
     if json:
         screen.data([shown(one) for one in found])
     elif found:
@@ -68,17 +68,12 @@ def remove(id: ScheduleId) -> None:
 
 
 def _with(work: Callable[[Perdure], Awaitable[None]], said: str) -> None:
-    import asyncio
-
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import connected
-
     screen = Screen()
 
     async def run() -> None:
         await work(await connected(screen))
 
-    asyncio.run(run())
+    carry_out(run())
     screen.line(said)
 
 
@@ -89,9 +84,6 @@ def shown(one: Scheduled) -> dict[str, Any]:
 
 def rows(found: Sequence[Scheduled], width: int | None, now: datetime | None = None) -> list[str]:
     """One line a schedule under a heading; below them, of which times nothing came."""
-    from perdure.cli.table import columns
-    from perdure.cli.words import count
-
     heading = ("schedule", "what", "times", "next", "last", "about")
     cells = [(one.id, one.what, one.when, _next(one, now), _last(one), one.about) for one in found]
     lines = columns([heading, *cells], width)
@@ -105,8 +97,6 @@ def rows(found: Sequence[Scheduled], width: int | None, now: datetime | None = N
 
 def begins_in(one: Scheduled, now: datetime | None = None) -> str:
     """`2026-11-23 22:00 UTC, in 1h 12m`."""
-    from perdure.cli.words import span
-
     if one.next is None:
         return ""
     left = (one.next - (now or datetime.now(UTC))).total_seconds()

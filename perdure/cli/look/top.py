@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import webbrowser
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
+
+from perdure.cli.decide.answer import who
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected, person_at_work
+from perdure.cli.table import ago, columns
+from perdure.cli.words import money
+from perdure.models.errors import PerdureError
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.text import Text
 
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery, Perdure
     from perdure.client.overview import Row
 
@@ -37,11 +46,8 @@ def top(
 
     Looking wakes nothing and writes nothing.
     """
-    import asyncio
 
     from perdure.cli.keys import at_a_terminal
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import connected
     from perdure.client.overview import Overview
 
     screen = Screen(json=json)
@@ -62,7 +68,7 @@ def top(
             await _live(perdure, overview.rows, lambda: overview.trouble, screen)
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(work())
+        carry_out(work())
 
 
 async def _live(perdure: Perdure, look: Callable[[], Any], trouble: Callable[[], str], screen: Screen) -> None:
@@ -131,8 +137,6 @@ def _shown(rows: Sequence[Row], place: int, screen: Screen, said: str, trouble: 
 
 def table(rows: Sequence[Row], width: int | None, now: datetime | None = None) -> list[str]:
     """One line a delivery or backlog under a heading, what waits first; at most `width` wide. Empty where none is."""
-    from perdure.cli.table import columns
-
     now = now or datetime.now(UTC)
     narrow, wide = width is not None and width <= _NARROW, width is None or width >= _WIDE
     ended = 0
@@ -147,10 +151,6 @@ def table(rows: Sequence[Row], width: int | None, now: datetime | None = None) -
 
 
 def _cells(row: Row, now: datetime, *, narrow: bool, wide: bool) -> tuple[str, ...]:
-    from perdure.cli.table import ago
-    from perdure.cli.words import money
-    from perdure.text import one_line
-
     id = row.id if not narrow or len(row.id) <= _WIDE_ID // 2 else f"{row.id[: _WIDE_ID // 2 - 1]}…"
     since = ago((now - (row.since or row.closed or row.started)).total_seconds())
     cost = money(row.cost_usd) if row.cost_usd is not None else ""
@@ -176,8 +176,6 @@ def bar(row: Row) -> str:
 
 def doing(row: Row) -> str:
     """The work of this moment, or for what it waits, in one line."""
-    from perdure.text import one_line
-
     if row.closed is not None:
         return row.status.replace("_", " ")
     if row.asked is not None:
@@ -195,9 +193,6 @@ async def _act(key: str, row: Row, perdure: Perdure, screen: Screen) -> str:
     import asyncio
 
     from temporalio.service import RPCError
-
-    from perdure.cli.decide.answer import who
-    from perdure.models.errors import PerdureError
 
     try:
         if key == "o":
@@ -223,7 +218,6 @@ async def _act(key: str, row: Row, perdure: Perdure, screen: Screen) -> str:
 
 async def _decide(row: Row, delivery: Delivery, screen: Screen) -> str:
     """The decision that it waits for, as it was shown: another one is never decided in its place."""
-    from perdure.cli.decide.answer import who
     from perdure.cli.decide.asking import meant, waits_for_you
     from perdure.cli.decide.gate import at_gate, choices
 
@@ -245,8 +239,6 @@ async def _decide(row: Row, delivery: Delivery, screen: Screen) -> str:
 
 def _typed(prompt: str) -> str:
     """A line of the person; empty where they think better of it."""
-    from perdure.cli.session import person_at_work
-
     try:
         with person_at_work(interrupts=True):
             return input(prompt).strip()
@@ -256,9 +248,6 @@ def _typed(prompt: str) -> str:
 
 def _open(row: Row) -> str:
     """Open it on the page, where that runs."""
-    import webbrowser
-    from urllib.parse import quote
-
     from perdure.adapters.system.home import Home
     from perdure.local.page import page_address
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perdure.cli.ids import DeliveryId
 from perdure.cli.request.fork import Agent, Model
+from perdure.cli.screen import Screen
+from perdure.cli.session import with_delivery, worker_started
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
@@ -18,10 +22,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def turns(id: DeliveryId = "@last", json: Json = False) -> None:
     """List the turns a delivery stands on: what each did, its cost, its checkpoint. Read from Temporal's history."""
-    from dataclasses import asdict
-
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
     from perdure.client.turns import turns as turns_of
 
     screen = Screen(json=json)
@@ -40,8 +40,6 @@ def turns(id: DeliveryId = "@last", json: Json = False) -> None:
 
 
 def _row(turn: Turn, wide: int) -> str:
-    from perdure.text import one_line
-
     cost = "" if not turn.checkpoint else "unknown" if turn.cost_usd is None else f"${turn.cost_usd:.4f}"
     words = turn.summary if turn.checkpoint else f"failed: {turn.failure}" if turn.failure else "has not ended"
     place = f"{turn.began:%H:%M:%S}  {turn.place:<{wide}}  {turn.checkpoint[:8]:<8}  {cost:>8}"
@@ -63,8 +61,6 @@ def rewind(
 
     One that has ended goes on in a new run; its pull request is brought up to date.
     """
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery, worker_started
     from perdure.client.rewinding import rewind as rewound
 
     screen = Screen(json=json)

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import DeliveryId, resolve_id
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
+from perdure.cli.words import count
+from perdure.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perdure.cli.screen import Screen
     from perdure.models.verify import Claim
 
 MARKS = {"verified": "✓", "contradicted": "✗", "unknown": "?"}
@@ -23,16 +26,12 @@ def verify(
     json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
     """Check every line of a delivery's receipt again. Exit 1 when one does not hold; ? could not be checked."""
-    import asyncio
 
-    from perdure.cli.screen import Screen
-
-    raise typer.Exit(asyncio.run(_verify(Screen(json=json), id, tests=not no_tests)))
+    raise typer.Exit(carry_out(_verify(Screen(json=json), id, tests=not no_tests)))
 
 
 async def _verify(screen: Screen, id: str, *, tests: bool) -> int:
     from perdure.adapters.system.home import Home
-    from perdure.cli.ids import resolve_id
     from perdure.cli.look.verifying import verified
     from perdure.client import Perdure
     from perdure.local.connect import connect
@@ -58,13 +57,10 @@ async def _verify(screen: Screen, id: str, *, tests: bool) -> int:
 
 
 def _line(claim: Claim) -> str:
-    from perdure.text import one_line
-
     return f"{MARKS[claim.mark]} {claim.claim:<19} {one_line(claim.said, 400)}"
 
 
 def _summary(found: Sequence[Claim]) -> str:
-    from perdure.cli.words import count
     from perdure.models.verify import Mark
 
     marks = [claim.mark for claim in found]

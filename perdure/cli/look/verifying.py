@@ -15,6 +15,9 @@ from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, no, told_
 from perdure.cli.words import count, short
 from perdure.models import verify
 from perdure.models.errors import BadInput, PerdureError
+from perdure.models.ids import delivery_key, verification_id
+from perdure.models.limits import WATCH_SILENCE_S
+from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus
 
 if TYPE_CHECKING:
@@ -62,8 +65,6 @@ async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say)
 async def _evidence(
     client: Client, delivery: Delivery, result: DeliveryResult, told: HistoryFacts, histories: Histories, ended: str
 ) -> Evidence:
-    from perdure.models.ids import delivery_key
-
     key, prepared = delivery_key(delivery.id), told.prepared
     if prepared is None:
         never = Unknown("the delivery ended before it had a workspace")
@@ -109,7 +110,6 @@ async def _ask(
     client: Client, activity: str, work: verify.VerifyInput | verify.PublishedInput, queue: str, answer: type[M]
 ) -> M | Unknown:
     from perdure.client.standalone import HostRefused, HostSilent, ask_host
-    from perdure.models.limits import WATCH_SILENCE_S
 
     try:
         return await ask_host(
@@ -151,8 +151,6 @@ async def _tested_again(
     experiments are made again with it."""
     from perdure.adapters.system.home import Home
     from perdure.client import Perdure
-    from perdure.models.ids import verification_id
-    from perdure.models.request import DeliveryRequest, parse_request
 
     result = evidence.result
     names = ["tests run again", *(["experiment again"] if result.tests.experiment else [])]

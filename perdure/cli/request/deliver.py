@@ -8,12 +8,12 @@ import typer
 
 from perdure import secrets
 from perdure.cli.request import options
-from perdure.cli.request.schedule import AtOption, EveryOption
+from perdure.cli.request.schedule import AtOption, EveryOption, Timed, schedule_delivery, timed
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
 
 if TYPE_CHECKING:
-    from perdure.cli.request.schedule import Timed
     from perdure.cli.request.validation import DeliverOptions
-    from perdure.cli.screen import Screen
     from perdure.client import Submitted
 
 
@@ -70,19 +70,16 @@ def deliver(
     Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
     start another.
     """
-    import asyncio
 
     from perdure.cli.look.watch import detached
-    from perdure.cli.request.schedule import timed
     from perdure.cli.request.validation import DeliverOptions
-    from perdure.cli.screen import Screen
 
     asked = DeliverOptions.typed(context.params)
     screen = Screen(json=json)
     submitted: list[Submitted] = []
     later = timed(at, every)
     try:
-        raise typer.Exit(asyncio.run(_deliver(asked, later, screen, submitted, detach=detach, wait=not no_wait)))
+        raise typer.Exit(carry_out(_deliver(asked, later, screen, submitted, detach=detach, wait=not no_wait)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -101,7 +98,6 @@ async def _deliver(
 
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.cli.look.watch import follow
-    from perdure.cli.request.schedule import schedule_delivery
     from perdure.cli.request.submit import hand_in
 
     if later is not None:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import DeliveryId, resolve_id
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected, worker_started
+from perdure.cli.words import count
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client.forking import Fork
 
 Model = Annotated[str, typer.Option("--model", metavar="M", help="Another model for all steps from there on.")]
@@ -31,13 +33,9 @@ def fork(
 
     It has its own branch, workspace and cost; the delivery goes on as if nothing were.
     """
-    import asyncio
-
-    from perdure.cli.screen import Screen
-    from perdure.cli.words import count
 
     screen = Screen(json=json)
-    made = asyncio.run(_fork(screen, id, at, say, model, agent, name))
+    made = carry_out(_fork(screen, id, at, say, model, agent, name))
     if json:
         told = {"delivery_id": made.delivery.id, "before": made.before, **made.began.model_dump(mode="json")}
         screen.data({**told, "forked_from": told["delivery"]})
@@ -56,8 +54,6 @@ def fork(
 
 async def _fork(screen: Screen, typed: str, at: str, say: str, model: str, agent: str, name: str) -> Fork:
     from perdure.adapters.system.home import Home
-    from perdure.cli.ids import resolve_id
-    from perdure.cli.session import connected, worker_started
     from perdure.client.forking import fork as forked
 
     home = Home.find()

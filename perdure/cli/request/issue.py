@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure.cli.request.repository import origin_of
 from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable, InvalidRequest, TemporalUnreachable
 from perdure.models.forges import forge_at, readable_issues
 from perdure.models.issue import IssueName, address, mentioned, same_repository
@@ -64,7 +65,6 @@ def repository_for(repo: str | None, named: IssueName | None, cwd: Path) -> str:
         return repo
     if named is None or named.repository is None:
         return "."
-    from perdure.cli.request.repository import origin_of
 
     origin = origin_of(cwd)
     return "." if origin is not None and same_repository(origin, named.repository) else named.repository

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ def place_of(target: Target, sha: str) -> Path | None:
     """A repository on this machine that has the commit; None when it would have to be fetched first."""
     from perdure.adapters.git.door import GitError
     from perdure.adapters.git.visit import find
-    from perdure.models.errors import BadInput
 
     parts = urlsplit(target.url)
     local = Path(unquote(parts.path)) if parts.scheme == "file" else Path(target.url)

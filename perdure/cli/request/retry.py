@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import DeliveryId, resolve_id
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out, connected, with_delivery, worker_started
+from perdure.models.errors import BadInput, PerdureError
+from perdure.models.limits import WATCH_SILENCE_S
+from perdure.text import span
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery
     from perdure.models.result import DeliveryResult
 
@@ -29,15 +35,13 @@ def retry(
     json: Json = False,
 ) -> None:
     """Go on from the last checkpoint of a delivery that ended without delivering."""
-    import asyncio
 
     from perdure.cli.look.watch import detached
-    from perdure.cli.screen import Screen
 
     screen = Screen(json=json)
     started: list[str] = []
     try:
-        raise typer.Exit(asyncio.run(_retry(id, screen, started, budget=budget, detach=detach)))
+        raise typer.Exit(carry_out(_retry(id, screen, started, budget=budget, detach=detach)))
     except KeyboardInterrupt:
         if not started:
             raise
@@ -53,12 +57,7 @@ def cancel(
 
     The turn that runs may end first, so that nothing of it is lost, unless --now.
     """
-    import shlex
-
     from perdure.cli.look.closing import closing
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.models.errors import BadInput
     from perdure.models.result import Status
 
     screen, found = Screen(json=json), list[str]()
@@ -98,10 +97,6 @@ def cancel(
 
 async def _rest(delivery: Delivery, waits: bool, screen: Screen) -> None:
     """Let the turn that runs come to its end, if there is one and it does not take too long."""
-    from datetime import timedelta
-
-    from perdure.models.amounts import span
-
     if waits:
         return
     screen.say(
@@ -116,8 +111,6 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
 
     from perdure.cli.host.workers import absent
     from perdure.cli.look.story import no_worker
-    from perdure.models.errors import PerdureError
-    from perdure.models.limits import WATCH_SILENCE_S
 
     ending = asyncio.ensure_future(delivery.result())
     done, _ = await asyncio.wait([ending], timeout=WATCH_SILENCE_S)
@@ -130,9 +123,7 @@ async def _ended(delivery: Delivery, screen: Screen) -> DeliveryResult:
 
 
 async def _retry(id: str, screen: Screen, started: list[str], *, budget: float | None, detach: bool) -> int:
-    from perdure.cli.ids import resolve_id
     from perdure.cli.look.watch import follow
-    from perdure.cli.session import connected, worker_started
 
     await worker_started(screen)
     perdure = await connected(screen)

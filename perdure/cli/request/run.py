@@ -9,14 +9,16 @@ import typer
 
 from perdure import secrets
 from perdure.cli.request import options
-from perdure.cli.request.schedule import AtOption, EveryOption
+from perdure.cli.request.schedule import AtOption, EveryOption, Timed, schedule_delivery, timed
+from perdure.cli.screen import Screen
+from perdure.cli.session import carry_out
+from perdure.models.errors import PerdureError
+from perdure.models.phases import Phase
+from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from perdure.cli.request.schedule import Timed
     from perdure.cli.request.single_phase import PhaseOptions
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery, Submitted
-    from perdure.models.phases import Phase
     from perdure.models.result import DeliveryResult
 
 
@@ -66,13 +68,9 @@ def run(
     plan prints a plan. build commits and pushes. test and review say what they found and stop, or mend it with --fix.
     ship opens a pull request for the branch as it is. Exit code 1: red tests, blockers, or not done.
     """
-    import asyncio
 
     from perdure.cli.look.watch import detached
-    from perdure.cli.request.schedule import timed
     from perdure.cli.request.single_phase import PhaseOptions, phase_named
-    from perdure.cli.screen import Screen
-    from perdure.models.phases import Phase
 
     wanted = phase_named(phase)
     typed = PhaseOptions.typed(context.params)
@@ -80,7 +78,7 @@ def run(
     submitted: list[Submitted] = []
     later = timed(at, every)
     try:
-        raise typer.Exit(asyncio.run(_run(wanted, typed, later, screen, submitted, detach=detach, wait=not no_wait)))
+        raise typer.Exit(carry_out(_run(wanted, typed, later, screen, submitted, detach=detach, wait=not no_wait)))
     except KeyboardInterrupt:
         if not submitted:
             raise
@@ -105,7 +103,6 @@ async def _run(
     asked = asked_for(phase, typed)
     taken = await asyncio.to_thread(take_in, asked, secrets.environment())
 
-    from perdure.cli.request.schedule import schedule_delivery
     from perdure.cli.request.submit import hand_in
 
     # Not an issue's own id: that one is the delivery which closes it.
@@ -121,8 +118,6 @@ async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: boo
     """Watch it to its end, and say what it found."""
     from perdure.cli.look.closing import closing
     from perdure.cli.look.watch import EXIT_WAITS, Watcher, coming_back, exit_code
-    from perdure.models.errors import PerdureError
-    from perdure.models.phases import Phase
     from perdure.models.result import TestsStatus
 
     watcher = Watcher(delivery, screen)
@@ -148,9 +143,6 @@ async def _follow(phase: Phase, delivery: Delivery, screen: Screen, *, wait: boo
 
 async def _found(delivery: Delivery, result: DeliveryResult, screen: Screen) -> dict[str, str]:
     """Name what the phase wrote down: plan, report, review and findings. It is kept on the delivery's host."""
-    from perdure.models.errors import PerdureError
-    from perdure.text import one_line
-
     links = {
         "plan": result.plan,
         "report": result.tests.report,
@@ -171,7 +163,6 @@ async def _found(delivery: Delivery, result: DeliveryResult, screen: Screen) -> 
 
 def _tell(screen: Screen, phase: Phase, found: dict[str, str]) -> None:
     from perdure.cli.look.found import plan_text, report_lines, review_lines
-    from perdure.models.phases import Phase
     from perdure.models.report import Findings, Review, TestReport
 
     if phase is Phase.PLAN and "plan" in found:
@@ -187,7 +178,6 @@ def _json(phase: Phase, result: DeliveryResult, found: dict[str, str]) -> Any:
     """The result, as `deliver` gives it, with `found` beside it; for `plan` the plan itself, which `--plan` takes."""
     import json
 
-    from perdure.models.phases import Phase
     from perdure.models.plan import Plan
 
     if phase is Phase.PLAN and "plan" in found:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perdure.cli.look.schedules import begins_in, shown
 from perdure.models.errors import BadInput
+from perdure.models.ids import delivery_id
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import DeliverOptions, Taken
@@ -68,7 +70,6 @@ async def put_on(
 
     from perdure.adapters.system.home import Home
     from perdure.cli.host.web import web_page
-    from perdure.cli.look.schedules import begins_in, shown
     from perdure.cli.request.submit import at_work, header_lines
     from perdure.models.schedule import Every
 
@@ -93,7 +94,6 @@ async def put_on(
 async def schedule_delivery(taken: Taken, asked: DeliverOptions, at: Timed, screen: Screen, *, name: str = "") -> None:
     """Of the same words at the same time there is one; of an issue one at all. `name`: of one phase, in words: that is
     another one than the delivery of the whole."""
-    from perdure.models.ids import delivery_id
     from perdure.models.rules.attaching import wish
 
     if taken.meant.refusal is not None:

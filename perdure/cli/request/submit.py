@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
 from perdure import __version__, secrets
+from perdure.cli.words import money, short, tilde
+from perdure.models.limits import DECISION_ACCEPTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,14 +26,11 @@ async def hand_in(
     name       what its id is made from, where that is neither the issue nor the words
     submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
     """
-    import asyncio
-
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.adapters.system.home import Home
     from perdure.cli.host.web import web_page
     from perdure.cli.host.workers import absent
     from perdure.cli.request.issue import is_there
-    from perdure.models.limits import DECISION_ACCEPTED
 
     home = Home.find()
     if (refusal := taken.meant.refusal) is not None and not await is_there(home, asked.id or taken.issue_id):
@@ -79,7 +79,6 @@ def header_lines(taken: Taken, id: str, watching: Sequence[str], limits: Sequenc
     from perdure.adapters.git.door import redact
     from perdure.adapters.git.source import not_included
     from perdure.cli.look.story import Header
-    from perdure.cli.words import tilde
 
     checkout, target = taken.target.checkout, redact(taken.target.url)
     has_origin = checkout is not None and str(checkout) != taken.target.url
@@ -101,7 +100,6 @@ def header_lines(taken: Taken, id: str, watching: Sequence[str], limits: Sequenc
 
 def _limits(taken: Taken) -> list[str]:
     from perdure.adapters.repository.config import effective
-    from perdure.cli.words import money
 
     if taken.elsewhere:
         return [f"budget {money(taken.request.budget_usd)}"] if taken.request.budget_usd is not None else []
@@ -113,8 +111,6 @@ def _limits(taken: Taken) -> list[str]:
 
 def base_line(taken: Taken) -> str:
     """The base as the first lines tell it: `main at 4be1c02`, or `feature at 0d77a1e, against main at 4be1c02`."""
-    from perdure.cli.words import short
-
     if taken.target.empty:
         return f"empty: {taken.base} begins with an empty commit, pushed before the delivery's branch"
     base = f"{taken.base} at {short(taken.base_sha)}"

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.cli.request.options import Options
+from perdure.cli.request.repository import file_at, in_working_tree, place_of
 from perdure.local.access import NAMES
-from perdure.models.config import BUILT_IN
+from perdure.models.config import BUILT_IN, HostConfig, RepositoryConfig
 from perdure.models.errors import BadInput
-from perdure.models.ids import issue_delivery_id
+from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
 from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.phases import Phase, why_not
 from perdure.models.request import DeliveryRequest, parse_request
@@ -21,7 +22,6 @@ from perdure.models.request import DeliveryRequest, parse_request
 if TYPE_CHECKING:
     from perdure.adapters.git.source import Target
     from perdure.cli.request.issue import Meant
-    from perdure.models.config import HostConfig, RepositoryConfig
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
@@ -99,7 +99,6 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
     from perdure.adapters.git.source import resolve
     from perdure.adapters.repository.config import load_repository_config
     from perdure.adapters.repository.host import load_host_config
-    from perdure.cli.request.repository import file_at, in_working_tree, place_of
 
     host = load_host_config(env)
     own = load_repository_config(given, str(asked.config)) if given is not None else None
@@ -222,8 +221,6 @@ def parse_labels(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_id(id: str | None) -> None:
-    from perdure.models.ids import DELIVERY_ID, slug
-
     if id is not None and not DELIVERY_ID.fullmatch(id):
         fix = f"use small letters, digits and dashes, at most 80: --id {slug(id, words=9, limit=80)}"
         raise BadInput(f"{id!r} cannot be a delivery id", where="--id", fix=fix)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from perdure.cli.ids import DeliveryId
+from perdure.cli.screen import Screen
+from perdure.cli.session import with_delivery
+from perdure.models.errors import BadInput
 
 Html = Annotated[
     str, typer.Option("--html", metavar="FILE", help="Write one self-contained page; - is standard output.")
@@ -18,12 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON, wi
 
 def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> None:
     """Timeline, plan, tests, review, cost and screenshots of a delivery, whether it runs or has ended."""
-    import sys
-
     from perdure.cli.look.report.gather import gather
-    from perdure.cli.screen import Screen
-    from perdure.cli.session import with_delivery
-    from perdure.models.errors import BadInput
 
     if html == "-" and json:
         raise BadInput("--html - and --json both want standard output", fix="name a file for the page")
@@ -54,8 +53,6 @@ def report(id: DeliveryId = "@last", html: Html = "", json: Json = False) -> Non
 
 def target_of(html: str) -> Path | None:
     """Return the page's place, looked at before anything is read. BadInput when it cannot go there."""
-    from perdure.models.errors import BadInput
-
     if html in ("", "-"):
         return None
     target = Path(os.path.expanduser(html))
@@ -69,7 +66,6 @@ def target_of(html: str) -> Path | None:
 def write_page(target: Path, page: bytes) -> None:
     """Whole or not at all; readable for others as any new file is. A symbolic link stays one."""
     from perdure.adapters.system.files import write_whole
-    from perdure.models.errors import BadInput
 
     umask = os.umask(0)
     os.umask(umask)

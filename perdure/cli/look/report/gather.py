@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from temporalio.service import RPCError
+
 from perdure.cli.look.report import from_history
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.from_host import HostReader
@@ -28,8 +30,6 @@ async def gather(delivery: Delivery, *, seen: bool = False) -> Report:
     seen  only looked at, again and again: no workflow is asked, which would wake one that waits, and the bytes of the
           screenshots are left out
     """
-    from temporalio.service import RPCError
-
     described = await delivery.describe()
     past = await delivery.past()
     state = from_history.state_of(past)

@@ -17,7 +17,7 @@ from perdure.cli.look.report.svg import svg_of
 from perdure.cli.look.report.timeline import timeline_of
 from perdure.cli.words import count, money, shown, shown_line, tokens
 from perdure.models import wording
-from perdure.models.amounts import span
+from perdure.text import span
 
 if TYPE_CHECKING:
     from jinja2 import Environment

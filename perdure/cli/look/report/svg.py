@@ -6,7 +6,7 @@ from html import escape
 
 from perdure.cli.look.report.timeline import Bar, Gap, Row, Timeline
 from perdure.cli.words import count, shown_line
-from perdure.models.amounts import span
+from perdure.text import span
 
 _ROW, _BAR, _TOP, _BOTTOM = 28, 14, 24, 8
 """Pixels: of a row, of its bar, of the labels above all rows, of the room below."""

@@ -6,8 +6,8 @@ from perdure.cli.look.report import view
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.timeline import timeline_of
 from perdure.cli.words import count, money
-from perdure.models.amounts import span
 from perdure.models.result import ReviewStatus, TestsStatus
+from perdure.text import span
 
 Tile = tuple[str, list[str], str]
 """Value, lines below it, tone."""

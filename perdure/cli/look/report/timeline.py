@@ -11,7 +11,7 @@ from perdure.cli.look.chapters import Chapter, chapters, line_of
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.view import step_name
 from perdure.cli.words import shown_line
-from perdure.models.amounts import span
+from perdure.text import span
 
 REPORT_ROWS_SHOWN = 60
 """Rows of the timeline: more do not fit a screen; the table below it has all of them."""

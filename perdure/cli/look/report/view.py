@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from perdure.cli.look.report.facts import Report, Turn
 from perdure.cli.words import count, money, short, tokens
-from perdure.models.amounts import span
 from perdure.models.bent import faults
 from perdure.models.promised import Changed, changed, notes
 from perdure.models.report import Severity
@@ -20,6 +19,7 @@ from perdure.models.result import (
     TestsStatus,
     UsageResult,
 )
+from perdure.text import span
 
 TONES = {
     "delivered": "good", "completed": "good", "draft": "warn", "waiting": "warn", "no_changes": "warn",
