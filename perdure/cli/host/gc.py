@@ -21,7 +21,6 @@ def gc(
 ) -> None:
     """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago. What runs, and what was committed
     and is not merged, stays. Exit code 1 when something could not be removed."""
-
     from perdure.adapters.system.home import Home
     from perdure.local.connect import connect
     from perdure.local.retention import RetentionVerdict, collect

@@ -31,7 +31,6 @@ def init(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written; run nothing.")] = False,
 ) -> None:
     """Detect setup and test commands, write perdure.toml, and run them once in a scratch workspace."""
-
     from perdure.adapters.repository.config import load_repository_config
     from perdure.adapters.repository.detect import detect
     from perdure.adapters.repository.init import render

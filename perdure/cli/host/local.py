@@ -38,7 +38,6 @@ def register(app: typer.Typer) -> None:
 
 def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the background.")] = False) -> None:
     """Run Temporal, a worker and the page for this home; a worker that dies is started again at once."""
-
     from perdure.adapters.repository.host import load_host_config
     from perdure.local.up import up as run
 
@@ -48,7 +47,6 @@ def up(detach: Annotated[bool, typer.Option("--detach", "-d", help="In the backg
 
 def down() -> None:
     """End worker, page and server of this home. Deliveries go on with the next up."""
-
     from perdure.local.up import down as run
 
     carry_out(run(_home(), Screen().say))
@@ -79,7 +77,6 @@ def worker(
 @server.command()
 def start(port: Port = None, ui_port: UiPort = None) -> None:
     """Start it in the background."""
-
     from perdure.local.server import ensure_server
 
     _tell(carry_out(ensure_server(_home(), port=port, ui_port=ui_port, say=Screen().say)))
@@ -88,7 +85,6 @@ def start(port: Port = None, ui_port: UiPort = None) -> None:
 @server.command()
 def stop() -> None:
     """End it; nothing is lost."""
-
     from perdure.local.server import stop_server
 
     print("Temporal ended" if carry_out(stop_server(_home())) else "Temporal was not running")
@@ -97,7 +93,6 @@ def stop() -> None:
 @server.command()
 def status(json: Json = False) -> None:
     """Say if it runs, and where; exit code 3 when it does not."""
-
     from perdure.local.server import find_server
 
     home, screen = _home(), Screen(json=json)
@@ -114,7 +109,6 @@ def ui(
     show: Annotated[bool, typer.Option("--print", help="Only print the address.")] = False,
 ) -> None:
     """Open the Web UI with all deliveries; prints the address of the page too, where it runs."""
-
     from perdure.cli.host.web import UI_VARIABLE, web_page
     from perdure.local.connect import configured
     from perdure.local.page import page_address
@@ -136,7 +130,6 @@ def ui(
 
 def temporal(context: typer.Context) -> None:
     """The bundled Temporal command line, against this home's server: perdure temporal workflow list."""
-
     from perdure.local.connect import configured, embedded_environment
     from perdure.local.places import temporal_binary
     from perdure.local.server import find_server

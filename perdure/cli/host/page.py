@@ -38,7 +38,6 @@ def page(
 
     Where perdure up keeps one, its address; otherwise one that runs until Ctrl-C.
     """
-
     from perdure.adapters.system.home import Home
     from perdure.local.page import page_address
     from perdure.page.server import PORT, Page, Place

@@ -36,7 +36,6 @@ def events(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show what happened, in order: steps, turns, tests, decisions, deaths, the end. Read from Temporal's history."""
-
     from perdure.cli.look.watch import EXIT_DETACHED
 
     screen = Screen(json=json)

@@ -46,7 +46,6 @@ def top(
 
     Looking wakes nothing and writes nothing.
     """
-
     from perdure.cli.keys import at_a_terminal
     from perdure.client.overview import Overview
 

@@ -70,7 +70,6 @@ def deliver(
     Ctrl-C leaves, the work goes on. The same words, issue or --id again come back to it; with --new the same words
     start another.
     """
-
     from perdure.cli.look.watch import detached
     from perdure.cli.request.validation import DeliverOptions
 

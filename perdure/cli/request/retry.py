@@ -35,7 +35,6 @@ def retry(
     json: Json = False,
 ) -> None:
     """Go on from the last checkpoint of a delivery that ended without delivering."""
-
     from perdure.cli.look.watch import detached
 
     screen = Screen(json=json)

@@ -68,7 +68,6 @@ def run(
     plan prints a plan. build commits and pushes. test and review say what they found and stop, or mend it with --fix.
     ship opens a pull request for the branch as it is. Exit code 1: red tests, blockers, or not done.
     """
-
     from perdure.cli.look.watch import detached
     from perdure.cli.request.single_phase import PhaseOptions, phase_named
 
