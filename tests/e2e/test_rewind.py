@@ -16,7 +16,7 @@ from perdure.models.errors import BadInput
 from tests.commands import perdure
 from tests.lab import Lab, make_target, until
 
-TURNS = 12
+TURNS = 6
 LINES = "".join(
     f"""
 [[line]]
@@ -34,14 +34,14 @@ answer = {{ kind = "feature", reason = "it adds a file" }}
 [[line]]
 step = "implement"
 turn = {TURNS}
-say = "Twelve turns are done."
+say = "All turns are done."
 """
 REQUEST: dict[str, Any] = {
     "id": "long",
     "phases": ["build", "ship"],
     "config": "version = 1\n[gates]\nbefore = ['pull_request']\n",
 }
-"""Builds in twelve turns, then waits for a person."""
+"""Builds in six turns, then waits for a person."""
 
 
 async def at_the_gate(lab: Lab, run: str = "") -> list[Turn]:
@@ -68,8 +68,8 @@ async def by_command(lab: Lab, known: list[Turn]) -> None:
     assert [one["place"] for one in told] == [one.place for one in known]
     assert len((await perdure(lab, "turns", "long")).splitlines()) == len(known)
     run = (await lab.perdure.delivery("long").describe()).run_id
-    said = await perdure(lab, "rewind", "long", "--to", "build:11", "--say", "once more")
-    assert said.splitlines()[0] == "rewound: long takes implement:11 anew"
+    said = await perdure(lab, "rewind", "long", "--to", f"build:{TURNS - 1}", "--say", "once more")
+    assert said.splitlines()[0] == f"rewound: long takes implement:{TURNS - 1} anew"
     await at_the_gate(lab, run)
     refused = await perdure(lab, "rewind", "long", "--to", "implement:99", code=2)
     assert f"the nearest one is implement:{TURNS}" in refused
@@ -78,7 +78,7 @@ async def by_command(lab: Lab, known: list[Turn]) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "places", [(7, 12, 1), pytest.param(tuple(range(1, TURNS + 1)), marks=pytest.mark.slow)], ids=["some", "each"]
+    "places", [(4, 6, 1), pytest.param(tuple(range(1, TURNS + 1)), marks=pytest.mark.slow)], ids=["some", "each"]
 )
 async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
     places: tuple[int, ...], tmp_path: Path, ports: int

@@ -21,7 +21,7 @@ async def test_what_a_schedule_starts_comes_from_this_home_lands_and_has_a_clean
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
     async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        lab.supervised(PERDURE_LOCAL_REPOSITORIES="/nowhere")
+        lab.worker(PERDURE_LOCAL_REPOSITORIES="/nowhere")
         (lab.root / "perdure.toml").write_text(CONFIG)
         (lab.root / "night.json").write_text(json.dumps({"items": [{"id": "hello", "request": "Say hello"}]}))
         cli = Cli(lab.home.root, lab.root, lab.env)
