@@ -11,17 +11,15 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Any
 
-from perdure.local.replay import ARGUMENT, replay_given
+from perdure.local.replay import replay_if_asked
 from workflows import WORKFLOWS
 
-if __name__ == "__main__" and sys.argv[1:] == [ARGUMENT]:
-    asyncio.run(replay_given(WORKFLOWS))  # two thirds of the time would go into loading activities
-    os._exit(0)
+if __name__ == "__main__":
+    replay_if_asked(WORKFLOWS)  # and end here: to load activities would take two thirds of the time
 
 from temporalio.worker import Worker
 
