@@ -40,15 +40,14 @@ async def main() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    home = Home.find()
-    host = Host.open(home, secrets.environment(), lambda: page.page_url(home))
+    host = Host.open(home := Home.find(), secrets.environment(), lambda: page.page_url(home))
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
     client = await connect(home, start=False, say=logging.info, works=True)
-    strangers = NoStrangers(home, client)
     await host.check_search_attributes(client)
     await put_rules(client, host.config.treasury)
-    burying, keeping = host.inflight.report_the_dead(client), keep(client, host.config.treasury)
-    async with beside(burying, keeping, strangers.look()), AsyncExitStack() as working:
+    strangers = NoStrangers(home, client)
+    always = host.inflight.report_the_dead(client), keep(client, host.config.treasury), strangers.look()
+    async with beside(*always), AsyncExitStack() as working:
         for queue, doing in queues(host).items():
             worker = Worker(
                 client,

@@ -70,14 +70,14 @@ def _words(failure: Exception) -> str:
 
 
 def replay_if_asked(workflows: Sequence[type[Any]]) -> None:
-    """Where the process was started for that: replay what it is given, and end."""
+    """Replay what this process is given and end it, where it was started for that; else nothing."""
     if sys.argv[1:] == [ARGUMENT]:
         asyncio.run(_replay_given(workflows))
         os._exit(0)  # the Temporal SDK was seen to crash in an ordinary exit (sdk-python issue 300)
 
 
 async def _replay_given(workflows: Sequence[type[Any]]) -> None:
-    """Histories from standard input, a JSON list of lines to standard output."""
+    """Read histories from standard input, write a JSON list of lines to standard output."""
     given = json.loads(await asyncio.to_thread(sys.stdin.buffer.read))
     replayer = Replayer(workflows=workflows, plugins=[perdure_plugin()])
     answer = []
