@@ -27,8 +27,8 @@ DESCRIBED_A_LOOK = 10
 ROTATION = 10
 """Looks within which everything that runs is described, however much it is."""
 
-UNDER_WAY_S = 10.0
-"""While somebody else's look is under way, rows no older than this are given out at once."""
+RECENT_S = 10.0
+"""As old as rows may be for whoever does not wait for the next look."""
 
 ENDED_S = 10.0
 """Between two looks at what has ended, unless something has just gone from the list of what runs."""
@@ -91,25 +91,34 @@ class Overview:
     _looked: float = float("-inf")
     _ended_looked: float = float("-inf")
     _known: dict[str, tuple[float, str, Described, datetime]] = field(default_factory=dict)
-    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _looking: asyncio.Task[None] | None = None
 
-    async def rows(self, fresh_s: float = LOOK_S) -> Sequence[Row]:
-        """Those that wait for you, the longest first; what runs, by its start; the newest of what has ended."""
+    async def rows(self, fresh_s: float = LOOK_S, patience_s: float | None = None) -> Sequence[Row]:
+        """Those that wait for you, the longest first; what runs, by its start; the newest of what has ended.
+
+        patience_s  for whoever would rather have the rows of the look before, where that was less than RECENT_S ago,
+                    than wait longer for the next one; it goes on all the same
+        """
         age = time.monotonic() - self._looked
-        if age < fresh_s or (self._one.locked() and age < UNDER_WAY_S):
+        if age < fresh_s:
             return self._rows
-        async with self._one:
-            if time.monotonic() - self._looked >= LOOK_S:
-                try:
-                    async with asyncio.timeout(ANSWER_S):
-                        await self._look()
-                    self.trouble = ""
-                except RPCError as error:
-                    self.trouble = error.message[:200] or error.status.name
-                except TimeoutError:
-                    self.trouble = f"nothing within {ANSWER_S:.0f} s"
-                self._looked = time.monotonic()
-            return self._rows
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_now())
+        await asyncio.wait([self._looking], timeout=patience_s if age < RECENT_S else None)
+        if self._looking.done():
+            self._looking.result()
+        return self._rows
+
+    async def _look_now(self) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._look()
+            self.trouble = ""
+        except RPCError as error:
+            self.trouble = error.message[:200] or error.status.name
+        except TimeoutError:
+            self.trouble = f"nothing within {ANSWER_S:.0f} s"
+        self._looked = time.monotonic()
 
     async def _look(self) -> None:
         query = "WorkflowType IN ('Delivery', 'Backlog') AND ExecutionStatus = 'Running'"

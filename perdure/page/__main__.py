@@ -23,7 +23,7 @@ async def main() -> int:
     from perdure.local.page import read_page, record_page, token_of
     from perdure.local.places import Places
     from perdure.models.errors import TemporalUnreachable
-    from perdure.page.server import Place, serve
+    from perdure.page.server import Place, serve, settle
 
     home, ended = Home.find(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -41,6 +41,7 @@ async def main() -> int:
         web_ui = await pages_of(home)
         async with serve(Perdure(client, home.key()), token_of(home), Place(), web_ui) as page:
             record_page(home, page.url)
+            settle()
             await ended.wait()
     return 0
 

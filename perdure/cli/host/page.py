@@ -58,7 +58,7 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     from perdure.cli.host.web import pages_of
     from perdure.client import Perdure
     from perdure.local.page import token_of
-    from perdure.page.server import serve
+    from perdure.page.server import serve, settle
 
     home = Home.find()
     place.context()  # before anything is asked
@@ -70,6 +70,7 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     key = None if place.user_header else home.key()
     async with serve(Perdure(client, key), token_of(home), place, await pages_of(home)) as page:
         _tell(page, screen, show)
+        settle()
         await ended.wait()
 
 
