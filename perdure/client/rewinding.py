@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.aiming import aim, not_of_a_backlog
 from perdure.client.delivery import Delivery
-from perdure.client.history import Past
+from perdure.client.history import Past, read_run
 from perdure.client.standing import state_before
 from perdure.client.submit import start
 from perdure.client.turns import Turn, find, runs_of, turn_at, turns_in
@@ -80,19 +80,31 @@ async def rewind(
         told |= {"policy": aimed.contract, "models": aimed.models}
     signal = understood(Rewind, told).model_dump(mode="json", exclude_defaults=True)
     await _announce(delivery, described.run_id, signal)
+    run = await _reset(delivery, turn, name, by)
+    # Of two in the same moment the run hears the words that were said last: it has to take their turn, too.
+    said = [one for one in (await read_run(delivery.client, delivery.id, run)).rewinds if one.get("id")]
+    if said and said[-1]["id"] != name and said[-1].get("from_run") == described.run_id:
+        stands = find(turns_in(runs), str(said[-1]["to"]))
+        await _reset(delivery, stands, str(said[-1]["id"]), "")
+        what = f"another rewind, to {stands.place}, was asked for in the same moment, and stands"
+        raise PerdureError(what, where=delivery.id, fix="look at it (perdure watch), then rewind it again")
+    return Rewound(turn.place, run)
+
+
+async def _reset(delivery: Delivery, turn: Turn, name: str, by: str) -> str:
+    """The run that takes the turn anew. `name`: of the rewind; the same once more makes no other run."""
     asked = ResetWorkflowExecutionRequest(
         namespace=delivery.client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=delivery.id, run_id=turn.run),
         reason=f"rewound to {turn.place}" + (f" by {by}" if by else ""),
         workflow_task_finish_event_id=turn.task,
-        request_id=name,  # the same whoever sends it, and however often
+        request_id=name,
         identity=delivery.client.identity,
     )
     try:
-        made = await delivery.client.workflow_service.reset_workflow_execution(asked)
+        return (await delivery.client.workflow_service.reset_workflow_execution(asked)).run_id
     except RPCError as error:
         raise PerdureError(f"it was not rewound: {error.message}", where=delivery.id, fix="try it again") from None
-    return Rewound(turn.place, made.run_id)
 
 
 def _made_by(runs: Sequence[tuple[str, Past]], to: str, wanted: dict[str, str]) -> str:
