@@ -15,7 +15,7 @@ from tests import needs
 from tests.processes import as_from_a_terminal
 from tests.waiting import PATIENCE, patient
 
-KEPT = ("GIT_SSL_CAINFO", "PERDURE_SEEDS")
+KEPT = ("GIT_SSL_CAINFO",)
 for name in [n for n in os.environ if n.startswith(("PERDURE_", "TEMPORAL_", "ANTHROPIC_", "GIT_", "GH_", "GITHUB_"))]:
     if name not in KEPT:
         del os.environ[name]

@@ -41,8 +41,8 @@ SPEECH_S = 0.5
 BETWEEN_S = 5.0
 """The longest pause between two kills: a worker takes over within one second, a server is there again after two."""
 
-SOME = ("milliseconds", "fortnights", "halves", "invoice")
-"""Of the example, in the suite: two that conflict, one that fails at first, and one that is blocked by it."""
+SOME = ("milliseconds", "halves", "invoice")
+"""Of the example, in the suite: one that lands, one that fails at first, and one that is blocked by it."""
 
 LANDED = {
     "milliseconds": ("tests/test_milliseconds.py",),

@@ -60,7 +60,6 @@ SCREENPLAY = "".join(
         # One that mends what failed and breaks another test; the next attempt sees that in the difference.
         does("fix_tests", MEND_TWICE, "[at last]", "+    return 3 * a"),
         does("fix_tests", f"{MEND_ADD} && {BREAK_TWICE}", "[at last]"),
-        does("fix_tests", "echo tried >> notes.txt", "[stays broken]"),
         does("fix_tests", "echo '# tried' >> calc.py", "[nowhere]"),
         does("fix_tests", MEND_TWICE),
         # The first blocker's patch breaks a test and brings a second one.
@@ -68,12 +67,10 @@ SCREENPLAY = "".join(
         finds("blocker", "Second", "[at last]", "+# first is gone"),
         finds("blocker", "First", "[at last]"),
         finds("blocker", "Again", "[never content]"),
-        finds("blocker", "Breaks", "[breaks a test]"),
         finds("skippable", "Taste"),
         does("fix_review", "echo '# second is gone' >> calc.py", "[at last]", "+# first is gone"),
         does("fix_review", f"echo '# first is gone' >> calc.py && {BREAK_TWICE}", "[at last]"),
         does("fix_review", "echo '# another try' >> calc.py", "[never content]"),
-        does("fix_review", f"echo '# patched' >> calc.py && {BREAK_TWICE}"),
     )
 )  # fmt: skip
 
@@ -105,7 +102,6 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
             deliver("at-last", "Add sub [red] [at last]", 3),
             deliver("nowhere", "Add sub [red] [nowhere]", 4),
             deliver("never", "Add sub [never content]"),
-            deliver("refused", "Add sub [breaks a test] [stays broken]"),
         )
 
     results = {result.delivery_id: result for result, _ in told}
@@ -116,7 +112,6 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
         ],
         "nowhere": ["run_tests -", "fix_tests", "run_tests -", "fix_tests", "run_tests -"],
         "never": ["run_tests", "review -", "fix_review", "run_tests", "review -"],
-        "refused": ["run_tests", "review -", "fix_review", "run_tests -", "fix_tests", "run_tests -"],
     }
     for result, origin in told:
         if result.delivery_id != "at-last":
@@ -132,5 +127,3 @@ async def test_fixes_that_break_something_else_go_round_within_their_limits_and_
         "not converging: two fixes in a row left the same failures: 1 of 2 fail: test_adds",
     )
     assert (results["never"].reason, results["never"].message) == ("blockers", "blockers remain after 1 fix")
-    assert (results["refused"].reason, results["refused"].message) == ("tests_red", "tests are red after 1 fix")
-    assert results["refused"].tests.status == "red"

@@ -15,8 +15,8 @@ from activities.rebase import Rebasing
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import run_ref
 from perdure.models.landing import LandInput, Rebased, RebaseInput
+from tests.fork_server import ran
 from tests.lab import git
-from tests.other_process import python
 
 __all__ = ["night"]
 
@@ -50,8 +50,10 @@ def killed(night: Night, point: CrashPoint, step: str, work: RebaseInput | LandI
         "PERDURE_CRASH_AT": point,
         "PERDURE_LOCAL_REPOSITORIES": str(night.origin.parent),
     }
-    with python(WORKER, step, work.model_dump_json(by_alias=True), env=env) as process:
-        assert process.wait(120) == -signal.SIGKILL
+    program = night.host.home.root.parent / "dying_worker.py"
+    program.write_text(WORKER)
+    code, _, said = ran(str(program), step, work.model_dump_json(by_alias=True), env=env, cwd=Path.cwd())
+    assert code == -signal.SIGKILL, said
 
 
 def locks(item: Item) -> list[Path]:
