@@ -92,8 +92,8 @@ async def test_a_question_takes_one_of_its_choices_and_says_which_there_are(desk
         listed = json.loads((await desk("list", "--waiting", "--json")).out)
         assert [(one["delivery_id"], one["asked"]["gate"]) for one in listed] == [("question-one", "question")]
         told = (await desk("answer", "@waiting", "2")).out
-        assert told == "✓ answered: right\n! held: let me look\n  next     perdure resume question-one\n"
-        assert "held: let me look" in await desk.refused("approve", "question-one")
+        assert told == f"✓ answered: right\n! held by {who()}: let me look\n  next     perdure resume question-one\n"
+        assert f"held by {who()}: let me look" in await desk.refused("approve", "question-one")
         await desk("resume", "question-one")
         assert (await desk.result("question-one")).status == "completed"
         answers = [(said.about, said.text) for work in desk.scene.seen for said in work.said]
@@ -157,10 +157,10 @@ async def test_a_held_delivery_says_who_holds_it_and_goes_on_after_resume(desk: 
 
         await desk.until(held)
         shown = (await desk("show", "held-one")).out
-        assert "! held: wait for me\n" in shown
+        assert f"! held by {who()}: wait for me\n" in shown
         assert "perdure resume held-one" in shown
         told = await desk.refused("approve", "held-one")
-        assert "nothing waits for a decision: held: wait for me" in told
+        assert f"nothing waits for a decision: held by {who()}: wait for me" in told
         assert "fix: perdure resume held-one" in told
         assert desk.scene.seen == []
         await desk("resume", "held-one")
