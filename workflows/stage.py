@@ -136,12 +136,14 @@ class Stage:
 
     async def _outcome(self, step: Step, attempt: int, materials: dict[str, str], effort: str) -> tuple[Outcome, str]:
         """The way the step ended, and the second model where it has gone over to one."""
-        state, prepared, last = self.state, self.state.prepared, ""
-        assert prepared is not None
+        state, last = self.state, ""
+        assert state.prepared is not None
         taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
-        for turn in range(taken + 1, taken + 1 + prepared.turns_per_step):
+        limit = state.prepared.turns_per_step
+        for turn in range(taken + 1, taken + 1 + limit):
             await self.people.answered()
             left = await self._room()
+            prepared = state.prepared  # a rewind may have brought other terms meanwhile
             work = TurnInput(
                 delivery=self.delivery,
                 step=step,
@@ -165,7 +167,7 @@ class Stage:
             self._book(step, attempt, turn, result)
             if result.outcome is not None:
                 return result.outcome, result.model
-        raise not_delivered(Reason.LIMITS, f"{step} did not end within {prepared.turns_per_step} turns")
+        raise not_delivered(Reason.LIMITS, f"{step} did not end within {limit} turns")
 
     async def _room(self) -> Room:
         """The room of the next turn, once it may begin."""

@@ -97,7 +97,12 @@ async def test_a_new_command_finishes_the_rewind_of_one_that_was_killed_and_noth
         assert SpendLog(lab.home.workspace(ID)).repeats() == (0, 0)
         once_more = await perdure(lab, *rewind("after"), "--again")
         assert once_more.startswith(f"rewound: {ID}"), once_more
+        run, calls = await waiting(lab, run), lab.model_calls()
+        await perdure(lab, "rewind", ID, "--to", f"implement:{BACK}", "--model", "claude-opus-5-5")
         assert await waiting(lab, run)
+        assert lab.rehearsal is not None
+        asked = [call.body["model"] for call in lab.rehearsal.calls[calls:]]
+        assert asked == ["claude-opus-5-5"] * (TURNS + 1 - BACK), "another model took over while it ran"
         await delivery.cancel()
 
 
