@@ -10,7 +10,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.models.rules.allowance import paid
+from perdure.models.ledger import Reached
+from perdure.models.rules.allowance import Limit, paid
 from perdure.models.state import DeliveryState
 from perdure.models.treasury import TREASURY, Granted, Reserve
 
@@ -66,6 +67,17 @@ class Allowance:
             patience = min(2 * patience, GRANT_AGAIN_MOST)
         return waited
 
+    async def refused(self, reached: Reached) -> None:
+        """A request was not sent where what is reserved does not cover the most that it can cost: ask for that."""
+        if reached.limit == Limit.DAY and reached.usd:
+            self.state.purse = self.state.purse.model_copy(update={"needs": round(reached.usd, 6), "why": ""})
+            await self._ask()
+
+    def covered(self) -> None:
+        """A turn was carried out: the next one asks for what it needs itself."""
+        if self.state.purse.needs:
+            self.state.purse = self.state.purse.model_copy(update={"needs": 0.0})
+
     async def give_back(self) -> None:
         """It ends: what was not used is there for others, and whatever happens now does not change how it ends."""
         if self._listen() and self.state.purse.seq:
@@ -103,7 +115,9 @@ class Allowance:
 
     def _room(self) -> bool:
         purse = self.state.purse
-        return purse.until is not None and round(self._paid(), 6) < purse.ceiling and workflow.now() < purse.until
+        if purse.until is None or workflow.now() >= purse.until:
+            return False
+        return round(self._paid(), 6) < purse.ceiling and round(self._paid() + purse.needs, 6) <= purse.ceiling
 
     def _is_low(self) -> bool:
         purse = self.state.purse
@@ -126,7 +140,7 @@ class Allowance:
         if self._is_answered():
             await self._ask()
         purse = self.state.purse
-        if purse.why and purse.until is not None:
+        if purse.why and purse.until is not None and purse.answered >= purse.seq:
             patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_AGAIN
         try:
             await workflow.wait_condition(
@@ -156,6 +170,7 @@ class Allowance:
             key=self.delivery,
             queue=prepared.queue,
             ends=ends,
+            needs=0.0 if ends else purse.needs,
         )
         with suppress(ApplicationError):  # there is none: the next one hears it again
             await workflow.get_external_workflow_handle(TREASURY).signal("reserve", said)

@@ -91,6 +91,7 @@ class Stage:
             except ActivityError as error:
                 if isinstance(work, TurnInput) and (limit := reached(error)) is not None:
                     self.state.spend = limit.spend
+                    await self.allowance.refused(limit)
                     await self.people.more_money(Limit(limit.limit), limit.words)
                     work = work.model_copy(update={"room": await self._room()})
                     continue
@@ -156,7 +157,7 @@ class Stage:
                 told=state.told if turn == 1 else (),
                 began=short_run(workflow.info().original_execution_run_id),
                 sample=state.sample,
-                room=left if prepared.proxied else None,
+                room=left if prepared.proxied or prepared.treasury else None,
                 effort=effort,
             )
             model = prepared.models.get(step, "") + (f", effort {effort}" if effort else "")
@@ -165,6 +166,7 @@ class Stage:
             last = result.summary
             self.people.give_back(timedelta(seconds=result.waited_s))
             self._book(step, attempt, turn, result)
+            self.allowance.covered()
             if result.outcome is not None:
                 return result.outcome, result.model
         raise not_delivered(Reason.LIMITS, f"{step} did not end within {limit} turns")
@@ -226,9 +228,8 @@ class Stage:
                 await workflow.wait([closing])
             return await closing
         except ActivityError as error:
-            return Closed(
-                message=f"could not tidy up: {error.cause}", receipt=self.state.receipt, spend=self.state.spend
-            )
+            state, words = self.state, f"could not tidy up: {error.cause}"
+            return Closed(message=words, receipt=state.receipt, spend=state.spend)
 
     def left_behind(self) -> DeliveryState:
         """The state as another run begins from it. One that was rewound says so: its replies are others than those of

@@ -13,7 +13,7 @@
         ├── ModelUnavailable     retryable: 408, 409, 429, 5xx, 529, cut connections; may say when to come back
         ├── RepliesCut           the model's reply broke off too often in one turn; each may have been billed
         ├── AgentFailed          a CLI agent ended early, never ended, or does not speak its protocol
-        ├── BudgetReached        a CLI agent's request within a turn could cost more than is left; carries the spending
+        ├── BudgetReached        a request could cost more than is left; carries the spending
         ├── ModelRefusesUs       400, 401, 402, 403, 404, 413, spend limits: a person must act
         ├── ForgeRefused         the forge or the remote said no, and would say it again
         ├── ForgeUnavailable     retryable: the forge or the remote could not be reached; may say when to come back

@@ -66,7 +66,8 @@ class Spend(Recorded):
 
 
 class Room(Recorded):
-    """The most that a delivery may have paid, over all its runs, where an agent asks for more within a turn.
+    """The most that a delivery may have paid, over all its runs, where an agent asks for more within a turn; of the
+    day's budgets, with each request.
 
     usd       dollars, those at risk counted
     day_usd   the same by the budgets of the day that it is under, as far as they are reserved; None: it is under none
@@ -81,8 +82,10 @@ class Room(Recorded):
 
 
 class Reached(Recorded):
-    """A limit that a request within a turn would have gone beyond. `spend`: what was paid until then."""
+    """A limit that a request could have gone beyond. `spend`: what was paid until then; `usd`: the most that this
+    request can cost; None: not known."""
 
     limit: str
     words: str
     spend: Spend
+    usd: float | None = None

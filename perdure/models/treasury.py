@@ -90,6 +90,7 @@ class Reserve(Recorded):
     rules     what it is under: name, dollars a day (counts only where the Treasury does not know the rule)
     settled   dollars it has paid, over all its runs; `booked`: as much of that as it has told before
     ends      it ends here: what it has not used goes back
+    needs     dollars beyond `settled` without which it sends no request: nothing is on its way; 0: any room will do
     """
 
     delivery: str
@@ -100,6 +101,7 @@ class Reserve(Recorded):
     key: str = ""
     queue: str = ""
     ends: bool = False
+    needs: float = 0.0
 
 
 class Granted(Recorded):
@@ -123,6 +125,7 @@ class Purse(Recorded):
 
     booked  dollars it has told the Treasury of, since the answer to that came
     told    dollars its newest question told of
+    needs   the most that its next request can cost, where what was reserved did not cover it
     """
 
     seq: int = 0
@@ -133,6 +136,7 @@ class Purse(Recorded):
     booked: float = 0.0
     told: float = 0.0
     why: str = ""
+    needs: float = 0.0
 
     def again(self) -> Purse:
         """As a retry begins: nothing is reserved, and what was told is told."""
@@ -185,6 +189,7 @@ class BudgetLease(BaseModel):
     booked    dollars it has paid, as far as known; all of them are in some day's `spent`
     ceiling   what it may pay in all: the difference is reserved, until `until`
     waits     its place among those that wait for room; 0: it does not
+    needs     the least that is of use to it
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -197,6 +202,7 @@ class BudgetLease(BaseModel):
     key: str = ""
     queue: str = ""
     waits: int = 0
+    needs: float = 0.0
 
     @property
     def held(self) -> float:

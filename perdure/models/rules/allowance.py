@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 
 from perdure.models.ledger import Room, Spend, Usage
 from perdure.models.state import DeliveryState
@@ -77,16 +78,24 @@ def room(state: DeliveryState, prepared: Prepared) -> Room:
     )
 
 
+def of_the_day(room: Room | None) -> Room | None:
+    """The room for a request that was decided before: only the day's budgets have to cover it."""
+    if room is None or room.day_usd is None:
+        return None
+    return Room(usd=inf, day_usd=room.day_usd, unpriced=True)
+
+
 def beyond(room: Room, spend: Spend, usd: float | None, tokens: int) -> tuple[Limit, str] | None:
     """Return the limit that a request of at most so many dollars (None: not known) and tokens could go beyond, and that
     in words; None where it is covered.
 
-    A day's budget is reserved in blocks: as between turns, a request may cost more than is left of one, once.
+    What it may cost of a day's budget was reserved before; of a model whose price is not known nothing can be.
     """
     if usd == 0.0 and not tokens:
         return None
-    if room.day_usd is not None and round(spend.paid, 6) >= round(room.day_usd, 6):
-        return Limit.DAY, "what was reserved of the day's budget is spent"
+    if room.day_usd is not None and round(spend.paid + (usd or 0.0), 6) > round(room.day_usd, 6):
+        rest, most = max(room.day_usd - spend.paid, 0.0), usd or 0.0
+        return Limit.DAY, f"${rest:.2f} are reserved of the day's budget, and the next request may cost ${most:.2f}"
     if usd is None and not room.unpriced:
         return Limit.PRICE, "the price of a model is not known: what its next request costs cannot be counted"
     if round(spend.paid + (usd or 0.0), 6) > round(room.usd, 6):

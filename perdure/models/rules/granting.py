@@ -66,7 +66,7 @@ class Granting:
         self.know(said.rules, sure=False)
         if not said.rules or not said.rules.keys() <= self.table.rules.keys():
             return None  # no delivery says this
-        if not (isfinite(said.settled) and isfinite(said.booked)):
+        if not (isfinite(said.settled) and isfinite(said.booked) and isfinite(said.needs)):
             return None  # nor this; one such sum would spoil the day's for everybody
         lease = self._lease(said, now)
         self._book(lease, said.settled)
@@ -74,11 +74,16 @@ class Granting:
             if said.seq >= lease.seq:  # else a retry has begun: what comes late must not take its block
                 lease.ceiling, lease.waits = lease.booked, 0
             return None
+        if said.seq >= lease.seq:
+            lease.needs = max(said.needs, 0.0)
         lease.seq = max(said.seq, lease.seq)
         lease.rules, lease.key, lease.queue = tuple(said.rules), said.key, said.queue
-        if lease.held > self._block(lease) / 2:  # asked twice: the answer is on its way, or was lost
+        # Asked twice, the answer is on its way, or was lost.
+        if lease.held > self._block(lease) / 2 and _usd(lease.held) >= _usd(lease.needs):
             lease.until, lease.waits = now + LEASE, 0
             return self._answer(lease, 0.0)
+        if lease.needs:  # of no use to it: several that hold a part each would wait for each other
+            lease.ceiling = lease.booked
         if not lease.waits:
             self.table.places += 1
             lease.waits = self.table.places
@@ -90,8 +95,8 @@ class Granting:
         waiting = [(id, lease) for id, lease in self.table.leases.items() if lease.waits]
         for id, lease in sorted(waiting, key=lambda one: one[1].waits):
             block = self._block(lease)
-            granted = min(block, self._room(lease))
-            if granted >= min(BLOCK_LEAST_USD, block):
+            granted = min(block + lease.needs, self._room(lease))
+            if granted >= (_usd(lease.needs) or min(BLOCK_LEAST_USD, block)):
                 lease.ceiling = _usd(max(lease.ceiling, lease.booked) + granted)
                 lease.until, lease.waits = now + LEASE, 0
                 answers[id] = self._answer(lease, granted)
@@ -173,6 +178,9 @@ class Granting:
         budget, held = self.table.rules[rule], self.table.reserved(rule)
         name = rule.replace(":", " ", 1)
         more = f"tomorrow 00:00 UTC, or perdure budget --shared {rule} --add 5"
+        if lease.needs > (left := max(0.0, self.table.room(rule))):
+            words = f"the day's budget of {name} does not cover the next request, which may cost ${lease.needs:.2f}"
+            return f"{words}: ${left:.2f} of ${budget.limit:.2f} are left; goes on when another gives back, {more}"
         if _usd(budget.limit - budget.spent) < BLOCK_LEAST_USD:
             return f"the day's budget of {name} is spent: ${budget.spent:.2f} of ${budget.limit:.2f}; goes on {more}"
         words = f"${budget.spent:.2f} spent and ${held:.2f} reserved of ${budget.limit:.2f}"

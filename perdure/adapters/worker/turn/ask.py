@@ -9,6 +9,7 @@ from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.turn.buy import Books, Wanted, sample_of
 from perdure.models.ids import digest
+from perdure.models.rules.allowance import of_the_day
 from perdure.models.turn import TurnInput
 
 _SHOWN_CHARS = 80
@@ -32,6 +33,7 @@ def _wanted(question: ModelRequest, work: TurnInput, run_id: str) -> Wanted:
         run=run_id,
         upper=(upper_bound(question), most_tokens(question)),
         again=work.again,
+        room=of_the_day(work.room),
     )
 
 

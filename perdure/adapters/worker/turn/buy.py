@@ -144,7 +144,7 @@ class Books:
             )
         spend = self.spend.total()
         if wanted.room is not None and (over := beyond(wanted.room, spend, *wanted.upper)) is not None:
-            raise BudgetReached(Reached(limit=over[0], words=over[1], spend=spend))
+            raise BudgetReached(Reached(limit=over[0], words=over[1], spend=spend, usd=wanted.upper[0]))
         upper, asked, turn = wanted.upper, wanted.asked, wanted.turn
         self.spend.intend(request, wanted.name, *upper, asked=asked, run=wanted.run, turn=turn)
 

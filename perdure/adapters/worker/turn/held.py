@@ -13,6 +13,7 @@ from perdure.adapters.agents.proxied.base import Ask, OnBegun, ProxiedReply, Pro
 from perdure.adapters.worker.turn.buy import Books, Wanted, sample_of
 from perdure.models.errors import BudgetReached, ModelRefusesUs, PerdureError
 from perdure.models.ids import digest
+from perdure.models.rules.allowance import of_the_day
 from perdure.models.turn import TurnInput
 
 BESIDE_PER_TURN = 20
@@ -186,4 +187,5 @@ def _wanted(request: ProxiedRequest, work: TurnInput, run_id: str) -> Wanted:
         run=run_id,
         upper=(request.upper_usd, request.upper_tokens),
         again=work.again,
+        room=of_the_day(work.room),
     )

@@ -12,7 +12,7 @@ from perdure.adapters.worker.spend import SpendLog
 from perdure.adapters.worker.turn.held import Held
 from perdure.models.errors import BudgetReached, ModelRefusesUs, ModelUnavailable
 from perdure.models.ledger import Room, Spend
-from perdure.models.rules.allowance import Limit, beyond
+from perdure.models.rules.allowance import Limit, beyond, of_the_day
 
 OWN = "claude-sonnet-5-5"
 
@@ -103,7 +103,11 @@ async def test_an_unknown_price_is_not_free_until_somebody_says_so(tmp_path: Pat
         (within(1), Spend(usd=2), (0.0, 0), None),
         (within(9, tokens=100), Spend(tokens=60, at_risk_tokens=20), (0.1, 20), None),
         (within(9, tokens=100), Spend(tokens=60, at_risk_tokens=20), (0.1, 21), Limit.TOKENS),
-        (within(9, day_usd=1), Spend(usd=0.99), (0.5, 10), None),
+        (within(9, day_usd=1), Spend(usd=0.5), (0.5, 10), None),
+        (within(9, day_usd=1), Spend(usd=0.5), (0.51, 10), Limit.DAY),
+        (of_the_day(within(0.1, day_usd=1, tokens=1)), Spend(usd=0.5, tokens=9), (0.5, 10), None),
+        (of_the_day(within(0.1, day_usd=1)), Spend(usd=0.5), (0.51, 10), Limit.DAY),
+        (of_the_day(within(0.1, day_usd=1)), Spend(usd=0.5), (None, 10), None),
         (within(9, day_usd=1), Spend(usd=0.8, at_risk_usd=0.2), (0.1, 10), Limit.DAY),
         (within(9, tokens=100, unpriced=True), Spend(tokens=90), (None, 11), Limit.TOKENS),
     ],
