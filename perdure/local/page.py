@@ -25,6 +25,9 @@ STARTED_S = 20.0
 ENDED_S = 5.0
 """For a page to end by itself; it holds nothing that could be lost."""
 
+TOKEN_LOOK_S = 1.0
+"""Between two looks for the token: that long sessions outlive it."""
+
 _POLL_S = 0.1
 
 
@@ -43,6 +46,19 @@ def token_of(home: Home) -> str:
         if not path.exists():
             write_whole(path, randomness.token_hex(32).encode())
     return path.read_text().strip()
+
+
+async def over(home: Home, token: str, ended: asyncio.Event) -> None:
+    """Until the end, or until that token is not this home's any more: whoever removes it ends every session."""
+    path = home.root / "page.token"
+    while not ended.is_set():
+        try:
+            if path.read_text().strip() != token:
+                return
+        except FileNotFoundError:
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), TOKEN_LOOK_S)
 
 
 def read_page(home: Home) -> PageRecord | None:

@@ -20,7 +20,7 @@ async def main() -> int:
     from perdure.cli.host.web import pages_of
     from perdure.client import Perdure
     from perdure.local.connect import connect
-    from perdure.local.page import read_page, record_page, token_of
+    from perdure.local.page import over, read_page, record_page, token_of
     from perdure.local.places import Places
     from perdure.models.errors import TemporalUnreachable
     from perdure.page.server import Place, serve, settle
@@ -39,10 +39,11 @@ async def main() -> int:
                 await asyncio.wait_for(ended.wait(), TRY_AGAIN_S)
             continue
         web_ui = await pages_of(home)
-        async with serve(Perdure(client, home.key()), token_of(home), Place(), web_ui) as page:
+        token = token_of(home)
+        async with serve(Perdure(client, home.key()), token, Place(), web_ui) as page:
             record_page(home, page.url)
             settle()
-            await ended.wait()
+            await over(home, token, ended)
     return 0
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from perdure.adapters.system.home import Home
-from perdure.local.page import read_page
+from perdure.local.page import read_page, token_of
 from perdure.local.places import Places
 from perdure.local.processes import held
 from tests.lab import until
@@ -48,6 +48,15 @@ async def opens(address: str) -> bool:
             return False
 
 
+async def refuses(address: str) -> bool:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        try:
+            async with session.get(address) as answer:
+                return answer.status == 401
+        except aiohttp.ClientConnectionError:
+            return False
+
+
 @pytest.mark.timeout(240)
 async def test_up_keeps_the_page_ui_and_page_name_it_and_down_ends_it(home: Home) -> None:
     code, out, err = await perdure("up", "--detach")
@@ -67,6 +76,12 @@ async def test_up_keeps_the_page_ui_and_page_name_it_and_down_ends_it(home: Home
     os.kill(first.pid, signal.SIGKILL)
     again = await until(lambda: (now := read_page(home)) is not None and now.pid != first.pid and now)
     await until(lambda: opens(f"{again.url}/?{address.partition('?')[2]}"))
+
+    (home.root / "page.token").unlink()  # whoever has had it is out, a page with another one is there
+    await until(lambda: refuses(address))
+    token = await until(lambda: home.root.joinpath("page.token").exists() and token_of(home))
+    assert token not in address
+    await until(lambda: opens(f"{again.url}/?token={token}"))
 
     code, out, err = await perdure("down")
     assert code == 0, out + err

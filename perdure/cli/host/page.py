@@ -57,7 +57,7 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
     from perdure.adapters.system.home import Home
     from perdure.cli.host.web import pages_of
     from perdure.client import Perdure
-    from perdure.local.page import token_of
+    from perdure.local.page import over, token_of
     from perdure.page.server import serve, settle
 
     home = Home.find()
@@ -68,10 +68,12 @@ async def _run(place: Place, screen: Screen, *, show: bool) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     # Many people behind one proxy: a path of this host is no repository of theirs, unless its owner's settings say so.
     key = None if place.user_header else home.key()
-    async with serve(Perdure(client, key), token_of(home), place, await pages_of(home)) as page:
-        _tell(page, screen, show)
-        settle()
-        await ended.wait()
+    while not ended.is_set():
+        token = token_of(home)
+        async with serve(Perdure(client, key), token, place, await pages_of(home)) as page:
+            _tell(page, screen, show)
+            settle()
+            await over(home, token, ended)
 
 
 def _tell(page: Page, screen: Screen, show: bool) -> None:
