@@ -29,8 +29,7 @@ from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.beside import beside
 from perdure.adapters.worker.host import Host
 from perdure.client.budgets import keep, put_rules
-from perdure.local import forkserver, page
-from perdure.local.connect import connect
+from perdure.local import connect, forkserver, page
 from perdure.local.strangers import NoStrangers
 from perdure.models.limits import DRAIN, HEARTBEAT_THROTTLE, TASK_QUEUE
 
@@ -42,9 +41,8 @@ async def main() -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     host = Host.open(home := Home.find(), secrets.environment(), lambda: page.page_url(home))
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * host.config.slots))
-    client = await connect(home, start=False, say=logging.info, works=True)
-    await host.check_search_attributes(client)
-    await put_rules(client, host.config.treasury)
+    client = await connect.connect(home, start=False, say=logging.info, works=True)
+    await asyncio.gather(host.check_search_attributes(client), put_rules(client, host.config.treasury))
     strangers = NoStrangers(home, client)
     always = host.inflight.report_the_dead(client), keep(client, host.config.treasury), strangers.look()
     async with beside(*always), AsyncExitStack() as working:

@@ -52,6 +52,14 @@ async def test_the_web_ui_leads_to_the_page_and_the_page_to_the_web_ui_and_no_to
                 return (await submitted.delivery.describe()).asked
 
             await until(asked)
+            night = {"repository": str(origin), "items": [{"id": "sub", "request": "Add sub"}]}
+            await lab.perdure.submit_backlog(night, id="night")
+
+            async def linked() -> bool:
+                told = await lab.handle("night").query("__temporal_workflow_metadata")
+                return f"[on the page]({page.url}/backlogs/night)" in str(told)
+
+            await until(linked)
         said = str(await lab.handle(submitted.delivery.id).query("__temporal_workflow_metadata"))
         address = f"{page.url}/deliveries/links%20%28both%29%2Fways"
         assert f"[on the page]({address})" in said
