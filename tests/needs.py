@@ -12,6 +12,14 @@ import pytest
 
 from perdure.adapters.browser.browser import CHROMIUMS
 
+SPOKEN = {
+    "opencode": "opencode-ai",
+    "copilot": "@github/copilot",
+    "gemini": "@google/gemini-cli",
+    "qwen": "@qwen-code/qwen-code",
+}
+"""Agents of the Agent Client Protocol, and their packages: a host that has them on PATH runs them."""
+
 NAMES = {
     "chromium": CHROMIUMS,
     "node": ("node",),
@@ -22,8 +30,8 @@ NAMES = {
     "mvn": ("mvn",),
     "claude": ("claude",),
     "codex": ("codex",),
-    "gemini": ("gemini",),
     "nginx": ("nginx", "/usr/sbin/nginx"),
+    **{name: (name,) for name in SPOKEN},
 }
 PACKAGES = {
     "chromium": "chromium",
@@ -80,7 +88,8 @@ def _told_of_programs(reasons: list[str]) -> str:
         return ""
     named = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
     system = " ".join(PACKAGES[name] for name in sorted(counts) if name in PACKAGES)
+    spoken = SPOKEN.keys() & counts.keys()
     paste = [f"sudo apt-get install -y {system}"] if system else []
     paste += ["make agents"] if OURS & counts.keys() else []
-    paste += ["npm install -g @google/gemini-cli"] if "gemini" in counts else []
+    paste += [f"npm install -g --engine-strict {' '.join(SPOKEN[one] for one in sorted(spoken))}"] if spoken else []
     return f"LEFT OUT, tests that need a program: {named}; to run them: {' && '.join(paste)}"

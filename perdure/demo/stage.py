@@ -129,13 +129,15 @@ def environment(stage: DemoDirectories, rehearsal: str, grade: SandboxGrade, env
 
 
 def for_agent(rehearsal: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the demo's worker for Claude Code and Codex: the rehearsal on another wire, and the programs that
-    `make agents` has put into a clone."""
+    """Variables of the demo's worker for agents with a command line: the rehearsal on other wires, and the programs
+    that `make agents` has put into a clone."""
     programs = worker_script().parent / ".venv" / "agents" / "bin"
     path = env.get("PATH", os.defpath)
     return {
         "OPENAI_BASE_URL": f"{rehearsal}/v1",
         "OPENAI_API_KEY": KEY,
+        "GOOGLE_GEMINI_BASE_URL": rehearsal,
+        "GEMINI_API_KEY": KEY,
         "PATH": f"{programs}{os.pathsep}{path}" if programs.is_dir() else path,
     }
 

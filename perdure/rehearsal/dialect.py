@@ -1,4 +1,4 @@
-"""Tools by the names other agents give them, so that one screenplay drives the built-in agent, Claude Code and Codex.
+"""Tools by the names other agents give them, so that one screenplay drives the built-in agent and all others.
 
 A screenplay names the built-in agent's tools. Where a request offers others, a call of `bash`, `read`, `write`, `edit`,
 `glob` or `grep` becomes the call of an offered tool that does the same; a tool that is offered by its own name stays.
@@ -28,11 +28,11 @@ _YIELD_MS = 30_000
 
 def translated(tool: str, given: Json, request: Request) -> Call | None:
     """The same call by a tool that the request offers; None where there is none."""
-    offered = {one.name for one in request.tools}
-    if tool in offered:
+    offered = {one.name: one.input_schema.model_dump().get("properties") or {} for one in request.tools}
+    if tool in offered and "description" not in offered.get("bash", ()):  # a field that only the others' shell has
         return tool, given
-    for needed, say in ((_CLAUDE, _to_claude), (_CODE_MODE, _to_code_mode), (_CODEX, _to_codex)):
-        if needed <= offered:
+    for needed, say in _SAID:
+        if needed <= offered.keys():
             return say(tool, given, offered, _directory(request))
     return None
 
@@ -71,6 +71,12 @@ def _shell(tool: str, given: Json) -> str | None:
             return None
 
 
+def _written(given: Json) -> str:
+    folder = shlex.quote(posixpath.dirname(given["path"]) or ".")
+    text, file = shlex.quote(given["content"]), shlex.quote(given["path"])
+    return f"mkdir -p {folder} && printf %s {text} > {file}"
+
+
 # ------------------------------------------------------------------------------------------------------ Claude Code
 
 _CLAUDE = frozenset({"Bash", "Read"})
@@ -85,9 +91,7 @@ def _to_claude(tool: str, given: Json, offered: Collection[str], directory: str)
         case "write" if "Write" in offered:
             return "Write", {"file_path": path, "content": given["content"]}
         case "write":  # its barest set has no tool for it
-            folder = shlex.quote(posixpath.dirname(given["path"]) or ".")
-            text, file = shlex.quote(given["content"]), shlex.quote(given["path"])
-            return "Bash", {"command": f"mkdir -p {folder} && printf %s {text} > {file}"}
+            return "Bash", {"command": _written(given)}
         case "edit" if "Edit" in offered:
             whole = {"replace_all": True} if given.get("replace_all") else {}
             return "Edit", {"file_path": path, "old_string": given["old"], "new_string": given["new"], **whole}
@@ -140,3 +144,30 @@ def _patch(tool: str, given: Json) -> str | None:
 
 def _marked(mark: str, text: str) -> list[str]:
     return [mark + line for line in text.splitlines()]
+
+
+# ------------------------------------------------------------------------------------ opencode, Gemini, Qwen, Copilot
+
+_SHELLS = ("bash", "run_shell_command")
+_EDIT = "import pathlib as p, sys; a = sys.argv; f = p.Path(a[1]); f.write_text(f.read_text().replace(*a[2:4]))"
+
+
+def _to_shell(tool: str, given: Json, offered: Collection[str], directory: str) -> Call | None:
+    """All by the shell that each of them has: their other tools differ, and with the model."""
+    match tool:
+        case "write":
+            command: str | None = _written(given)
+        case "edit":
+            command = shlex.join(["python3", "-c", _EDIT, given["path"], given["old"], given["new"]])
+        case _:
+            command = _shell(tool, given)
+    name = next(one for one in _SHELLS if one in offered)
+    return None if command is None else (name, {"command": command, "description": tool})
+
+
+_SAID = (
+    (_CLAUDE, _to_claude),
+    (_CODE_MODE, _to_code_mode),
+    (_CODEX, _to_codex),
+    *((frozenset({shell}), _to_shell) for shell in _SHELLS),
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.rehearsal.dialect import translated
-from perdure.rehearsal.wire import Request
+from perdure.rehearsal.wire import Request, Tool
 
 BARE = ("Bash", "Edit", "Read")
 CODEX = ("exec_command", "apply_patch")
@@ -52,6 +54,18 @@ ADD = "*** Begin Patch\n*** Add File: a/b.py\n+x = 1\n*** End Patch\n"
             WRITE,
             ("exec_command", {"cmd": f"apply_patch <<'PATCH'\n{ADD}PATCH", "yield_time_ms": 30000}),
         ),
+        (
+            ("run_shell_command", "replace"),
+            "read",
+            {"path": "a"},
+            ("run_shell_command", {"command": "sed -n '1,$p' a", "description": "read"}),
+        ),
+        (
+            ("bash",),
+            "write",
+            WRITE,
+            ("bash", {"command": "mkdir -p a && printf %s 'x = 1\n' > a/b.py", "description": "write"}),
+        ),
         (BARE, "ask", {"text": "Which?"}, None),
         (CODEX, "ask", {"text": "Which?"}, None),
         (("something",), "bash", {"command": "ls"}, None),
@@ -68,6 +82,23 @@ def test_the_newest_codex_has_one_tool_for_all() -> None:
         "exec",
         {"input": 'text(await tools.apply_patch("' + UPDATE.replace("\n", "\\n") + '"));'},
     )
+
+
+def test_an_edit_by_a_shell_changes_that_text_alone(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b.py").write_text("x = 1\nz = '\\1'\n")
+    call = translated("edit", EDIT, offering("run_shell_command"))
+    assert call is not None
+    subprocess.run(["bash", "-c", call[1]["command"]], cwd=tmp_path, check=True)
+    assert (tmp_path / "a/b.py").read_text() == "x = 2\ny = 3\nz = '\\1'\n"
+
+
+def test_a_tool_of_the_same_name_that_wants_more_is_not_the_same() -> None:
+    schema = {"type": "object", "properties": {"command": {}, "description": {}}}
+    asked = offering("bash").model_copy(
+        update={"tools": [Tool.model_validate({"name": "bash", "input_schema": schema})]}
+    )
+    assert translated("bash", {"command": "ls"}, asked) == ("bash", {"command": "ls", "description": "bash"})
 
 
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["C", "Z"])), min_size=1))

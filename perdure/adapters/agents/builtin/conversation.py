@@ -141,7 +141,7 @@ def after_reply(
         if identical_calls([*transcript, reply.message]) >= IDENTICAL_CALLS_STOP:
             return _ended(Ending.LOOPING, f"the same {calls[-1]['name']} call {IDENTICAL_CALLS_STOP} times in a row")
         if circle is not None and circle.over:
-            return _ended(Ending.LOOPING, f"{circle.circle}: {circle.often} times")
+            return _ended(Ending.LOOPING, str(circle))
         return RunTools()
     if STEPS[step].answer is None:
         if word := untested(step, transcript, tests):

@@ -16,8 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from perdure.adapters.agents.builtin.said import spoken
-from perdure.adapters.agents.builtin.tools.bash import BASH
-from perdure.adapters.agents.builtin.tools.run import calls_in
+from perdure.adapters.agents.builtin.tools.run import calls_in, command_in
 from perdure.adapters.agents.builtin.untested import runs_tests
 from perdure.models.config import TestCommand
 
@@ -43,8 +42,11 @@ TREES_SEEN = 200
 STUCK = "You are going in circles"
 """The beginning of the word; it is looked for in the transcript, so that a crash does not grant another one."""
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{6,}\b|\d+(?:\.\d+)?")
 """Left out of results that are compared: times, process ids and addresses change with every run."""
+
+_WAITING = frozenset({"write_stdin", "BashOutput", "TaskOutput", "read_bash"})
+"""Tools of other agents that look after a command that goes on: asked again and again while it does."""
 
 Message = dict[str, Any]
 
@@ -66,6 +68,9 @@ class Stuck:
     often: int
     word: str | None
     over: bool
+
+    def __str__(self) -> str:
+        return f"{self.circle}: {self.often} times"
 
 
 @dataclass(frozen=True)
@@ -102,11 +107,17 @@ def stuck(
     return next((one for one in known if one.over), next((one for one in known if one.word), None))
 
 
+def warned(transcript: Sequence[Message]) -> str:
+    """The newest word about a circle that stands in a conversation; empty: none."""
+    texts = [text for message in transcript if message["role"] == "user" for text in _texts(message)]
+    return next((line for text in reversed(texts) for line in text.splitlines() if line.startswith(STUCK)), "")
+
+
 def _judged(circle: Circle, often: int, least: int, stop: int, rounds: Sequence[_Round]) -> Stuck | None:
     if often < least:
         return None
     mark = f"{STUCK}: {circle}"
-    told = next((n for n, one in enumerate(reversed(rounds)) if any(t.startswith(mark) for t in one.texts)), None)
+    told = next((n for n, one in enumerate(reversed(rounds)) if any(mark in t for t in one.texts)), None)
     if told is None:
         return Stuck(
             circle, often, f"{mark} ({often} times). {_ADVICE[circle]} If it goes on, the step is ended.", False
@@ -130,29 +141,36 @@ def _rounds(transcript: Sequence[Message], trees: Sequence[str], tests: Sequence
         if said["role"] == "assistant" and answer["role"] == "user"
     ]
     found = list[_Round]()
+    opening = _texts(transcript[0]) if transcript else ()  # an agent that was begun anew has its word there
     for place, (said, answer) in enumerate(pairs):
         later = len(pairs) - 1 - place
         known = later + 2 <= len(trees)
         before, after = (trees[-2 - later], trees[-1 - later]) if known else ("", "")
-        found.append(_round(said, answer, before, after, tests))
+        found.append(_round(said, answer, before, after, tests, () if place else opening))
         if spoken([answer]):
             found.clear()
     return found
 
 
-def _round(said: Message, answer: Message, before: str, after: str, tests: Sequence[TestCommand]) -> _Round:
+def _round(
+    said: Message, answer: Message, before: str, after: str, tests: Sequence[TestCommand], texts: tuple[str, ...]
+) -> _Round:
     results = {b["tool_use_id"]: b.get("content") for b in answer["content"] if b.get("type") == "tool_result"}
     calls, run = list[tuple[str, str]](), list[tuple[str, str]]()
     for call in calls_in(said):
+        if call["name"] in _WAITING:
+            continue
         asked = json.dumps([call["name"], call["input"]], sort_keys=True)
         told = _NUMBER.sub("", json.dumps(results.get(call["id"])))
         calls.append((asked, told))
-        command = call["input"].get("command") if isinstance(call["input"], dict) else None
-        if call["name"] == BASH.name and isinstance(command, str) and runs_tests(command, tests):
+        if (command := command_in(call)) and runs_tests(command, tests):
             run.append((" ".join(command.split()), told))
-    texts = tuple(b["text"] for b in answer["content"] if b.get("type") == "text")
     chars = len(json.dumps([said["content"], answer["content"]], ensure_ascii=False))
-    return _Round(tuple(calls), tuple(run), before, after, chars, texts)
+    return _Round(tuple(calls), tuple(run), before, after, chars, (*texts, *_texts(answer)))
+
+
+def _texts(message: Message) -> tuple[str, ...]:
+    return tuple(block["text"] for block in message["content"] if block.get("type") == "text")
 
 
 def _since_change(rounds: Sequence[_Round]) -> list[_Round]:

@@ -28,6 +28,14 @@ AGENT_HOME = "/agent"
 PLACEHOLDER = "placeholder"
 """An agent takes this for its key; the proxy puts the real one in its place."""
 
+_HOMES = {
+    "HOME": AGENT_HOME,
+    "XDG_CONFIG_HOME": f"{AGENT_HOME}/.config",
+    "XDG_DATA_HOME": f"{AGENT_HOME}/.local/share",
+    "XDG_STATE_HOME": f"{AGENT_HOME}/.local/state",
+}
+"""Where it finds its settings and keeps its memory."""
+
 _PROMPT, _SCHEMA = ".perdure-prompt", ".perdure-schema.json"
 _PROGRAM_LINKS = 4
 """Directories above a program among which its package is looked for."""
@@ -110,7 +118,7 @@ def command(
         writable=asking.writes,
         results=home,
         results_at=Path(AGENT_HOME),
-        env={**common.env, "HOME": AGENT_HOME, **{name: fill(text, places) for name, text in preset.env.items()}},
+        env={**common.env, **_HOMES, **{name: fill(text, places) for name, text in preset.env.items()}},
         shown=(*common.shown, package(file), socket, *told, Path(bridge.__file__), Path(sys.base_prefix)),
     )
 

@@ -18,6 +18,7 @@ from perdure.adapters.agents.builtin.opening import roles_of, system_prompt
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard
+from perdure.adapters.agents.builtin.stuck import Stuck, stuck, warned
 from perdure.adapters.agents.builtin.tools import describe
 from perdure.adapters.agents.cli.launch import Asking
 from perdure.adapters.agents.cli.output import AgentSaid
@@ -33,7 +34,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.agent import TurnToTake
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
-from perdure.adapters.worker.turn.history import diff_of
+from perdure.adapters.worker.turn.history import diff_of, trees_of
 from perdure.adapters.worker.turn.materials import change_of
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
@@ -59,8 +60,13 @@ class CommandLine:
     async def take(self, turn: TurnToTake, waiting: Waiting | None) -> TurnResult:
         host, session, work, told, promised = turn.host, turn.session, turn.work, turn.told, turn.promised
         there = waiting if isinstance(waiting, AgentProcess) else None
+        circle = await in_thread(_circle, session, work, told)
+        word = circle.word or "" if circle is not None else ""
+        if word and there is not None:  # it takes words when it begins
+            await there.stop()
+            there = None
         try:
-            took = await agent_turn(host, session, work, turn.run_id, told, promised, there)
+            took = await agent_turn(host, session, work, turn.run_id, told, promised, there, word)
         except BudgetReached:  # people may take long to answer: what they look at meanwhile is a checkpoint
             await in_thread(session.restore, work.checkpoint)
             raise
@@ -72,6 +78,8 @@ class CommandLine:
                 if document is not None:
                     artifact = await in_thread(session.vault.put_artifact, work.delivery, document)
                     outcome = outcome.model_copy(update={"artifact": artifact})
+            elif circle is not None and circle.over:
+                outcome = Outcome(ending=Ending.LOOPING, summary=written_summary(str(circle)))
             reply = [took.reply] if took.reply is not None else []
             result = TurnResult(
                 checkpoint="",
@@ -124,19 +132,20 @@ async def agent_turn(
     opening: list[Message],
     promised: Promised | None,
     waiting: AgentProcess | None,
+    word: str = "",
 ) -> AgentTurn:
     """Let the step's agent take this turn. `opening`: the first message of a step's first turn. `waiting`: the agent as
-    it stands after the turn before; else it is begun, or begun again with the memory of the checkpoint.
+    it stands after the turn before; else it is begun, or begun again with the memory of the checkpoint, and a `word`.
 
     Raises BadInput, SandboxUnavailable and ModelRefusesUs where it cannot run here; ModelUnavailable, RepliesCut and
     others as the model is asked; BudgetReached where it asked for more than is left; WorkCutOff where it was ended from
     outside.
     """
-    agent = waiting or await _begun(host, session, work, run_id, opening, promised)
+    agent = waiting or await _begun(host, session, work, run_id, opening, promised, word)
     try:
         await in_thread(checkpoints.leave, session.workspace)
         before = agent.waited
-        turn = await agent.take(work, run_id)
+        turn = await agent.take(work, run_id, lambda reply: now_doing(doing=describe(*host.redacted([reply]))))
         if turn.reply is None and turn.failure is not None:
             raise turn.failure
         ran = agent.finished
@@ -161,6 +170,7 @@ async def _begun(
     run_id: str,
     opening: list[Message],
     promised: Promised | None,
+    word: str,
 ) -> AgentProcess:
     settings = getattr(session.contract.config.steps, work.step)
     preset = (await in_thread(read_preset, settings.agent)).preset
@@ -171,7 +181,7 @@ async def _begun(
     schema = schema_for(work.step, promised=promised is not None, roles=roles_of(session.contract))
     wanted = schema if preset.abilities.answers == "asked" else None
     asking = Asking(
-        prompt=_prompt(session, work, opening) + (_ANSWER.format(schema=json.dumps(wanted)) if wanted else ""),
+        prompt=_prompt(session, work, opening, word) + (_ANSWER.format(schema=json.dumps(wanted)) if wanted else ""),
         model=settings.model,
         session=before.get("session") or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_ref(work.delivery, run_id)}")),
         resumed=work.turn > 1,
@@ -179,7 +189,7 @@ async def _begun(
         writes=STEPS[work.step].writes,
         max_tokens=settings.max_tokens,
         effort=work.effort or settings.effort or "",
-        anew=await in_thread(_anew, session, work, opening) if preset.output == "acp" and work.turn > 1 else "",
+        anew=await in_thread(_anew, session, work, opening, word) if preset.output == "acp" and work.turn > 1 else "",
     )
     memory = None
     if asking.resumed:
@@ -243,21 +253,32 @@ def _memory(session: WorkspaceSession, work: TurnInput) -> dict[str, str]:
     return found
 
 
-def _prompt(session: WorkspaceSession, work: TurnInput, opening: list[Message]) -> str:
-    """The step's rules and its opening in a first turn, a word to go on later; behind it what people have said."""
+def _circle(session: WorkspaceSession, work: TurnInput, told: list[Message]) -> Stuck | None:
+    """The circle it is in, as far as the results of its calls are known: those of the last turn come with its next
+    request, so the tree that it left is not looked at, either. None where people have just spoken."""
+    if work.turn == 1 or work.said:
+        return None
+    trees, config = trees_of(session.vault, work)[:-1], session.contract.config
+    return stuck(told, trees, config.test or (), writes=STEPS[work.step].writes)
+
+
+def _prompt(session: WorkspaceSession, work: TurnInput, opening: list[Message], word: str) -> str:
+    """The step's rules and its opening in a first turn, later what people have said, or a word to go on."""
     if work.turn > 1:
         said = work.said if STEPS[work.step].hears else ()
-        told = heard([{"role": "user", "content": [{"type": "text", "text": _GO_ON}]}], said)
+        content = [] if said else [{"type": "text", "text": word or _GO_ON}]
+        told = heard([{"role": "user", "content": content}], said)
         return _texts(told)
     return f"{system_prompt(work.step, session.contract.prompts.get(work.step))}\n\n{_texts(opening)}"
 
 
-def _anew(session: WorkspaceSession, work: TurnInput, said: list[Message]) -> str:
-    """The first prompt again, with what was done since."""
+def _anew(session: WorkspaceSession, work: TurnInput, said: list[Message], word: str) -> str:
+    """The first prompt again, with what was done since, and the word about the circle it was in, if any."""
     rules = system_prompt(work.step, session.contract.prompts.get(work.step))
+    word = word or warned(said)
     before, _, rest = _texts(compacted(said, diff_of(session.vault, work), _ANEW)).partition(_ANEW)
     # The agent may have put words of its own before ours, and this may be the second time.
-    return rules + before.rpartition(rules)[2] + _ANEW + rest.rpartition(_ANEW)[2]
+    return rules + before.rpartition(rules)[2] + _ANEW + rest.rpartition(_ANEW)[2] + (word and f"\n\n{word}")
 
 
 def _texts(messages: list[Message]) -> str:

@@ -7,9 +7,11 @@ import contextlib
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from perdure.adapters.agents.cli.launch import Asking, command, furnish
 from perdure.adapters.agents.cli.memory import gather, holds, put_back, read_inside
@@ -43,6 +45,8 @@ SESSION_WRITTEN_S = 10.0
 
 _ERRORS_BYTES = 64 * 1024
 """Of what an agent prints as errors: its last line is shown."""
+
+Message = dict[str, Any]
 
 _LOOK_S, _WATCH_S = 0.05, 2.0
 _HOMES, _SOCKETS = "agent-home-", "perdure-agent-"
@@ -132,13 +136,14 @@ class AgentProcess:
         running = self._running
         return running.result() if running is not None and running.done() and not running.cancelled() else None
 
-    async def take(self, work: TurnInput, run_id: str) -> Turn:
-        """Let it take a turn, to the end of the turn's tools: it asks for the next one, or it has ended.
+    async def take(self, work: TurnInput, run_id: str, on_calls: Callable[[Message], None]) -> Turn:
+        """Let it take a turn, to the end of the turn's tools: it asks for the next one, or it has ended. `on_calls`
+        gets the reply as it begins to carry out the calls in it.
 
         Where it does neither it is ended, and `fault` says why. Raises the error that all its requests get from now on.
         """
         turn = await self._held.let_through(work, run_id)
-        asked = asyncio.create_task(_next_asked(self._held, turn))
+        asked = asyncio.create_task(_next_asked(self._held, turn, on_calls))
         assert self._running is not None
         try:
             while not (self._running.done() or asked.done()):
@@ -207,12 +212,14 @@ def _calls(turn: Turn) -> list[str]:
     return [block["id"] for block in content if block.get("type") == "tool_use"]
 
 
-async def _next_asked(held: Held, turn: Turn) -> None:
+async def _next_asked(held: Held, turn: Turn, on_calls: Callable[[Message], None]) -> None:
     """Return when this turn's reply was given and the next request waits."""
     while turn.reply is None and held.over is None:
         await held.settled(turn)
         if turn.reply is None and held.over is None:
             await asyncio.sleep(_LOOK_S)  # an error: the agent asks again, or ends
+    if turn.reply is not None and _calls(turn):
+        on_calls(turn.reply.message)
     await held.waits()
 
 

@@ -37,13 +37,15 @@ Turn = tuple[str, str, str]
 """A shell command, its result, the tree after it."""
 
 
-def played(turns: Sequence[Turn], *, writes: bool = True, words_at: int = -1) -> tuple[list[int], StepFinished | None]:
+def played(
+    turns: Sequence[Turn], *, writes: bool = True, words_at: int = -1, tool: tuple[str, str] = ("bash", "command")
+) -> tuple[list[int], StepFinished | None]:
     """In which turns a word was said, and the end, as the loop itself goes through them."""
     told: list[dict[str, Any]] = [OPENING]
     trees, said = ["base"], list[int]()
     for place, (command, result, tree) in enumerate(turns):
         circle = stuck(told, trees, TESTS, writes=writes)
-        call = {"type": "tool_use", "id": f"t{place}", "name": "bash", "input": {"command": command}}
+        call = {"type": "tool_use", "id": f"t{place}", "name": tool[0], "input": {tool[1]: command}}
         answer = reply(call, stop="tool_use")
         following = after_reply(Step.IMPLEMENT, answer, told, tests=TESTS, circle=circle)
         if isinstance(following, StepFinished):
@@ -97,6 +99,18 @@ def test_a_circle_is_told_once_and_then_ends_the_step_by_its_name(
     assert end is not None
     assert end.outcome.ending is Ending.LOOPING
     assert end.outcome.summary == f"{circle}: {stop} times"
+
+
+def test_the_tools_of_other_agents_count_and_what_changes_by_itself_in_their_results_does_not() -> None:
+    chunks = [("pytest -q", f"Chunk ID: {hash(str(n)) & 0xFFFFFF:06x}1\n1 failed", "base") for n in range(60)]
+    _, end = played(chunks, tool=("exec_command", "cmd"))
+    assert end is not None
+    assert end.outcome.ending is Ending.LOOPING
+
+
+def test_one_that_waits_for_its_command_goes_in_no_circle() -> None:
+    waits = [(" " * (n % 2), "still running", "base") for n in range(60)]
+    assert played(waits, tool=("write_stdin", "chars")) == ([], None)
 
 
 @pytest.mark.parametrize("made", [alternating, retesting, standing, growing])

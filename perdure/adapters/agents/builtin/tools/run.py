@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,12 @@ ALL: tuple[Tool[Any], ...] = (BASH, EDIT, GLOB, GREP, READ, WRITE)
 READING: tuple[Tool[Any], ...] = (BASH, GLOB, GREP, READ)
 
 DESCRIPTION_CHARS = 80
+
+_TELLING = ("path", "file_path", "filePath", "absolute_path", "pattern", "text", "question", "query", "url", "input")
+"""What a call is about, as our tools and those of other agents name it."""
+
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+"""The files of a patch as Codex writes it."""
 
 
 def tools_of(step: Step, *, questions: bool = True) -> tuple[Tool[Any], ...]:
@@ -95,9 +102,17 @@ def describe(message: dict[str, Any]) -> str:
     return first_line("\n".join(texts), DESCRIPTION_CHARS) or "no answer"
 
 
+def command_in(call: dict[str, Any]) -> str:
+    """The shell's command in a call, by any name that an agent has for it; empty: it has none."""
+    given = call["input"] if isinstance(call["input"], dict) else {}
+    command = given.get("command") or given.get("cmd") or ""
+    return command if isinstance(command, str) else " ".join(map(str, command)) if isinstance(command, list) else ""
+
+
 def _call_words(block: dict[str, Any]) -> str:
+    if command := one_line(command_in(block), DESCRIPTION_CHARS):
+        return command
     given = block["input"] if isinstance(block["input"], dict) else {}
-    if block["name"] == BASH.name:
-        return one_line(str(given.get("command", "")), DESCRIPTION_CHARS) or BASH.name
-    words = next((given[name] for name in ("path", "pattern", "text", "question") if given.get(name)), "")
-    return one_line(f"{block['name']} {words}", DESCRIPTION_CHARS)
+    words = next((given[name] for name in _TELLING if given.get(name)), "")
+    changed = _PATCHED.findall(str(words))
+    return one_line(f"{block['name'].lower()} {' '.join(changed) or words}", DESCRIPTION_CHARS)

@@ -44,6 +44,8 @@ class Chat:
             raise refused("n: one reply at a time")
         openai.refuse_addresses(said)
         sent = without(body, *_ELSEWHERE)
+        # Copilot marks the messages of a session it has loaded with a field of its own, which the API refuses.
+        sent["messages"] = [without(one, *(name for name in one if name.startswith("__"))) for one in said]
         tools = [tool for tool in items_of(body, "tools") if tool.get("type") in ("function", "custom")]
         if "tools" in sent:
             sent["tools"] = tools
