@@ -1,4 +1,4 @@
-"""What people read of a reply's tool calls, by whichever names an agent has for its tools."""
+"""People read what a reply calls, by whichever names an agent has for its tools."""
 
 from __future__ import annotations
 
