@@ -29,7 +29,8 @@ _YIELD_MS = 30_000
 def translated(tool: str, given: Json, request: Request) -> Call | None:
     """The same call by a tool that the request offers; None where there is none."""
     offered = {one.name: one.input_schema.model_dump().get("properties") or {} for one in request.tools}
-    if tool in offered and "description" not in offered.get("bash", ()):  # a field that only the others' shell has
+    others = any("description" in offered.get(shell, ()) for shell in _SHELLS)  # ours has no such field
+    if tool in offered and not others:
         return tool, given
     for needed, say in _SAID:
         if needed <= offered.keys():

@@ -93,12 +93,13 @@ def test_an_edit_by_a_shell_changes_that_text_alone(tmp_path: Path) -> None:
     assert (tmp_path / "a/b.py").read_text() == "x = 2\ny = 3\nz = '\\1'\n"
 
 
-def test_a_tool_of_the_same_name_that_wants_more_is_not_the_same() -> None:
+@pytest.mark.parametrize("shell", ["bash", "run_shell_command"])
+def test_a_tool_of_the_same_name_is_not_the_same_where_the_shell_is_another_agents(shell: str) -> None:
     schema = {"type": "object", "properties": {"command": {}, "description": {}}}
-    asked = offering("bash").model_copy(
-        update={"tools": [Tool.model_validate({"name": "bash", "input_schema": schema})]}
-    )
-    assert translated("bash", {"command": "ls"}, asked) == ("bash", {"command": "ls", "description": "bash"})
+    tools = [{"name": shell, "input_schema": schema}, {"name": "read", "input_schema": {"type": "object"}}]
+    asked = offering("bash").model_copy(update={"tools": [Tool.model_validate(tool) for tool in tools]})
+    call = translated("read", {"path": "a"}, asked)
+    assert call == (shell, {"command": "sed -n '1,$p' a", "description": "read"})
 
 
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["C", "Z"])), min_size=1))

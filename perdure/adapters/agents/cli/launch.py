@@ -34,7 +34,7 @@ _HOMES = {
     "XDG_DATA_HOME": f"{AGENT_HOME}/.local/share",
     "XDG_STATE_HOME": f"{AGENT_HOME}/.local/state",
 }
-"""Where it finds its settings and keeps its memory."""
+"""Its settings and its memory are looked for there."""
 
 _PROMPT, _SCHEMA = ".perdure-prompt", ".perdure-schema.json"
 _PROGRAM_LINKS = 4

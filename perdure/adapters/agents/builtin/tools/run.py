@@ -26,7 +26,7 @@ READING: tuple[Tool[Any], ...] = (BASH, GLOB, GREP, READ)
 DESCRIPTION_CHARS = 80
 
 _TELLING = ("path", "file_path", "filePath", "absolute_path", "pattern", "text", "question", "query", "url", "input")
-"""What a call is about, as our tools and those of other agents name it."""
+"""Fields that tell what a call is about, of our tools and of those of other agents."""
 
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 """The files of a patch as Codex writes it."""
