@@ -11,6 +11,7 @@ JOBS   ?= 4
 ARGS   ?=
 SUITE  = -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
 AGAIN  = $(if $(CI),|| $(1) -m tests.again)
+FORGET = $(if $(CI),rm -f .pytest_cache/v/cache/lastfailed)
 
 # The suite starts thousands of Python processes: without bytecode on disk each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,6 +43,7 @@ agents: ## Claude Code and Codex, pinned, below .venv/agents: for tests that run
 test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS: options of pytest; JOBS=4)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
+	@$(FORGET)
 	@$(BIN)/python $(SUITE) $(call AGAIN,$(BIN)/python)
 else
 	@$(PYTEST) -q $(TESTS) $(ARGS)
@@ -51,6 +53,7 @@ endif
 coverage: $(READY) ## the same tests, and how many lines and branches they went through: at least 85 %
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@rm -f .coverage .coverage.*
+	@$(FORGET)
 	@$(BIN)/python -m coverage run $(SUITE) $(call AGAIN,$(BIN)/python -m coverage run)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
