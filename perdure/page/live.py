@@ -25,7 +25,8 @@ busy at most."""
 _REST_MOST_S = 5.0
 """A look that waited for a server that was gone was long, and took no processor."""
 
-_ALIVE_S = 15.0
+STILL_HERE = b": still here\n\n"
+ALIVE_S = 15.0
 """Of silence, after which a line without meaning shows whether somebody still reads."""
 
 
@@ -69,7 +70,7 @@ async def _send(
             lines = "".join(f"data: {line}\n" for line in text.splitlines())
             await answer.write(f"{lines}\n".encode())
             sent, told = text, loop.time()
-        elif loop.time() - told > _ALIVE_S:
-            await answer.write(b": still here\n\n")
+        elif loop.time() - told > ALIVE_S:
+            await answer.write(STILL_HERE)
             told = loop.time()
         await asyncio.sleep(max(LOOK_EVERY_S, min(_REST_MOST_S, REST * (loop.time() - began))))

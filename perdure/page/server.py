@@ -17,6 +17,7 @@ from perdure.client import Perdure
 from perdure.client.overview import Overview
 from perdure.local.ports import HOST
 from perdure.models.errors import BadInput, PerdureError
+from perdure.page.feed import FEED, Feed
 from perdure.page.guard import Guard, Handler, login_name, with_headers
 from perdure.page.render import GUARD, OVERVIEW, PERDURE, SAID, WEB_UI, environment, render, static
 from perdure.page.views import all_routes, delivery
@@ -137,7 +138,7 @@ def application(perdure: Perdure, guard: Guard, web_ui: str = "") -> web.Applica
     app = web.Application(middlewares=[door], client_max_size=FORM_BYTES)
     app[PERDURE], app[GUARD], app[SAID], app[delivery.REPORTS] = perdure, guard, {}, {}
     app[WEB_UI] = web_ui
-    app[OVERVIEW] = Overview(perdure.client)
+    app[OVERVIEW], app[FEED] = Overview(perdure.client), Feed(perdure.client)
     app.on_response_prepare.append(with_headers)
     app.add_routes([web.get("/static/{name}", _static), *all_routes()])
     return app

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,8 @@ from perdure.client.event_feed import all_events
 from perdure.models.amounts import seconds
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
+from perdure.page.feed import FEED
+from perdure.page.live import ALIVE_S, STILL_HERE
 from perdure.page.render import perdure_of, render, rendered
 
 SHOWN = 300
@@ -46,13 +49,35 @@ async def live(request: web.Request) -> web.StreamResponse:
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await answer.prepare(request)
     with suppress(ConnectionResetError, RPCError):  # the browser asks again, from where it stands
-        async with aclosing(all_events(perdure_of(request).client, since, follow=True)) as events:
+        async with aclosing(_events(request, since)) as events:
             async for event in events:
-                if datetime.fromisoformat(event.time) > since and _wanted(event, asked):
+                if event is None:
+                    await answer.write(STILL_HERE)
+                elif datetime.fromisoformat(event.time) > since and _wanted(event, asked):
                     row = rendered(request, "event.html", event=event, told=told)
                     lines = "".join(f"data: {line}\n" for line in row.splitlines())
                     await answer.write(f"id: {event.time}\n{lines}\n".encode())
     return answer
+
+
+async def _events(request: web.Request, since: datetime) -> AsyncGenerator[Event | None]:
+    """Each event from that moment on, once; None now and then, while nothing happens."""
+    async with request.app[FEED].joined() as to_come:
+        known = set[tuple[str | None, str | None, int]]()
+        async with aclosing(all_events(perdure_of(request).client, since)) as so_far:
+            async for event in so_far:
+                known.add((event.delivery, event.backlog, event.offset))
+                yield event
+        while True:
+            try:
+                found = await asyncio.wait_for(to_come.get(), ALIVE_S)
+            except TimeoutError:
+                yield None
+                continue
+            if found is None:
+                return
+            if (found.delivery, found.backlog, found.offset) not in known:
+                yield found
 
 
 def _asked(query: Mapping[str, str]) -> dict[str, Any]:
