@@ -203,6 +203,11 @@ class Preset(Settings):
             raise ValueError("abilities.resume needs the words of `resume` and the files of `sessions`")
         return self
 
+    def can(self, ability: Ability) -> bool:
+        """True where a step can rely on it. One that is spoken to by the protocol and cannot resume is told what was
+        done."""
+        return self.abilities.has(ability) or (ability is Ability.RESUME and self.output == "acp")
+
     def words(
         self, places: dict[str, str], *, resumed: bool = False, answers: bool = False, reads: bool = False
     ) -> list[str]:

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
     [
         pytest.param("claude-code", marks=pytest.mark.needs("claude")),
         pytest.param("codex", marks=pytest.mark.needs("codex")),
-        *(pytest.param(name, marks=pytest.mark.needs(name)) for name in needs.SPOKEN if name != "qwen"),
+        *(pytest.param(name, marks=pytest.mark.needs(name)) for name in needs.SPOKEN),
     ],
 )
 def test_one_pull_request_comes_out_of_two_deaths_and_no_reply_is_paid_twice(agent: str, tmp_path: Path) -> None:

@@ -62,8 +62,7 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
             looked[settings.agent] = _usable(settings.agent, where, own)
         preset = looked[settings.agent]
         for ability in needed(step):
-            told_anew = ability is Ability.RESUME and preset.output == "acp"
-            if not told_anew and not preset.abilities.has(ability):
+            if not preset.can(ability):
                 raise InvalidRequest(
                     f"{settings.agent} lacks {ability}, {_WHY[ability]}, and {step} needs that",
                     where=where,

@@ -96,7 +96,14 @@ async def test_people_see_the_command_that_it_runs(tmp_path: Path, monkeypatch: 
         assert len(shown) == 3
 
 
-@pytest.mark.parametrize("agent", ["stand-in", pytest.param("claude-code", marks=pytest.mark.needs("claude"))])
+@pytest.mark.parametrize(
+    "agent",
+    [
+        "stand-in",
+        pytest.param("claude-code", marks=pytest.mark.needs("claude")),
+        pytest.param("codex", marks=pytest.mark.needs("codex")),
+    ],
+)
 async def test_one_that_heeds_the_word_ends_well(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PATH", f"{needs.AGENTS}{os.pathsep}{os.environ['PATH']}")
