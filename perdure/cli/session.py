@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from perdure import secrets
 from perdure.cli.ids import resolve_id
+from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Backlog, Delivery, Described, Perdure
 
 T = TypeVar("T")

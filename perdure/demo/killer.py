@@ -6,11 +6,12 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from perdure.adapters.system.home import Home
 from perdure.cli.look.chapters import BAD, LEFT
 from perdure.cli.look.story import AGAIN
+from perdure.client import Described, Pending
 from perdure.local.places import Places
 from perdure.local.processes import last_lines, signal_holder
 from perdure.local.supervisor import read_supervisor
@@ -20,9 +21,6 @@ from perdure.models.phases import Step
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from perdure.text import one_line
-
-if TYPE_CHECKING:
-    from perdure.client import Described, Pending
 
 KILLER_LOOK_S = 0.02
 """Seconds between the demo's looks for the moment to kill: a reply is to be cut in its middle, not at its end."""

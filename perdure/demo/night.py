@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from perdure import __version__
 from perdure.adapters.git.door import Git
@@ -18,21 +17,19 @@ from perdure.cli.backlog.text import changes, headline, status_lines
 from perdure.cli.backlog.watch import BACKLOG_LOOK_S
 from perdure.cli.look.chapters import BAD
 from perdure.cli.look.story import AGAIN
+from perdure.cli.screen import Screen
 from perdure.cli.words import typed_here
+from perdure.client import Backlog, Perdure
 from perdure.demo.performance import Wanted, World, opened_world
 from perdure.demo.stage import DemoDirectories, stage
 from perdure.local.places import Places, examples
 from perdure.local.processes import signal_holder
 from perdure.local.supervisor import read_supervisor
+from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.decisions import Gate
 from perdure.models.errors import PerdureError
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.text import visible
-
-if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
-    from perdure.client import Backlog, Perdure
-    from perdure.models.backlog_messages import BacklogProgress
 
 ID = "night"
 BLOCKED = {"invoice": "halves"}

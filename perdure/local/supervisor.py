@@ -23,7 +23,7 @@ from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_names, notify_names
 from perdure.local.forkserver import Forked, ForkServer, Gone
 from perdure.local.page import keep_page
-from perdure.local.pauses import Pauses
+from perdure.local.pauses import Pauses, running_deliveries
 from perdure.local.places import Places, worker_command, worker_environment
 from perdure.local.processes import dying_with_us, held, released, signal_holder
 from perdure.models import limits
@@ -259,7 +259,6 @@ class Supervisor:
     async def _end_when_idle(self) -> None:
         if self._idle_exit is None:
             return
-        from perdure.local.pauses import running_deliveries
 
         idle_since = time.monotonic()
         while self._idle_exit is not None:

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from perdure.adapters.forges.base import Forge, ForgeSite
 from perdure.adapters.forges.github import access as github
 from perdure.adapters.forges.local import LocalForge
-
-if TYPE_CHECKING:
-    from perdure.adapters.git.credentials import Credential, Keyring
+from perdure.adapters.git.credentials import Credential, Keyring
 
 _SITES = (github.sites,)
 """A line a forge: environment → its servers, with our accounts. Its facts are in perdure/models/forges.py."""

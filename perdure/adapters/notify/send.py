@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import math
+import socket
+import ssl
 import time
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -114,9 +116,6 @@ def retry_after(text: str, now: datetime | None = None, *, least: float = 1.0) -
 
 def _cause(error: BaseException) -> str:
     """Say why there is no connection, where that can be said without the library's own words."""
-    import socket
-    import ssl
-
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +16,6 @@ from perdure.models.errors import BadInput, InvalidRequest
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from perdure.client import Backlog
     from perdure.models.backlog import BacklogItem
 

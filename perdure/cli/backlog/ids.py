@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from perdure.cli.ids import LAST, exactly
+from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out, connected
 from perdure.models.errors import BadInput
 from perdure.models.ids import newest_run
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Backlog, Perdure
 
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from perdure.cli.request.validation import (
     read_config,
     take_in,
 )
+from perdure.cli.screen import Screen
 from perdure.cli.words import count, money
 from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput, InvalidRequest
@@ -29,7 +30,6 @@ from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import SubmittedBacklog
 
 _ID_CHARS = 40

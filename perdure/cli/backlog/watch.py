@@ -15,7 +15,10 @@ from perdure.cli.backlog.text import changes, headline, status_lines, waiting_ro
 from perdure.cli.host.workers import absent
 from perdure.cli.look.chapters import STOPS
 from perdure.cli.look.watch import EXIT_CANCELLED, EXIT_DETACHED, EXIT_MISSING, WATCH_LOST_S
+from perdure.cli.screen import Screen
 from perdure.cli.session import look_at
+from perdure.models.backlog_messages import BacklogProgress
+from perdure.models.decisions import Asked
 from perdure.models.errors import BadInput, PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.text import visible
@@ -23,10 +26,7 @@ from perdure.text import visible
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from perdure.cli.screen import Screen
     from perdure.client import Backlog
-    from perdure.models.backlog_messages import BacklogProgress
-    from perdure.models.decisions import Asked
 
 BACKLOG_LOOK_S = 1.0
 """Between two looks at all of a backlog: a thousand items are 200 KB, and none changes within a second."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import shlex
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,6 @@ from perdure.models.limits import SAID_BYTES
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from perdure.client import Answered, Delivery
     from perdure.models.decisions import Asked
 

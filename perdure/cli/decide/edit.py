@@ -9,21 +9,20 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from perdure.cli.decide.answer import tell, who
+from perdure.cli.screen import Screen
 from perdure.cli.session import person_at_work
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
 from perdure.models.limits import KEPT_BYTES, WATCH_EVERY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery
     from perdure.models.decisions import Asked
 

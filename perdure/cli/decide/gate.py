@@ -11,6 +11,7 @@ import typer
 from perdure.cli.decide.answer import tell, who
 from perdure.cli.keys import Keys
 from perdure.cli.look.read import pages
+from perdure.cli.screen import Screen
 from perdure.cli.session import person_at_work
 from perdure.models.decisions import Asked, Gate
 from perdure.models.errors import PerdureError
@@ -19,7 +20,6 @@ from perdure.models.rules.inbox import NotCounted
 from perdure.text import visible
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery
 
 LATER = "l"

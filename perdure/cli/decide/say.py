@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +16,6 @@ from perdure.models.errors import BadInput, PerdureError
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from perdure.client import Delivery
 
 Json = Annotated[bool, typer.Option("--json", help="Print what was recorded as JSON.")]

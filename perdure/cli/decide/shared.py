@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from perdure.cli.decide.answer import not_read_yet
+from perdure.cli.screen import Screen
 from perdure.cli.table import columns
 from perdure.cli.words import money
 from perdure.models.errors import BadInput, PerdureError
@@ -16,7 +17,6 @@ from perdure.models.limits import ADDED_MOST_USD
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from perdure.cli.screen import Screen
     from perdure.models.treasury import Table
 
 

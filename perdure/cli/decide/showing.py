@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.screen import Screen
 from perdure.cli.words import count, money, span, tokens
 from perdure.models.errors import PerdureError
 from perdure.models.limits import STAT_FILES, STAT_PAGES
@@ -12,7 +13,6 @@ from perdure.models.phases import Step
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery
     from perdure.models.decisions import Asked
     from perdure.models.decomposition import Decomposition

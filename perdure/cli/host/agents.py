@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from perdure.cli.host.checkups import Checkup
 from perdure.cli.screen import Screen
 from perdure.cli.table import columns
 from perdure.cli.words import tilde
 from perdure.models.errors import BadInput
-
-if TYPE_CHECKING:
-    from perdure.cli.host.checkups import Checkup
 
 
 def agents(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:

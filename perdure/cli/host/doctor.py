@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from perdure.cli.host import checkups
 from perdure.cli.host.agents import check_agents
+from perdure.cli.host.checkups import Checkup
 from perdure.cli.screen import Screen
 from perdure.models.errors import PerdureError
-
-if TYPE_CHECKING:
-    from perdure.cli.host.checkups import Checkup
 
 
 def doctor(

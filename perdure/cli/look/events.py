@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,6 @@ from perdure.models.errors import BadInput
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from perdure.client import Perdure
     from perdure.models.events import Event
 

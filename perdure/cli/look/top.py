@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,6 @@ from perdure.models.errors import PerdureError
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from rich.text import Text
 
     from perdure.client import Delivery, Perdure

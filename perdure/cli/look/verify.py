@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +14,6 @@ from perdure.cli.words import count
 from perdure.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perdure.models.verify import Claim
 
 MARKS = {"verified": "✓", "contradicted": "✗", "unknown": "?"}

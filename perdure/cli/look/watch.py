@@ -18,19 +18,19 @@ from perdure.cli.keys import at_a_terminal
 from perdure.cli.look.chapters import phase_bar, row
 from perdure.cli.look.closing import closing
 from perdure.cli.look.story import Teller
+from perdure.cli.screen import Screen
 from perdure.cli.session import look_at
+from perdure.models.decisions import Asked
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import WATCH_EVERY_S, WATCH_SILENCE_S
 from perdure.models.result import SUCCESSES, DeliveryResult, Status
+from perdure.models.state import Progress
 from perdure.text import one_line, visible
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from perdure.cli.screen import Screen
     from perdure.client import Delivery, Described
-    from perdure.models.decisions import Asked
-    from perdure.models.state import Progress
 
 TURNS_SHOWN = 4
 """The turn of this moment and those before it, above the line that tells of it."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.look.schedules import begins_in, shown
+from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput
 from perdure.models.ids import delivery_id
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import DeliverOptions, Taken
-    from perdure.cli.screen import Screen
     from perdure.models.backlog import BacklogRequest
     from perdure.models.request import DeliveryRequest
     from perdure.models.schedule import Every

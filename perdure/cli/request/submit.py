@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from perdure import __version__, secrets
+from perdure.cli.screen import Screen
 from perdure.cli.words import money, short, tilde
 from perdure.models.limits import DECISION_ACCEPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perdure.cli.request.validation import DeliverOptions, Taken
-    from perdure.cli.screen import Screen
     from perdure.client import Perdure, Submitted
 
 

@@ -6,14 +6,14 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from github import GithubException
+from github.Requester import Requester
 
 from perdure.adapters.forges.github.errors import of_status, server_time, speaking
 from perdure.adapters.forges.github.wire import connect
 from perdure.models.errors import ForgeRefused
-
-if TYPE_CHECKING:
-    from github.Requester import Requester
 
 FORGE_TOKEN_MARGIN_S = 300.0
 """An App's token lives for an hour; one this close to its end could end within a push."""
@@ -175,8 +175,6 @@ class AppAccount:
 
 def _who(requester: Requester) -> str:
     """A person's token knows its owner; one that a build server made is only told over GraphQL."""
-    from github import GithubException
-
     try:
         _, user = requester.requestJsonAndCheck("GET", "/user")
         return str(user["login"])

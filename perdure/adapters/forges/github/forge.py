@@ -7,7 +7,10 @@ Proposal, whose branches were fixed before the first model call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import requests
+from github import GithubException
+from github.Repository import Repository
 
 from perdure.adapters.forges.base import Access, Opened, Proposal, Pulled
 from perdure.adapters.forges.github.access import Server
@@ -22,9 +25,6 @@ from perdure.models.errors import ForgeRefused, ForgeUnavailable
 from perdure.models.issue import Issue, IssueQuery
 from perdure.models.limits import FORGE_SILENCE_S
 from perdure.models.result import PullRequest
-
-if TYPE_CHECKING:
-    from github.Repository import Repository
 
 
 class GitHub:
@@ -162,8 +162,6 @@ def _try_out(place: GitHubRepository, repository: Repository, base: str, empty: 
     git's hello before a push, which is not followed by one; and a pull request of the base branch into itself, which
     GitHub has never opened: permissions are looked at first, and answered with the one that is missing.
     """
-    from github import GithubException
-
     if place.pushed_with_token and not _may_push(place, repository):
         raise _lacks(place, "the permission Contents: write")
     try:
@@ -176,8 +174,6 @@ def _try_out(place: GitHubRepository, repository: Repository, base: str, empty: 
 
 
 def _may_push(place: GitHubRepository, repository: Repository) -> bool:
-    import requests
-
     token = place.account.token(place.repository) or ""
     address = f"{place.server}/{repository.full_name}.git/info/refs?service=git-receive-pack"
     with requests.get(
@@ -189,8 +185,6 @@ def _may_push(place: GitHubRepository, repository: Repository) -> bool:
 
 
 def _base(place: GitHubRepository, repository: Repository, base: str, empty: bool) -> list[str]:
-    from github import GithubException
-
     try:
         branch = repository.get_branch(base)
     except GithubException as error:

@@ -11,16 +11,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from github import Github, GithubException
+from github.Repository import Repository
 
 from perdure.adapters.forges.github.accounts import Account, no_token
 from perdure.adapters.forges.github.errors import speaking, without_scope
 from perdure.adapters.forges.github.wire import connect
 from perdure.models.errors import ForgeRefused, ForgeUnavailable
-
-if TYPE_CHECKING:
-    from github import Github
-    from github.Repository import Repository
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,6 @@ class GitHubRepository:
             yield self._resolved(github)
 
     def _resolved(self, github: Github) -> Repository:
-        from github import GithubException
-
         try:
             repository = github.get_repo(self.repository)
         except GithubException as error:

@@ -6,23 +6,20 @@ import logging
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import github
 import requests
+from github import Auth, Github
 from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester
 from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, Retry
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from perdure import __version__
 from perdure.models.errors import ForgeRefused
 from perdure.models.limits import FORGE_SILENCE_S
-
-if TYPE_CHECKING:
-    from github import Github
-    from urllib3 import Retry
-
 
 API_VERSION = "2022-11-28"
 """The one that every GitHub and every supported Enterprise Server speaks."""
@@ -34,9 +31,6 @@ def connect(
 ) -> Github:
     """For a `with`. `app` is an App's id and private key (PEM), for what only the App itself may ask; `silence_s`,
     in seconds, ends a request."""
-    import github
-    from github import Auth
-
     bound()
     logging.getLogger("github").setLevel(logging.WARNING)  # below that it logs bodies, and some of them are tokens
     auth: Auth.Auth | None = Auth.Token(token) if token else None
@@ -58,7 +52,6 @@ def connect(
 def _one_redirect(api: str) -> Retry:
     """No retries, and an end to redirects: GitHub needs one to where a repository or an issue is now, and PyGithub
     would follow them for ever. This is the one thing it lets us see every answer with."""
-    from urllib3 import Retry
 
     class OneRedirect(Retry):
         redirected = False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from perdure.cli.look.report.facts import Death, Turn, Waited
+from perdure.client.history import Act, Past
 from perdure.client.steps import given_by, steps_of, took
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Usage
@@ -17,9 +17,6 @@ from perdure.models.result import StepRecord
 from perdure.models.state import DeliveryState, Progress
 from perdure.models.steps import AGENTIC
 from perdure.models.summary import progress_of
-
-if TYPE_CHECKING:
-    from perdure.client.history import Act, Past
 
 _SLACK = timedelta(seconds=2)
 """Records of steps have whole seconds, and an activity is scheduled a moment after its step began."""

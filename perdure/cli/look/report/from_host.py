@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,8 +14,6 @@ from perdure.models.errors import PerdureError
 from perdure.models.report import Screenshots
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from perdure.client import Delivery
     from perdure.models.work import Page
 

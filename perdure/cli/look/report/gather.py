@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio.service import RPCError
 
 from perdure.cli.look.report import from_history
 from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.from_host import HostReader
+from perdure.client import Delivery, Described
+from perdure.client.history import Past
 from perdure.models.errors import PerdureError
 from perdure.models.plan import Plan
 from perdure.models.report import Findings, Review, Screenshots, TestReport
@@ -18,10 +20,6 @@ from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, StepRecord
 from perdure.models.state import DeliveryState, Progress
 from perdure.models.summary import result_of
-
-if TYPE_CHECKING:
-    from perdure.client import Delivery, Described
-    from perdure.client.history import Past
 
 
 async def gather(delivery: Delivery, *, seen: bool = False) -> Report:
