@@ -101,7 +101,7 @@ class Publishing:
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
             now_doing(doing="pushing")
             vault = workspace.vault.with_keys(self._host.forges)
-            pushed = await in_thread(_push, vault, contract, work)
+            pushed = await in_thread(_pushed, vault, contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
             return pushed
@@ -112,15 +112,7 @@ class Publishing:
         async with self._host.lease(work.delivery) as (workspace, lease):
             contract = await in_thread(self._host.contract, workspace.vault, work.delivery, work.contract)
             now_doing(doing="pushing")
-            await in_thread(
-                publish,
-                workspace.vault.with_keys(self._host.forges),
-                contract,
-                branch=work.branch,
-                head=work.head,
-                tested=work.tests.tree if work.tests is not None else "",
-                again=f"perdure retry {work.workflow_id}",
-            )
+            await in_thread(_push, workspace.vault.with_keys(self._host.forges), contract, work)
             crash_point(CrashPoint.AFTER_PUSH)
             lease.check()
             return await to_the_end(_open, self._host, workspace.vault, contract, work)
@@ -145,7 +137,13 @@ class Publishing:
         return publishing.Commented(url=url)
 
 
-def _push(vault: Vault, contract: Contract, work: publishing.PushInput) -> publishing.Pushed:
+def _pushed(vault: Vault, contract: Contract, work: publishing.PushInput) -> publishing.Pushed:
+    _push(vault, contract, work)
+    made = commits_between(vault, contract.head or contract.base_sha, work.head)
+    return publishing.Pushed(summary=f"{made} commit{'' if made == 1 else 's'} pushed to {work.branch}")
+
+
+def _push(vault: Vault, contract: Contract, work: publishing.PushInput | publishing.ShipInput) -> None:
     publish(
         vault,
         contract,
@@ -154,8 +152,6 @@ def _push(vault: Vault, contract: Contract, work: publishing.PushInput) -> publi
         tested=work.tests.tree if work.tests is not None else "",
         again=f"perdure retry {work.workflow_id}",
     )
-    made = commits_between(vault, contract.head or contract.base_sha, work.head)
-    return publishing.Pushed(summary=f"{made} commit{'' if made == 1 else 's'} pushed to {work.branch}")
 
 
 def _base(vault: Vault, contract: Contract, work: publishing.ShipInput) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import activity
 
@@ -109,30 +109,15 @@ class Preparation:
             checkpoint = await in_thread(_newest_whole, session.vault, asked_for, previous.checkpoint)
             await in_thread(session.restore, checkpoint)
             at = await in_thread(turn_of, session.vault, checkpoint)
-            hosted, config = self._terms.hosted(session.contract), session.contract.config
-            shared = shared_by(self._host.config, session.contract, work.request)
+            found_here = self._found_here(session.contract, work.request)
         damaged = checkpoint != asked_for
         asked, most = work.request.budget_usd, self._host.config.limits.budget_usd
         now = {
-            "queue": self._host.home.queue(),
-            "attributes": bool(self._host.attributes),
-            "shows": self._host.shows,
-            "page": self._host.page(),
-            "labels": labels_of(session.contract, work.request),
-            "hosted": hosted,
-            "publisher": self._host.publisher,
+            **found_here,
             "budget_usd": min(asked, most) if asked is not None else previous.budget_usd,
             "summary": forked_words(forked) if forked else f"goes on from its last {'whole ' * damaged}checkpoint",
             "budget_tokens": tokens_of(work.request.tokens or previous.budget_tokens, self._host.config.limits.tokens),
-            "inspects": True,
-            "comments_at_gates": True,
-            "notifies": bool(self._host.listeners.addresses),
-            **decided_by_people(config, previous.phases, work.request),
-            "treasury": shared,
-            "document": config.delivery.document,
-            "app": bool(config.app.start),
-            "efforts": harder(config.steps),
-            "proxied": proxied(config),
+            **decided_by_people(session.contract.config, previous.phases, work.request),
             "fallback": checkpoint if damaged else "",
             "at": at if damaged else None,
             **of_task(session.contract),
@@ -184,6 +169,27 @@ class Preparation:
         checkpoints.restore_base(workspace)  # what it says of its tests and notes is the commit's word, not the disk's
         return workspace
 
+    def _found_here(self, contract: Contract, request: DeliveryRequest) -> dict[str, Any]:
+        """The fields of Prepared that this host, its release and the settings say, of a retried delivery anew."""
+        config = contract.config
+        return {
+            "queue": self._host.home.queue(),
+            "attributes": bool(self._host.attributes),
+            "shows": self._host.shows,
+            "page": self._host.page(),
+            "labels": labels_of(contract, request),
+            "hosted": self._terms.hosted(contract),
+            "publisher": self._host.publisher,
+            "inspects": True,
+            "comments_at_gates": True,
+            "notifies": bool(self._host.listeners.addresses),
+            "treasury": shared_by(self._host.config, contract, request),
+            "document": config.delivery.document,
+            "app": bool(config.app.start),
+            "efforts": harder(config.steps),
+            "proxied": proxied(config),
+        }
+
     def _prepared(
         self,
         request: DeliveryRequest,
@@ -197,7 +203,7 @@ class Preparation:
     ) -> Prepared:
         config, baseline = contract.config, base.verdict
         return Prepared(
-            queue=self._host.home.queue(),
+            **self._found_here(contract, request),
             base=contract.base,
             base_sha=contract.base_sha,
             head=contract.head,
@@ -216,27 +222,13 @@ class Preparation:
             allow_untested=config.ship.allow_untested,
             draft=config.ship.draft,
             has_tests=bool(config.test),
-            attributes=bool(self._host.attributes),
-            shows=self._host.shows,
-            page=self._host.page(),
-            labels=labels_of(contract, request),
             models={str(step): getattr(config.steps, step).model for step in AGENTIC},
-            efforts=harder(config.steps),
-            proxied=proxied(config),
-            hosted=self._terms.hosted(contract),
-            publisher=self._host.publisher,
             issue=contract.issue.number if contract.issue else 0,
             title=title,
             baseline=base.artifact,
             base_red=baseline is not None and baseline.status is TestsStatus.RED,
-            inspects=True,
-            comments_at_gates=True,
-            notifies=bool(self._host.listeners.addresses),
             budget_tokens=config.limits.tokens or 0,
             **decided_by_people(config, config.delivery.phases, request),
-            treasury=shared_by(self._host.config, contract, request),
-            document=config.delivery.document,
-            app=bool(config.app.start),
             landing=_lands_on(request.landing),
             specialists=config.delivery.specialists,
             **several(contract),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from perdure.cli.plain import as_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
     from rich.text import Text
 
 _COLOURS = {"✓": "green", "✗": "red", "!": "yellow", "↻": "yellow", "▸": "cyan", "–": "dim"}
@@ -48,6 +50,18 @@ class Screen:
     def room(self) -> int | None:
         """For a table: the width of the terminal; None where nothing needs to be cut, as in a pipe."""
         return self.console.width if self.terminal else None
+
+    @contextmanager
+    def live(self) -> Iterator[Live | None]:
+        """Lines that change in their place, gone at the end; None where there is no terminal."""
+        if not self.terminal:
+            yield None
+            return
+        from rich.live import Live
+
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            yield live
+            live.update("", refresh=True)
 
     def line(self, text: str = "") -> None:
         """One line of the answer."""

@@ -12,9 +12,10 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from perdure.client.aiming import aim, not_of_a_backlog
 from perdure.client.delivery import Delivery
+from perdure.client.history import runs_of
 from perdure.client.standing import state_before
 from perdure.client.submit import start
-from perdure.client.turns import Turn, find, runs_of, turns_in
+from perdure.client.turns import Turn, find, turns_in
 from perdure.models.decisions import Said, Say, understood
 from perdure.models.errors import BadInput
 from perdure.models.forking import ForkedFrom

@@ -83,33 +83,39 @@ class Past:
 
 async def read_past(client: Client, id: str) -> Past:
     """The newest run of a delivery, and the ones it goes on from. RPCError when there is no such delivery."""
-    runs: list[Past] = []
-    run_id: str | None = None
-    complete = False
-    while len(runs) < RUNS_READ:
+    runs = [past for _, past in await runs_of(client, id)]
+    return _joined(runs, complete=not _goes_on_from(runs[0]))
+
+
+async def runs_of(client: Client, id: str, newest: str | None = None) -> list[tuple[str, Past]]:
+    """The runs that a delivery goes on from, oldest first, by their ids; the newest one's is as it was given."""
+    runs: list[tuple[str, Past]] = []
+    run = newest
+    while run != "" and len(runs) < RUNS_READ:
         try:
-            runs.append(await read_run(client, id, run_id))
+            past = await read_run(client, id, run)
         except RPCError as error:
             if not runs or error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
                 raise
             break
-        resume = runs[-1].request.get("resume")
-        run_id = str(resume.get("run_id") or "") if isinstance(resume, dict) else ""
-        if not run_id:
-            complete = True
-            break
-    return _joined(runs, complete)
+        runs.append((run or "", past))
+        run = _goes_on_from(past)
+    return runs[::-1]
 
 
-def _joined(newest_first: Sequence[Past], complete: bool) -> Past:
-    runs = list(reversed(newest_first))
+def _goes_on_from(past: Past) -> str:
+    resume = past.request.get("resume")
+    return str(resume.get("run_id") or "") if isinstance(resume, dict) else ""
+
+
+def _joined(runs: Sequence[Past], complete: bool) -> Past:
     return Past(
-        request=newest_first[0].request,
+        request=runs[-1].request,
         acts=tuple(act for run in runs for act in run.acts),
         waits=tuple(wait for run in runs for wait in run.waits),
         newest=sum(len(run.acts) for run in runs[:-1]),
         complete=complete,
-        held=newest_first[0].held,
+        held=runs[-1].held,
     )
 
 

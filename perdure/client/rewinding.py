@@ -15,10 +15,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.aiming import aim, not_of_a_backlog
 from perdure.client.delivery import Delivery
-from perdure.client.history import Past, read_run
+from perdure.client.history import Past, read_run, runs_of
 from perdure.client.standing import state_before
 from perdure.client.submit import start
-from perdure.client.turns import Turn, find, runs_of, turn_at, turns_in
+from perdure.client.turns import Turn, find, turn_at, turns_in
 from perdure.client.view import Described
 from perdure.models.decisions import Rewind, Said, Say, understood
 from perdure.models.errors import BadInput, PerdureError

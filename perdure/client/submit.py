@@ -46,19 +46,25 @@ async def start(
 
     state   with which a backlog goes on: its items are there, no longer in the request
     """
-    caption, details = told(raw if state is None else raw | {"items": [{"id": item} for item in state.items]})
-    await client.start_workflow(
-        workflow,
-        args=[raw] if state is None else [raw, state.carried()],
-        id=id,
-        task_queue=TASK_QUEUE,
-        task_timeout=WORKFLOW_TASK,
-        id_reuse_policy=reuse,
-        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        static_summary=caption,
-        static_details=details,
-        priority=Priority(fairness_key=shared_with(id, raw, backlog=workflow != WORKFLOW)),
-    )
+    items = {} if state is None else {"items": [{"id": item} for item in state.items]}
+    args = [raw] if state is None else [raw, state.carried()]
+    await client.start_workflow(workflow, args=args, **_options(id, raw, reuse, workflow, raw | items))
+
+
+def _options(
+    id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy, workflow: str, shown: dict[str, Any]
+) -> dict[str, Any]:
+    caption, details = told(shown)
+    return {
+        "id": id,
+        "task_queue": TASK_QUEUE,
+        "task_timeout": WORKFLOW_TASK,
+        "id_reuse_policy": reuse,
+        "id_conflict_policy": WorkflowIDConflictPolicy.FAIL,
+        "static_summary": caption,
+        "static_details": details,
+        "priority": Priority(fairness_key=shared_with(id, raw, backlog=workflow != WORKFLOW)),
+    }
 
 
 async def start_accepted(
@@ -70,18 +76,8 @@ async def start_accepted(
     WorkflowAlreadyStartedError like `start`, and InvalidRequest when the worker refuses what we took for valid.
     """
     reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
-    caption, details = told(raw)
     begin: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
-        workflow,
-        raw,
-        id=id,
-        task_queue=TASK_QUEUE,
-        task_timeout=WORKFLOW_TASK,
-        id_reuse_policy=reuse,
-        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-        static_summary=caption,
-        static_details=details,
-        priority=Priority(fairness_key=shared_with(id, raw, backlog=workflow != WORKFLOW)),
+        workflow, raw, **_options(id, raw, reuse, workflow, raw)
     )
     try:
         # The limit of one try is not one of all: the client tries again what a server has not answered.

@@ -8,13 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
-
 from perdure.client.delivery import Delivery
-from perdure.client.history import Act, Past, read_run
+from perdure.client.history import Act, Past, runs_of
 from perdure.models.errors import BadInput
-from perdure.models.limits import RUNS_READ
 from perdure.models.steps import AGENTIC
 
 _PLACE = re.compile(r"(?P<step>[a-z_]+)(\.(?P<attempt>[0-9]{1,4}))?(:(?P<turn>[0-9]{1,6}))?")
@@ -72,22 +68,6 @@ def turns_in(runs: Sequence[tuple[str, Past]]) -> list[Turn]:
                 # Where a retry goes on within a step, its turns come after those of the run before.
                 found[act.activity, act.attempt, act.turn] = _turn(run, act)
     return list(found.values())
-
-
-async def runs_of(client: Client, id: str, newest: str) -> list[tuple[str, Past]]:
-    """The runs that a delivery goes on from, oldest first."""
-    runs: list[tuple[str, Past]] = []
-    run = newest
-    while run and len(runs) < RUNS_READ:
-        try:
-            runs.append((run, await read_run(client, id, run)))
-        except RPCError as error:
-            if not runs or error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-                raise
-            break
-        resume = runs[-1][1].request.get("resume")
-        run = str(resume.get("run_id") or "") if isinstance(resume, dict) else ""
-    return list(reversed(runs))
 
 
 def _turn(run: str, act: Act) -> Turn:

@@ -11,10 +11,10 @@ import sys
 from pydantic import BaseModel, ValidationError
 
 from perdure import secrets
-from perdure.adapters.system.files import locked, write_whole
+from perdure.adapters.system.files import held, locked, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
-from perdure.local.processes import dying_with_us, held
+from perdure.local.processes import dying_with_us
 
 AGAIN_S = 5.0
 """Before a page that ended is started again: it may be the home's disk that is full."""

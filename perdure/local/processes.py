@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from perdure.adapters.system.files import held
 
 _PR_SET_PDEATHSIG = 1
 
@@ -65,21 +66,6 @@ LOG_BYTES = 10 * 1024**2
 
 _LAUNCHER = str(Path(__file__))
 _POLL_S = 0.05
-
-
-def held(lock: Path) -> bool:
-    """True where a process holds an exclusive flock on `lock`. Ours is shared: two who look do not see each other."""
-    try:
-        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 async def released(lock: Path, within: float) -> bool:

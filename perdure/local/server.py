@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.files import held, try_lock
 from perdure.adapters.system.home import Home
 from perdure.local import Say, database, front, ports
 from perdure.local.checks import check_home, check_platform
 from perdure.local.identity import ServerRecord, answers_as, namespace_of, read_record
 from perdure.local.places import Places, temporal_binary, temporal_version
-from perdure.local.processes import held, holds, last_lines, released, rotate, signal_holder, start_detached
+from perdure.local.processes import holds, last_lines, released, rotate, signal_holder, start_detached
 from perdure.models.errors import PerdureError, TemporalUnreachable
 from perdure.models.limits import SERVER_ANSWER_S, SERVER_START_S, SERVER_STOP_S
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, ValidationError
 
 from perdure import secrets
-from perdure.adapters.system.files import try_lock, write_whole
+from perdure.adapters.system.files import held, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local import Say, forkserver
 from perdure.local.access import fingerprint, forge_names, notify_names
@@ -25,7 +25,7 @@ from perdure.local.forkserver import Forked, ForkServer, Gone
 from perdure.local.page import keep_page
 from perdure.local.pauses import Pauses, running_deliveries
 from perdure.local.places import Places, worker_command, worker_environment
-from perdure.local.processes import dying_with_us, held, released, signal_holder
+from perdure.local.processes import dying_with_us, released, signal_holder
 from perdure.models import limits
 from perdure.models.errors import BadInput, PerdureError
 

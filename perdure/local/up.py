@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from perdure import secrets
-from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.files import held, try_lock
 from perdure.adapters.system.home import Home
 from perdure.local import Say
 from perdure.local.access import check_same, check_same_forge
@@ -20,7 +20,7 @@ from perdure.local.checks import check_home
 from perdure.local.connect import configured, connect
 from perdure.local.page import page_told
 from perdure.local.places import Places, worker_environment
-from perdure.local.processes import held, last_lines, released, rotate, signal_holder, start_detached
+from perdure.local.processes import last_lines, released, rotate, signal_holder, start_detached
 from perdure.local.server import ensure_server, stop_server
 from perdure.local.supervisor import Supervisor, SupervisorRecord, read_supervisor
 from perdure.models import limits

@@ -19,12 +19,12 @@ import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 
-from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.files import held, try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.identity import RETENTION, answers_as, read_record
 from perdure.local.places import Places
 from perdure.local.ports import any_free
-from perdure.local.processes import held, holds, signal_holder
+from perdure.local.processes import holds, signal_holder
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES

@@ -11,12 +11,12 @@ import threading
 import psutil
 import pytest
 
+from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.local.front import allowed
 from perdure.local.identity import read_record
 from perdure.local.places import Places
 from perdure.local.ports import any_free
-from perdure.local.processes import held
 from perdure.local.server import ensure_server, stop_server
 from tests.lab import until
 

@@ -15,10 +15,10 @@ import aiohttp
 import psutil
 import pytest
 
+from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.local.page import read_page, token_of
 from perdure.local.places import Places
-from perdure.local.processes import held
 from tests.lab import until
 from tests.waiting import patient
 

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
+from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.local import database
 from perdure.local.places import Places
-from perdure.local.processes import held
 from perdure.local.server import ensure_server
 from perdure.models.errors import BadInput
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
-from perdure.local.processes import held
 from perdure.local.server import find_server
 from perdure.local.supervisor import read_supervisor
 from perdure.local.up import down, ensure_running, up

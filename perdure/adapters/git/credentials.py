@@ -39,7 +39,7 @@ class Credential:
             raise BadInput("this is not the address of a server", where=self.server, fix="such as https://github.com")
         if parts.username or not parts.hostname or set(self.server) & set(" =\n'\""):
             raise BadInput("this is not the address of a server", fix="such as https://github.com")
-        if parts.scheme == "http" and not _loopback(parts.hostname):
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise BadInput("a token is not sent over plain http", where=self.server, fix="use its https:// address")
         said = self.username + self.password
         if not said.isprintable() or not self.password or len(said) > _LONGEST:
@@ -118,7 +118,7 @@ def offered(credential: Credential | None) -> Iterator[Offer]:
         os.close(reading)
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

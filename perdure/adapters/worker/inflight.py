@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -29,7 +28,7 @@ from temporalio.client import AsyncActivityHandle, Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.adapters.system.files import try_lock, write_whole
+from perdure.adapters.system.files import held, try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.unnoted import give_back, handed_to
 from perdure.models.ids import digest
@@ -138,18 +137,8 @@ class InFlight:
 
 
 def is_alive(root: Path, worker: str) -> bool:
-    """True where that worker's lock is held. A shared lock asks: any number may at once, none is taken for alive."""
-    try:
-        fd = os.open(root / f"{worker}.lock", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    """True where that worker's lock is held."""
+    return held(root / f"{worker}.lock")
 
 
 def _notes_of(lock: Path) -> list[tuple[Path, dict[str, Any]]]:

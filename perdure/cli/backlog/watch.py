@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -56,7 +54,7 @@ async def follow(backlog: Backlog, screen: Screen) -> int:
     before: BacklogProgress | None = None
     reached = answered = time.monotonic()
     silent = False
-    with _live(screen) as live:
+    with screen.live() as live:
         while True:
             try:
                 described, backlog = await look_at(screen, backlog)
@@ -119,15 +117,3 @@ async def asked_of(backlog: Backlog, progress: BacklogProgress) -> dict[str, Ask
 
 def _why() -> str:
     return absent()
-
-
-@contextmanager
-def _live(screen: Screen) -> Iterator[Live | None]:
-    if not screen.terminal:
-        yield None
-        return
-    from rich.live import Live
-
-    with Live(console=screen.console, auto_refresh=False, transient=True) as live:
-        yield live
-        live.update("", refresh=True)

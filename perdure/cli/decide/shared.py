@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from perdure.cli.decide.answer import not_read_yet
 from perdure.cli.screen import Screen
+from perdure.cli.session import connected
 from perdure.cli.table import columns
 from perdure.cli.words import money
 from perdure.models.errors import BadInput, PerdureError
@@ -25,7 +26,7 @@ async def show(screen: Screen) -> None:
     from perdure.client.budgets import ENDED, read_table
     from perdure.models.rules.granting import Granting
 
-    table, now = await read_table(await connected(screen)), datetime.now(UTC)
+    table, now = await read_table((await connected(screen)).client), datetime.now(UTC)
     note = table.note
     if Granting(table).begin_day(now) and note == ENDED:  # nobody may have spoken to it since midnight
         table.note = note
@@ -51,7 +52,7 @@ def check_amount(name: str, usd: float) -> None:
 
 async def add(screen: Screen, name: str, usd: float) -> None:
     """More for today (UTC). Deliveries that wait for it go on at once, in the order in which they began to wait."""
-    table = await _added(await connected(screen), name, usd)
+    table = await _added((await connected(screen)).client, name, usd)
     if screen.json:
         screen.data({"added": {"budget": name, "usd": usd}, "read": table is not None})
     elif table is None:
@@ -79,14 +80,6 @@ async def _added(client: Client, name: str, usd: float) -> Table | None:
         return await read_table(client)
     except PerdureError:
         return None
-
-
-async def connected(screen: Screen) -> Client:
-    """Raises TemporalUnreachable when the server does not run."""
-    from perdure.adapters.system.home import Home
-    from perdure.local.connect import connect
-
-    return await connect(Home.find(), start=False, say=screen.say)
 
 
 def as_data(table: Table) -> dict[str, object]:

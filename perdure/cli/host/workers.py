@@ -17,9 +17,9 @@ def absent() -> str:
 
 def supervised() -> bool:
     """True when a supervisor of this home lives, and Temporal is the one it works for."""
+    from perdure.adapters.system.files import held
     from perdure.adapters.system.home import Home
     from perdure.local.connect import configured
     from perdure.local.places import Places
-    from perdure.local.processes import held
 
     return configured() is None and held(Places(Home.find()).supervisor_lock)

@@ -9,7 +9,7 @@ import typer
 
 from perdure.cli.ids import DeliveryId, resolve_id
 from perdure.cli.screen import Screen
-from perdure.cli.session import carry_out
+from perdure.cli.session import carry_out, connected
 from perdure.cli.words import count
 from perdure.text import one_line
 
@@ -30,19 +30,15 @@ def verify(
 
 
 async def _verify(screen: Screen, id: str, *, tests: bool) -> int:
-    from perdure.adapters.system.home import Home
     from perdure.cli.look.verifying import verified
-    from perdure.client import Perdure
-    from perdure.local.connect import connect
     from perdure.models.verify import Mark
 
-    client = await connect(Home.find(), start=False, say=screen.say)
-    perdure = Perdure(client)
+    perdure = await connected(screen)
     delivery = perdure.delivery(await resolve_id(perdure, id))
     found: list[Claim] = []
     if not screen.json:
         screen.line(delivery.id)
-    async for claim in verified(client, delivery, tests=tests, say=screen.say):
+    async for claim in verified(perdure.client, delivery, tests=tests, say=screen.say):
         found.append(claim)
         if not screen.json:
             screen.line(_line(claim))

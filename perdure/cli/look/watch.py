@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
@@ -105,7 +104,7 @@ class Watcher:
         """The result, once there is one. None with `wait` False, as soon as it waits for somebody or something."""
         asking = asyncio.create_task(self._ask_on())
         try:
-            with self._live() as live:
+            with self._screen.live() as live:
                 while True:
                     described = await self._look()
                     if described is not None:
@@ -234,14 +233,3 @@ class Watcher:
         if not self._screen.json:
             self._screen.lines(self._teller.end(result.steps, self._progress))
         return result
-
-    @contextmanager
-    def _live(self) -> Iterator[Live | None]:
-        if not self._screen.terminal:
-            yield None
-            return
-        from rich.live import Live
-
-        with Live(console=self._screen.console, auto_refresh=False, transient=True) as live:
-            yield live
-            live.update("", refresh=True)

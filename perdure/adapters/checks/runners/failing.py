@@ -28,14 +28,20 @@ class Body(NamedTuple):
     end: str
 
 
+def parsed(text: str) -> ast.Module | None:
+    """None where it is no Python."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def python(text: str, token: str) -> tuple[str, tuple[Body, ...]]:
     """With a decorator at each test function and method, and these; the text as it is where it cannot be.
 
     The decorator stands in a line of its own right above `def`, within whatever else decorates the test.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if (tree := parsed(text)) is None:
         return text, ()
     lines, found = lined(text), list[tuple[int, Body]]()
     left: list[tuple[ast.AST, str | None]] = [(tree, "")]

@@ -94,13 +94,13 @@ def planted(
     for itself in (True, False):
         changed, own = failing.python(text, token) if itself else (text, ())
         planting = _around(changed, helper(token) + first, last)
-        if planting is not None and _parsed(planting) is not None:
+        if planting is not None and failing.parsed(planting) is not None:
             return Planted(planting, own)
     return None
 
 
 def _around(text: str, first: str, last: str) -> str | None:
-    module = _parsed(text)
+    module = failing.parsed(text)
     if module is None:
         return None
     at = 0
@@ -116,13 +116,6 @@ def _around(text: str, first: str, last: str) -> str | None:
     head, rest = "".join(lines[:at]), "".join(lines[at:])
     glue = "" if head.endswith(("\n", "\r")) or not head else "\n"
     return f"{head}{glue}{first}\n{rest}\n{last}\n"
-
-
-def _parsed(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 _RED = "    assert 1 == 2\n"

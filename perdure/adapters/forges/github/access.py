@@ -5,7 +5,6 @@ No model output comes near this: server and account are the environment's, owner
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import MutableMapping
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.forges.base import HostedForge
 from perdure.adapters.forges.github.accounts import Account, AppAccount, NoAccount, TokenAccount
-from perdure.adapters.git.credentials import Credential
+from perdure.adapters.git.credentials import Credential, is_loopback
 from perdure.models.errors import BadInput
 from perdure.models.forges import GITHUB
 
@@ -55,7 +54,7 @@ class Server:
             raise _malformed("it has more than scheme, host and port")
         if parts.path.strip("/") or host == "api.github.com":
             raise _malformed("it names the API or a page, not the server")
-        if parts.scheme == "http" and not _loopback(host):
+        if parts.scheme == "http" and not is_loopback(host):
             raise _malformed("a token would travel over plain http", fix="use its https:// address")
         named = f"[{host}]" if ":" in host else host
         return cls(f"{parts.scheme}://{named}" + (f":{port}" if port and port != _PORTS[parts.scheme] else ""))
@@ -187,13 +186,6 @@ def _owner_and_name(path: str) -> str | None:
     path = path.strip("/").removesuffix(".git")
     found = re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", path)
     return path if found and not set(path.split("/")) & {".", ".."} else None
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _malformed(why: str, fix: str = "such as https://github.com or https://ghe.example.com") -> BadInput:
