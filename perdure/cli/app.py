@@ -15,7 +15,7 @@ from perdure.cli.commands import ADVANCED, ADVANCED_PAGE, DECIDE, HOST, LOOK, ST
 from perdure.cli.decide import answer, budget, say
 from perdure.cli.failures import BROKEN_PIPE
 from perdure.cli.failures import report as report_failure
-from perdure.cli.host import agents, config, doctor, gc, init, local, page, rehearse
+from perdure.cli.host import agents, config, doctor, init, local, page
 from perdure.cli.look import compare, events, logs, pulls, read, report, schedules, top, turns, verify
 from perdure.cli.plain import PLAIN
 from perdure.cli.request import deliver, fork, retry
@@ -53,8 +53,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     ),
     DECIDE: (answer.approve, answer.reject, answer.answer, budget.budget),
     STEER: (say.say, say.hold, say.resume, turns.rewind, fork.fork, retry.retry, retry.cancel),
-    HOST: (local.up, local.down, doctor.doctor, agents.agents, gc.gc, config.config),
-    ADVANCED: (local.worker, rehearse.rehearse),
+    HOST: (local.up, local.down, doctor.doctor, agents.agents, local.gc, config.config),
+    ADVANCED: (local.worker, local.rehearse),
 }
 """In the order of `perdure --help`."""
 

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perdure.adapters.system.files import held
-
 _PR_SET_PDEATHSIG = 1
 
 
@@ -70,6 +68,8 @@ _POLL_S = 0.05
 
 async def released(lock: Path, within: float) -> bool:
     """Wait until nobody holds `lock`: True when that happened within so many seconds."""
+    from perdure.adapters.system.files import held  # not above: as a script this file has the standard library alone
+
     deadline = asyncio.get_running_loop().time() + within
     while held(lock):
         if asyncio.get_running_loop().time() > deadline:
@@ -84,6 +84,8 @@ def holds(pid: int, lock: Path) -> bool:
     Those of workers and supervisors cannot be seen without the rights of root (perdure.secrets): then it is
     true when the lock is held, and the process ours and closed like them. A stranger with the same number is not.
     """
+    from perdure.adapters.system.files import held  # not above: as a script this file has the standard library alone
+
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except PermissionError:

@@ -28,9 +28,6 @@ class ItemPhase(StrEnum):
     DECOMPOSED = "decomposed"
 
 
-ENDED = (ItemPhase.LANDED, ItemPhase.FAILED, ItemPhase.SKIPPED, ItemPhase.CANCELLED, ItemPhase.DECOMPOSED)
-"""An item in one of these has no delivery that runs."""
-
 SATISFIED = (ItemPhase.LANDED, ItemPhase.SKIPPED, ItemPhase.DECOMPOSED)
 """Items that depend on one in any of these may begin."""
 

@@ -104,6 +104,5 @@ STEPS: dict[Step, About] = {
 }
 
 AGENTIC = tuple(step for step, about in STEPS.items() if about.agentic)
-READ_ONLY = tuple(step for step in AGENTIC if not STEPS[step].writes)
 WRITERS = tuple(step for step in AGENTIC if STEPS[step].writes)
 FIXES = tuple(step for step in AGENTIC if STEPS[step].fixes)

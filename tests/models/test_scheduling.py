@@ -18,7 +18,6 @@ from perdure.models.rules.scheduling import (
     EXPLAINED_MOST,
     OVERTAKEN_MOST,
     Start,
-    blocked_by,
     checks,
     ended,
     left_usd,
@@ -263,7 +262,7 @@ def test_every_check_of_what_landed_has_its_turn_and_those_of_much_depended_on_c
             seen.append(id)
             state.items[id].checked = NOON + timedelta(minutes=round)
     assert set(seen) == {f"i{at}" for at in range(24)}
-    assert blocked_by(state, "last") == ""
+    assert "last" not in Dependencies.of(state).blocked
 
 
 def test_a_thousand_items_are_decided_in_a_moment_of_a_processor() -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import zoneinfo
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.models.backlog import ITEMS_MOST
+from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
+from perdure.models.issue import IssueQuery
+
+if TYPE_CHECKING:
+    from perdure.adapters.forges.base import HostedForge
+
+import zoneinfo
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perdure.cli.backlog.file import BacklogFile, parsed, read_file
@@ -24,7 +32,7 @@ from perdure.cli.request.validation import (
 from perdure.cli.screen import Screen
 from perdure.cli.words import count, money
 from perdure.models.backlog import BacklogRequest
-from perdure.models.errors import BadInput, InvalidRequest
+from perdure.models.errors import InvalidRequest
 from perdure.models.ids import repository_name, slug
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.backlog import parse_backlog
@@ -150,7 +158,6 @@ def _items(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def _open_issues(asked: BacklogOptions, repository: str, env: Mapping[str, str], *, later: bool) -> tuple[int, ...]:
-    from perdure.cli.backlog.issues import asked_forge, open_issues
 
     forge, wanted = asked_forge(asked.issues or "", repository, env)
     return () if later else open_issues(forge, wanted)
@@ -191,29 +198,17 @@ async def hand_in_backlog(
     submitted  gets what was started as soon as it is: from then on Ctrl-C only leaves
     """
     # Only now: these take longer to load than a mistake takes to find.
-    from perdure.adapters.system.home import Home
-    from perdure.cli.host.web import web_page
-    from perdure.cli.host.workers import absent
-    from perdure.cli.request.submit import at_work, header_lines
+    from perdure.cli.request.submit import at_work, started_json, tell_start
 
     perdure = await at_work(taken.taken, screen)
     patience = DECISION_ACCEPTED if detach else None
     found = await perdure.submit_backlog(taken.request, taken.id, patience=patience)
     submitted.append(found)
-    if not screen.json:
-        page = await web_page(Home.find(), taken.id)
-        how = f"perdure backlog status {taken.id}" if detach else "Ctrl-C leaves; the work goes on"
-        watching = [how, *([page] if page else [])]
-        header = await asyncio.to_thread(header_lines, taken.taken, taken.id, watching, _limits(taken.request))
-        screen.lines(header if detach else [*header, ""])
-    if found.attached:
-        screen.say(f"{taken.id} is already there: nothing new was started; --id NAME starts another")
-    if found.accepted is False:
-        why = "no worker has taken it yet: it begins when one runs" if taken.taken.elsewhere else absent()
-        screen.say(f"{taken.id} is recorded; {why}")
+    typed, another = f"perdure backlog status {taken.id}", "; --id NAME starts another"
+    limits = _limits(taken.request)
+    await tell_start(taken.taken, taken.id, found, screen, limits, typed=typed, another=another, detach=detach)
     if detach and screen.json:
-        told = {"backlog_id": taken.id, "attached": found.attached}
-        screen.data(told if found.attached else {**told, "accepted": found.accepted})
+        screen.data({"backlog_id": taken.id, **started_json(found)})
     return found
 
 
@@ -230,3 +225,34 @@ def _limits(request: BacklogRequest) -> list[str]:
     looked = [f"issues {request.issues}"] if request.issues else []
     stacked = ["a pull request for each"] if request.land == "stack" else []
     return [*named, *looked, *stacked, f"{request.parallel} at a time", *budget, *window]
+
+
+def asked_forge(text: str, repository: str, env: Mapping[str, str]) -> tuple[HostedForge, IssueQuery]:
+    """The forge to ask, and for which issues. BadInput when these words name none, or there is no forge."""
+    from perdure.adapters.forges.select import Forges
+    from perdure.adapters.git.source import resolve
+    from perdure.cli.request.issue import hosted
+
+    try:
+        wanted = IssueQuery.parse(text)
+    except ValueError as error:
+        raise BadInput(str(error), where="--issues", fix="--issues label:bug") from None
+    forges = Forges.from_environment(dict(env))  # of a copy: the worker that is started inherits the tokens
+    target = resolve(repository, Path.cwd(), forges)
+    forge = hosted(forges, target.url)
+    if forge is None:
+        fix = "name items in a file; issues are read on GitHub (another server of it: PERDURE_GITHUB_URL)"
+        raise BadInput("this repository has no issues that Perdure can read", where=target.url, fix=fix)
+    return forge, wanted
+
+
+def open_issues(forge: HostedForge, wanted: IssueQuery) -> tuple[int, ...]:
+    """Their numbers, the oldest first. BadInput when there are none, or too many."""
+    try:
+        found = forge.issues(wanted, ITEMS_MOST)
+    except (ForgeRefused, ForgeUnavailable) as error:
+        raise BadInput(error.what, where=error.where, fix=error.fix) from error
+    if not found:
+        fix = f"look at {forge.web}/issues"
+        raise BadInput(f"no open issue has {wanted.kind} {wanted.words!r}", where="--issues", fix=fix)
+    return tuple(found)

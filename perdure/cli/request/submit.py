@@ -14,7 +14,7 @@ from perdure.models.limits import DECISION_ACCEPTED
 
 if TYPE_CHECKING:
     from perdure.cli.request.validation import DeliverOptions, Taken
-    from perdure.client import Perdure, Submitted
+    from perdure.client import Perdure, Submitted, SubmittedBacklog
 
 
 async def hand_in(
@@ -27,8 +27,6 @@ async def hand_in(
     """
     # Only now: these take longer to load than a mistake takes to find.
     from perdure.adapters.system.home import Home
-    from perdure.cli.host.web import web_page
-    from perdure.cli.host.workers import absent
     from perdure.cli.request.issue import is_there
 
     home = Home.find()
@@ -39,22 +37,44 @@ async def hand_in(
     patience = DECISION_ACCEPTED if detach else None
     found = await perdure.submit(taken.request, asked.id, new=asked.new, name=name, at=taken.tip, patience=patience)
     submitted.append(found)
+    another = "" if asked.id is not None else "; --new starts another"
+    id, typed = found.delivery.id, f"perdure watch {found.delivery.id}"
+    await tell_start(taken, id, found, screen, _limits(taken), typed=typed, another=another, detach=detach)
+    if detach and screen.json:
+        screen.data({"delivery_id": id, **started_json(found)})
+    return found
+
+
+async def tell_start(
+    taken: Taken,
+    id: str,
+    found: Submitted | SubmittedBacklog,
+    screen: Screen,
+    limits: Sequence[str],
+    *,
+    typed: str,
+    another: str,
+    detach: bool,
+) -> None:
+    """Tell the header, and what became of it. `typed`: what shows it later; `another`: what starts another one."""
+    from perdure.adapters.system.home import Home
+    from perdure.cli.host.web import web_page
+    from perdure.cli.host.workers import absent
+
     if not screen.json:
-        page = await web_page(home, found.delivery.id)
-        how = f"perdure watch {found.delivery.id}" if detach else "Ctrl-C leaves; the work goes on"
-        watching = [how, *([page] if page else [])]
-        header = await asyncio.to_thread(header_lines, taken, found.delivery.id, watching, _limits(taken))
+        page = await web_page(Home.find(), id)
+        watching = [typed if detach else "Ctrl-C leaves; the work goes on", *([page] if page else [])]
+        header = await asyncio.to_thread(header_lines, taken, id, watching, limits)
         screen.lines(header if detach else [*header, ""])
     if found.attached:
-        another = "" if asked.id is not None else "; --new starts another"
-        screen.say(f"{found.delivery.id} is already there: nothing new was started{another}")
+        screen.say(f"{id} is already there: nothing new was started{another}")
     if found.accepted is False:
         why = "no worker has taken it yet: it begins when one runs" if taken.elsewhere else absent()
-        screen.say(f"{found.delivery.id} is recorded; {why}")
-    if detach and screen.json:
-        told = {"delivery_id": found.delivery.id, "attached": found.attached}
-        screen.data(told if found.attached else {**told, "accepted": found.accepted})
-    return found
+        screen.say(f"{id} is recorded; {why}")
+
+
+def started_json(found: Submitted | SubmittedBacklog) -> dict[str, bool | None]:
+    return {"attached": True} if found.attached else {"attached": False, "accepted": found.accepted}
 
 
 async def at_work(taken: Taken, screen: Screen) -> Perdure:

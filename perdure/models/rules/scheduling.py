@@ -90,11 +90,6 @@ def wanted(state: BacklogState) -> int:
     return sum(at.phase is not ItemPhase.DECOMPOSED for at in state.items.values())
 
 
-def blocked_by(state: BacklogState, id: str) -> str:
-    """The item because of which this one cannot begin as things are; empty: it can, or it has begun."""
-    return Dependencies.of(state).blocked.get(id, "")
-
-
 def ended(request: BacklogRequest, state: BacklogState, now: datetime) -> bool:
     """Nothing can move any more: no item is being built, and none will begin, were the window open and nothing held."""
     if any(at.phase is ItemPhase.BUILDING for at in state.items.values()):

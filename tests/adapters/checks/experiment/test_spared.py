@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from experiment_fixtures import Trials
 
+from perdure.adapters.checks.experiment.commits import spared_tests
 from perdure.adapters.checks.experiment.judge import proving
 from perdure.adapters.checks.experiment.sides import Sides
-from perdure.adapters.checks.experiment.spared import spared_tests
 from perdure.adapters.checks.experiment.trees import Tree
 from perdure.adapters.checks.runners.go import Go
 from perdure.adapters.checks.runners.pytest import Pytest
