@@ -25,14 +25,14 @@ COST = SearchAttributeKey.for_float("PerdureCostUsd")
 def set_attributes(
     values: Mapping[str, str],
     usd: float | None,
-    more: Mapping[str, str] = {},
+    more: Mapping[str, str] | None = None,
     labels: Sequence[str] = (),
     shows: Sequence[str] = (),
 ) -> None:
     """One event of history. `usd`: None is not known. Of `more` and `labels`, which came with later releases, those
     that the server `shows`."""
     set_: list[SearchAttributeUpdate[Any]] = [ATTRIBUTES[name].value_set(value) for name, value in values.items()]
-    set_ += [MORE[name].value_set(value) for name, value in more.items() if name in shows]
+    set_ += [MORE[name].value_set(value) for name, value in (more or {}).items() if name in shows]
     set_ += [OF_LABELS.value_set(labels)] if labels and LABELS in shows else []
     set_ += [COST.value_set(round(usd, 6))] if usd is not None else []
     workflow.upsert_search_attributes(set_)
