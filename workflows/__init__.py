@@ -2,8 +2,9 @@
 
 from workflows.backlog import Backlog
 from workflows.delivery import Delivery
+from workflows.following import Following
 from workflows.misspelt import Misspelt
 from workflows.notification import Notification
 from workflows.treasury import Treasury
 
-WORKFLOWS = (Delivery, Backlog, Notification, Treasury, Misspelt)
+WORKFLOWS = (Delivery, Backlog, Following, Notification, Treasury, Misspelt)

@@ -69,6 +69,7 @@ class Allowance:
 
     async def refused(self, reached: Reached) -> None:
         """A request was not sent where what is reserved does not cover the most that it can cost: ask for that."""
+        self.state.spend = reached.spend
         if reached.limit == Limit.DAY and reached.usd:
             self.state.purse = self.state.purse.model_copy(update={"needs": round(reached.usd, 6), "why": ""})
             await self._ask()

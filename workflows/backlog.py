@@ -11,11 +11,13 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
+from temporalio.workflow import ParentClosePolicy
 
 from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.backlog_state import BacklogState, ItemState
 from perdure.models.errors import InvalidRequest
+from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
 from perdure.models.rules.backlog import parse_backlog, sent_digest, unlisted
 from perdure.models.rules.scheduling import ended, startable, views, wakes
@@ -23,6 +25,7 @@ from perdure.models.webui.backlog import details
 from perdure.models.webui.details import refused
 from workflows.attributes import set_attributes
 from workflows.endings import heed_cancellation, invalid, not_by_itself
+from workflows.following import left_to_follow
 from workflows.items import Items
 from workflows.items_base import Base, FollowsBase
 from workflows.items_decided import HandsOn
@@ -57,7 +60,7 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
         self.items = Items(self.request, self.state, raw)
         self.base = Base(self.request, self.state, self.items)
         self.decisions = HandsOn(self.state, self.items)
-        self.stack = Stack(self.request, self.state, self.items)
+        self.stack = Stack(self.request, self.state, self.items.said, workflow.info().workflow_id)
 
     @workflow.run
     async def run(self, raw: Any = None, state: BacklogState | None = None) -> BacklogProgress:
@@ -71,6 +74,7 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             await self.deliver_all()
             await self.stack.look(last=True)
             await self.items.publish()
+            await self.leave_stack()
         except asyncio.CancelledError:
             self.state.status = "cancelled"
             self.base.stop()
@@ -106,6 +110,21 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
                 await self.items.grant_turn()
             await self.something_happens()
             self.go_on_in_a_new_run()
+
+    async def leave_stack(self) -> None:
+        """Its pull requests are merged after it has ended, by people: what stands on one is moved then, too."""
+        id, info = workflow.info().workflow_id, workflow.info()
+        left = left_to_follow(id, self.items.said, self.state) if self.request.land == "stack" else None
+        if left is not None and workflow.patched("stack-followed"):
+            await workflow.start_child_workflow(
+                "Following",
+                left,
+                id=f"{id}/stack:{info.run_id[:8]}",
+                task_queue=TASK_QUEUE,
+                task_timeout=WORKFLOW_TASK,
+                parent_close_policy=ParentClosePolicy.ABANDON,
+                static_summary="moves what stands on a merged pull request",
+            )
 
     def over(self) -> bool:
         """Nothing can move any more, and the branch stands on its base as that is now, or a person left it."""

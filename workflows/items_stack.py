@@ -13,7 +13,7 @@ from perdure.models.ids import delivery_key
 from perdure.models.limits import HEARTBEAT_TIMEOUT
 from perdure.models.rules.stack import moves
 from perdure.models.stacked import Seen, StackInput, StackPull, StackSeen
-from workflows.items import AGAIN, Items
+from workflows.items import AGAIN
 from workflows.publishing import FORGE_ATTEMPT
 
 STACK_LOOK = timedelta(minutes=5)
@@ -24,8 +24,8 @@ a look is one request for each that is open."""
 class Stack:
     """Does nothing for a backlog that lands on one branch."""
 
-    def __init__(self, request: BacklogRequest, state: BacklogState, items: Items) -> None:
-        self._request, self._state, self._items = request, state, items
+    def __init__(self, request: BacklogRequest, state: BacklogState, said: dict[str, object], backlog: str) -> None:
+        self._request, self._state, self._said, self._backlog = request, state, said, backlog
 
     async def look(self, *, last: bool = False) -> None:
         """Look at what is open where it is time, and bring each into the branch it belongs to."""
@@ -60,9 +60,7 @@ class Stack:
         )
         if not pulls:
             return
-        work = StackInput(
-            backlog=workflow.info().workflow_id, repository=self._request.repository, pulls=pulls, said=self._items.said
-        )
+        work = StackInput(backlog=self._backlog, repository=self._request.repository, pulls=pulls, said=self._said)
         found: StackSeen = await workflow.execute_activity(
             "look_at_stack",
             work,
@@ -88,6 +86,7 @@ class Stack:
         elif at.into != seen.into:
             self._note(f"{id}: {at.pull_request} is into {seen.into} now, no more into {at.into}")
         at.into, at.merged = seen.into, seen.state == "merged"
+        at.closed = seen.state == "closed" and not at.orphaned
 
     def _note(self, words: str) -> None:
         if words[:300] not in self._state.notes:

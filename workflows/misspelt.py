@@ -11,7 +11,7 @@ from temporalio.common import RawValue
 
 from workflows.endings import invalid
 
-TYPES = ("Delivery", "Backlog", "Treasury", "Notification")
+TYPES = ("Delivery", "Backlog", "Treasury", "Notification", "Following")
 
 
 @workflow.defn(dynamic=True)

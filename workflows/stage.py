@@ -90,7 +90,6 @@ class Stage:
                 return done
             except ActivityError as error:
                 if isinstance(work, TurnInput) and (limit := reached(error)) is not None:
-                    self.state.spend = limit.spend
                     await self.allowance.refused(limit)
                     await self.people.more_money(Limit(limit.limit), limit.words)
                     work = work.model_copy(update={"room": await self._room()})
@@ -265,8 +264,7 @@ class Stage:
             "PerdureBranch": state.prepared.branch,
             "PerdurePullRequest": state.pull_request.url if state.pull_request else "",
         }
-        if state.waiting != self._waiting[0]:
-            self._waiting = (state.waiting, workflow.now())
+        self._waiting = self._waiting if state.waiting == self._waiting[0] else (state.waiting, workflow.now())
         more = {CHANGE: columns.change(state), WAITING: columns.waiting(*self._waiting)}
         set_attributes(values, state.spend.usd, more, state.prepared.labels, state.prepared.shows)
 

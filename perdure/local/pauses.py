@@ -39,7 +39,7 @@ class Pauses:
         return self._pause
 
 
-_RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Backlog', 'Notification') AND ExecutionStatus = 'Running'"
+_RUNNING = f"WorkflowType IN ('{WORKFLOW}', 'Backlog', 'Notification', 'Following') AND ExecutionStatus = 'Running'"
 """Runs that count: what is told of a delivery may outlive it."""
 
 

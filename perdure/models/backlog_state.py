@@ -40,7 +40,7 @@ class ItemState(BaseModel):
     runs      how many times a delivery was started for it
     commit    the commit of the integration branch that is this item
     branch, into, pull_request   in a stack: its own branch, the one its pull request is into, and its address;
-              merged: it is there; orphaned: it was closed with the branch it is into
+              merged: it is there; orphaned: it was closed with the branch it is into; closed: by somebody
     asked     number of its newest question for the turn to land; told: of what it waits for
     waits     what its delivery waits for a person to decide, in one line; gate: what kind; since: when it began;
               about: what is to be decided, where it is short; asks: all of it (perdure.models.decisions.Asked)
@@ -68,6 +68,7 @@ class ItemState(BaseModel):
     pull_request: str = ""
     merged: bool = False
     orphaned: bool = False
+    closed: bool = False
     asked: int = 0
     told: int = 0
     waits: str = ""

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from workflow_fixtures import playing
 
+from perdure.models.limits import TASK_QUEUE
 from perdure.models.stacked import Seen
 from tests.waiting import patient
-from workflows import items_stack
+from workflows import following, items_stack
 
 
 async def ended(handle: Any) -> dict[str, Any]:
@@ -47,6 +48,46 @@ async def test_each_ships_into_what_it_depends_on_and_what_was_merged_takes_othe
     assert (progress.get("pull_request", ""), branch.bodies, branch.landed) == ("", [], [])
     assert {pull.item: pull.to for pull in branch.stacked[-1].pulls} == {"two": "main"}
     assert branch.pulls["two"].into == "main"
+
+
+async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_stands_on_anything(
+    client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "FOLLOW_PAUSE", timedelta(seconds=0.1))
+    branch = Branch(one="a", two="b", three="c")
+    branch.pulls = {
+        "one": Seen(state="open", into="main"),
+        "two": Seen(state="open", into="p/one"),
+        "three": Seen(state="open", into="p/two"),
+    }
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night(*CHAIN, land="stack"))
+        await ended(handle)
+        run = (await handle.describe()).run_id
+        follows = client.get_workflow_handle(f"{fresh}/stack:{run[:8]}")
+        looked = len(branch.stacked)
+        async with asyncio.timeout(patient(40)):
+            while len(branch.stacked) < looked + 3:
+                await asyncio.sleep(0.05)
+        assert branch.pulls["two"].into == "p/one", "nothing was merged yet"
+        branch.pulls["one"] = Seen(state="merged", into="main")
+        async with asyncio.timeout(patient(40)):
+            while branch.pulls["two"].into != "main":
+                await asyncio.sleep(0.05)
+        assert branch.pulls["three"].into == "p/two"
+        branch.pulls["two"] = Seen(state="closed", into="main")
+        branch.pulls["three"] = Seen(state="closed", into="p/two")
+        async with asyncio.timeout(patient(40)):
+            assert await follows.result() == "no pull request stands on another one any more"
+
+
+async def test_nobody_but_a_backlog_has_a_stack_followed(client: Client, fresh: str) -> None:
+    async with playing(client, Branch()):
+        given = following.Followed(backlog="night", said={}, state={})
+        handle = await client.start_workflow("Following", given, id=fresh, task_queue=TASK_QUEUE)
+        with pytest.raises(WorkflowFailureError) as failure:
+            await handle.result()
+    assert "followed for the backlog" in str(failure.value.cause)
 
 
 async def test_a_failure_blocks_what_stands_on_it_alone(client: Client, fresh: str) -> None:

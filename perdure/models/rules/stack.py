@@ -60,6 +60,13 @@ def moves(state: BacklogState) -> dict[str, str]:
     return found
 
 
+def standing(state: BacklogState) -> list[str]:
+    """Items whose pull request is open, or may be again, and into the branch of another item."""
+    branches = {at.branch for at in state.items.values() if at.branch}
+    open = (at.phase is ItemPhase.LANDED and not at.merged and not at.closed for at in state.items.values())
+    return [id for (id, at), there in zip(state.items.items(), open, strict=True) if there and at.into in branches]
+
+
 def proposed(result: DeliveryResult) -> str:
     """The commit of a delivery's pull request that others may build on; empty: it failed, or is a draft with doubts."""
     tested = result.tests.status is TestsStatus.GREEN and result.review.status is not ReviewStatus.BLOCKED
