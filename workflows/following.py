@@ -22,7 +22,7 @@ FOLLOW_TIME = timedelta(days=30)
 
 
 class Followed(Recorded):
-    """What is followed: by the backlog of that id, its request without items, its state. `until`: empty at first."""
+    """A stack to follow: by the backlog of that id, its request without items, its state. `until`: empty at first."""
 
     backlog: str
     said: dict[str, object]
@@ -66,7 +66,7 @@ class Following:
 
 
 def left_to_follow(backlog: str, said: dict[str, object], state: BacklogState) -> Followed | None:
-    """What goes on when a backlog ends; None: nothing stands on anything."""
+    """The stack that a backlog leaves when it ends; None: nothing stands on anything."""
     if not standing(state):
         return None
     stack = {id: at for id, at in state.items.items() if at.branch}

@@ -252,7 +252,7 @@ class Items:
         self._end(id, at, found)
 
     def _end(self, id: str, at: ItemState, said: ItemEnded | Found) -> None:
-        take_end(self.state, id, said, workflow.now())
+        take_end(self.state, id, said, workflow.now(), stacked=self.request.land == "stack")
         self.give_turn_back(id)
         self.changed = True
 

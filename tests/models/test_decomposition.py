@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from perdure.adapters.agents.builtin.answers import read_answer, schema_for
 from perdure.models.backlog import ITEMS_MOST, BacklogItem
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
-from perdure.models.errors import InvalidRequest
 from perdure.models.phases import Step
 from perdure.models.rules.backlog import parse_backlog
 from perdure.models.rules.changes import decompose, problem
@@ -117,7 +116,13 @@ def test_an_item_that_is_decomposed_lands_nothing_itself(field: str) -> None:
         BacklogItem(id="big", request="r", decompose="ask", **{field: ("make",)})
 
 
-def test_it_has_no_place_in_a_stack() -> None:
+def test_it_has_a_place_in_a_stack_and_so_have_its_parts() -> None:
     item = {"id": "big", "request": "r", "decompose": "go"}
-    with pytest.raises(InvalidRequest, match=r"items.0.decompose: what it consists of may have no place in a stack"):
-        parse_backlog({"repository": "r", "land": "stack", "items": [item]})
+    assert parse_backlog({"repository": "r", "land": "stack", "items": [item]}).items[0].decompose == "go"
+    backlog = state(low={}, big={"decompose": "go", "depends_on": ("low",)}, top={"depends_on": ("big",)})
+    parts = [BacklogItem(id=id, request="r", check=("make",)) for id in ("api", "docs")]
+    decompose(backlog, "big", parts, NOW, stacked=True)
+    assert backlog.items["big"].phase is ItemPhase.DECOMPOSED
+    on = {id: at.item.depends_on for id, at in backlog.items.items()}
+    assert (on["api"], on["docs"], on["top"]) == (("low",), ("low", "api"), ("api", "docs"))
+    assert not any(at.item.check for at in backlog.items.values())

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.models.backlog import BacklogItem
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
 from perdure.models.result import DeliveryResult, PullRequest, Reason, Status, TestsResult, TestsStatus
-from perdure.models.rules.stack import begins_from, moves, no_place, proposed
+from perdure.models.rules.stack import begins_from, moves, no_place, placed, proposed, standing
 
 OPENED = Opened(base="main", base_sha="b", branch="", queue="q")
 
@@ -95,3 +97,31 @@ def test_others_build_on_a_pull_request_without_doubts_alone(
         tests=TestsResult(status=tests),
     )
     assert proposed(result) == ("c" if stands else "")
+
+
+@given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=6), st.booleans())
+def test_the_parts_of_a_decomposed_item_all_have_a_place_and_stand_on_what_they_did(
+    wants: list[set[int]], last: bool
+) -> None:
+    def item(id: str, *on: str) -> BacklogItem:
+        return BacklogItem(id=id, request="x", depends_on=on)
+
+    parts = [item(f"p{n}", *(f"p{on}" for on in sorted(on) if on < n)) for n, on in enumerate(wants)]
+    items = {one.id: one for one in (item("low"), item("big", "low"), *([item("top", "low", "big")] if last else ()))}
+    made = placed("big", parts, items)
+    assert [one.id for one in sorted(made, key=lambda one: one.id)] == [one.id for one in parts]
+    known = {**items, **{one.id: one for one in made}}
+    if last:
+        known["top"] = item("top", "low", *(one.id for one in made))
+    assert [words for one in known.values() if (words := no_place(one, known))] == []
+    for before, after in zip(parts, sorted(made, key=lambda one: one.id), strict=True):
+        assert set(before.depends_on or ["low"]) <= set(after.depends_on)
+
+
+def test_what_stands_on_another_does_so_until_it_is_merged_or_closed() -> None:
+    state = stack(a="", b="a", c="b")
+    assert standing(state) == ["b", "c"]
+    state.items["b"].closed = True
+    assert standing(state) == ["c"]
+    state.items["c"].merged = True
+    assert standing(state) == []

@@ -81,6 +81,28 @@ async def test_its_parts_land_once_approved_and_what_depends_on_it_after_all_of_
     assert {work.step for work in branch.seen if work.delivery == branch.seen[0].delivery} == {"decompose"}
 
 
+async def test_in_a_stack_its_parts_stand_on_what_it_stood_on_and_what_depends_on_it_on_them(
+    client: Client, fresh: str
+) -> None:
+    branch = Parts()
+    branch.settings["gates"] = ()
+    items = (
+        {"id": "low"},
+        {"id": "big", "decompose": "go", "depends_on": ["low"]},
+        {"id": "docs", "depends_on": ["big"]},
+    )
+    branch.changes["low"] = {"l"}
+    async with playing(client, branch):
+        progress = await ended(await backlog(client, fresh, night(*items, land="stack")))
+    assert phases(progress) == {"big": "decomposed", **dict.fromkeys(("low", "api", "page", "docs"), "landed")}
+    assert [(work.branch, work.base) for work in branch.shipped] == [
+        ("p/low", "main"),
+        ("p/api", "p/low"),
+        ("p/page", "p/api"),
+        ("p/docs", "p/page"),
+    ]
+
+
 async def test_one_that_ended_and_told_nobody_is_found_with_its_parts(client: Client, fresh: str) -> None:
     branch = Parts()
     branch.real_looks = client

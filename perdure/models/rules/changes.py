@@ -10,6 +10,7 @@ from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, Ite
 from perdure.models.rules.backlog import circle, near, oversized, unfit
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.inbox import NotCounted
+from perdure.models.rules.stack import placed
 
 
 def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None = None, repository: str = "") -> str:
@@ -71,12 +72,16 @@ def reopened(ended: BacklogState, change: str, id: str, note: str, now: datetime
     return again
 
 
-def decompose(state: BacklogState, id: str, parts: Iterable[BacklogItem], now: datetime) -> None:
+def decompose(
+    state: BacklogState, id: str, parts: Iterable[BacklogItem], now: datetime, *, stacked: bool = False
+) -> None:
     """Its parts take an item's place: what depends on it depends on all of them, and they have its labels and attempts,
     and its role where they have none. A part whose id is taken gets another one; where they are too many, the item has
     failed."""
     at, order = state.items[id], 1 + max(one.order for one in state.items.values())
     named = _renamed(id, list(parts), state)
+    if stacked:
+        named = placed(id, named, {name: one.item for name, one in state.items.items()})
     wrong = oversized([*(one.item for one in state.items.values()), *named])
     if len(state.items) + len(named) > ITEMS_MOST:
         wrong = f"{len(named)} items more: a backlog has at most {ITEMS_MOST}"

@@ -10,7 +10,8 @@ from perdure.models.result import Reason
 from perdure.models.rules.changes import decompose
 
 
-def take_end(state: BacklogState, id: str, said: ItemEnded | Found, now: datetime) -> None:
+def take_end(state: BacklogState, id: str, said: ItemEnded | Found, now: datetime, *, stacked: bool = False) -> None:
+    """`stacked`: in a stack of pull requests."""
     at = state.items[id]
     at.status, at.reason, at.ended = said.status, said.reason, now
     at.usd = said.usd if said.usd is not None else at.usd
@@ -21,7 +22,7 @@ def take_end(state: BacklogState, id: str, said: ItemEnded | Found, now: datetim
     if at.commit:
         at.phase, at.words = ItemPhase.LANDED, ""
     elif said.items:
-        decompose(state, id, said.items, now)
+        decompose(state, id, said.items, now, stacked=stacked)
     elif said.status in ("cancelled", "canceled"):
         at.phase, at.words = ItemPhase.CANCELLED, why
     elif isinstance(said, ItemEnded) and said.there:

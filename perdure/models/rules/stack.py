@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
 
 from perdure.models.backlog import BacklogItem
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState
@@ -13,13 +14,35 @@ def no_place(item: BacklogItem, items: Mapping[str, BacklogItem]) -> str:
     """Say why an item has no place in a stack, as `field: why`; empty: it has one."""
     if item.check:
         return "check: runs with each landing on the branch of the backlog, and a stack has none: leave it out"
-    if item.decompose:  # its parts might have no place, which nobody knows before they are paid for
-        return "decompose: what it consists of may have no place in a stack: leave it out, or write land: branch"
     on = {id: _behind(id, items) for id in item.depends_on if id in items}
     if on and not any(on.keys() - {id} <= behind for id, behind in on.items()):
         names = " and ".join(on)
         return f"depends_on: {names}: a pull request has one base, and neither stands on the other: let one of them do"
     return ""
+
+
+def placed(whole: str, parts: list[BacklogItem], items: Mapping[str, BacklogItem]) -> list[BacklogItem]:
+    """The parts of an item of a stack, on what that one stood on. Each has a place: where two would have to stand side
+    by side below a third one, all of them stand one on the other, in the order in which they can be built.
+
+    items   all others, and the whole. Checks are left out: they are run on the branch that a stack does not have
+    """
+    under, ids = items[whole].depends_on, tuple(part.id for part in parts)
+    made = [part.model_copy(update={"check": (), "depends_on": part.depends_on or under}) for part in parts]
+    others = {
+        id: item.model_copy(update={"depends_on": tuple(dict.fromkeys((*item.depends_on, *ids)))})
+        for id, item in items.items()
+        if whole in item.depends_on
+    }
+    known = {**items, **others, **{part.id: part for part in made}}
+    if not any(no_place(one, known) for one in (*others.values(), *made)):
+        return made
+    by_id, below, chain = {part.id: part for part in made}, under, list[BacklogItem]()
+    for id in TopologicalSorter({part.id: [on for on in part.depends_on if on in ids] for part in made}).static_order():
+        on = tuple(dict.fromkeys((*by_id[id].depends_on, *below)))
+        chain.append(by_id[id].model_copy(update={"depends_on": on}))
+        below = (id,)
+    return chain
 
 
 def begins_from(state: BacklogState, id: str) -> str:
