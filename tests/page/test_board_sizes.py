@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from browsing import chromium, looking
 from page_lab import visiting
+from playwright.async_api import expect
 
 from perdure.local.page import token_of
 from perdure.models.decisions import Asked
@@ -14,6 +16,7 @@ from perdure.page.views.hosts import spent
 from tests.lab import HAPPY, Lab, finished, git, make_target, until
 
 EVIL = "<b>night</b>"
+TELEPHONE = {"width": 360, "height": 740}
 
 
 @pytest.mark.timeout(240)
@@ -41,6 +44,17 @@ async def test_a_card_has_the_size_of_the_change_and_its_tests_and_the_money_sta
             return text if "· tests" in text else None
 
         text = await until(shown)
+
+        async def slots() -> bool:
+            return "/32 <" in (await ada.get("/hosts"))[1]
+
+        await until(slots)
+        async with chromium() as browser, looking(browser, page, viewport=TELEPHONE) as telephone:
+            for path, seen in (("/", ".change"), ("/hosts", "#workers + table")):
+                await telephone.goto(page.url + path)
+                await expect(telephone.locator(seen).first).to_be_visible()
+                width = await telephone.evaluate("() => document.documentElement.scrollWidth")
+                assert width <= TELEPHONE["width"], path
         await submitted.delivery.approve()
         result = await finished(submitted, lab)
         assert result.status == "draft", "nobody has reviewed it"
