@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from test_backlogs import CONFIG, adds
 
 from tests.cli.conftest import Cli
-from tests.lab import Lab, git, make_target, until
+from tests.lab import Lab, git, make_target, pulls, until
 
 STORY = (
     """
@@ -101,6 +101,29 @@ async def test_a_large_request_is_decomposed_sent_back_edited_approved_and_lands
     assert "def multiply" in code
     subjects = git(origin, "log", "--format=%s", "main..perdure/night").splitlines()
     assert len(subjects) == 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+async def test_a_large_request_becomes_a_stack_of_pull_requests(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    (tmp_path / "config.toml").write_text(CONFIG)
+    parts = STORY.replace('contains = ["only what is asked"]', "").replace("Add everything", "Add multiply")
+    async with Lab.open(tmp_path, parts.replace("check = []", 'check = ["false"]', 1), ports=ports) as lab:
+        lab.worker()
+        cli = Cli(lab.home.root, lab.root, lab.env)
+        start = ["backlog", "start", "--request", "Make a calculator", "--id", "night", "--repo", str(origin)]
+        begun = await asyncio.to_thread(
+            cli, *start, "--land", "stack", "--yes", "--config", str(tmp_path / "config.toml"), "--detach"
+        )
+        assert begun.code == 0, begun
+        await first_of(lab, lambda items: [item["phase"] for item in items] == ["decomposed", "landed", "landed"])
+        ran = await asyncio.to_thread(cli, "backlog", "status", "night", "--watch")
+        assert ran.code == 0, ran
+        sub, mul = ((await lab.handle("night").query("progress"))["items"])[1:]
+    into = {pull["head"]: pull["base"] for pull in pulls(origin)}
+    assert into == {sub["branch"]: "main", mul["branch"]: sub["branch"]}
+    assert "def subtract" in git(origin, "show", f"{mul['branch']}:calc.py")
 
 
 NIGHT = """
