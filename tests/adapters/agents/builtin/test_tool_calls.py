@@ -8,7 +8,7 @@ from tool_calls import called, run
 
 from perdure.adapters.agents.builtin.tools import Toolbox, describe, tools_for
 from perdure.models.phases import Step
-from perdure.models.steps import AGENTIC, READ_ONLY
+from perdure.models.steps import AGENTIC, WRITERS
 
 
 @pytest.mark.parametrize("step", AGENTIC)
@@ -19,7 +19,7 @@ def test_every_step_has_its_tools_sorted_and_closed(step: Step) -> None:
     for tool in tools_for(step):
         assert set(tool) == {"name", "description", "input_schema"}
         assert tool["input_schema"]["additionalProperties"] is False
-    assert ("write" in names) is (step not in READ_ONLY)
+    assert ("write" in names) is (step in WRITERS)
     assert bool(names) is (step is not Step.CLASSIFY)
 
 
