@@ -15,8 +15,8 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
+from perdure.models.publishing import Captured, CaptureInput
 from perdure.models.report import Screenshot, Screenshots
-from perdure.models.work import Captured, CaptureInput
 
 
 class Pages:

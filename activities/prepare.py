@@ -38,7 +38,6 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import SetUp, read_set_up
 from perdure.adapters.worker.turn.adopt import turn_of
 from perdure.models.amounts import seconds
-from perdure.models.backlog import LandingPlace
 from perdure.models.config import Limits
 from perdure.models.contract import Contract
 from perdure.models.crash import CrashPoint
@@ -102,7 +101,9 @@ class Preparation:
     async def _again(self, work: PrepareInput, previous: Prepared) -> Prepared:
         """A retried delivery: the same terms, the workspace valid and at the checkpoint where it goes on."""
         if (forked := work.request.forked) is not None:
-            previous = await as_sibling(self._host, work, forked, previous, self._worktree)
+            previous = await as_sibling(
+                self._host, work, forked, previous, lambda vault, terms: self._placed(vault, terms, lambda tree: tree)
+            )
         asked_for = work.checkpoint or previous.checkpoint
         async with self._host.session(work.delivery, previous.contract) as session:
             await in_thread(session.workspace.begin_again)
@@ -153,9 +154,6 @@ class Preparation:
                     return await in_thread(then, workspace.path)
             generation += 1
 
-    async def _worktree(self, vault: Vault, contract: Contract) -> Path:
-        return await self._placed(vault, contract, lambda tree: tree)
-
     def _workspace(self, vault: Vault, contract: Contract, generation: int) -> Workspace:
         """A valid one is reused if it was made for the same commit; the base may have moved since a failed attempt."""
         home, delivery, head = self._host.home, contract.delivery, contract.head
@@ -201,7 +199,7 @@ class Preparation:
         title: str,
         done: SetUp,
     ) -> Prepared:
-        config, baseline = contract.config, base.verdict
+        config, baseline, place = contract.config, base.verdict, request.landing
         return Prepared(
             **self._found_here(contract, request),
             base=contract.base,
@@ -229,7 +227,7 @@ class Preparation:
             base_red=baseline is not None and baseline.status is TestsStatus.RED,
             budget_tokens=config.limits.tokens or 0,
             **decided_by_people(config, config.delivery.phases, request),
-            landing=_lands_on(request.landing),
+            landing=place.branch if place is not None and not (place.decompose or place.ships) else "",
             specialists=config.delivery.specialists,
             **several(contract),
             limited=_limited(request, config.limits),
@@ -285,11 +283,6 @@ def _first_checkpoint(session: WorkspaceSession) -> str:
     first = checkpoints.begin(session.workspace, told)
     session.restore(first)
     return first
-
-
-def _lands_on(place: LandingPlace | None) -> str:
-    """The integration branch whose commit its change becomes; empty where it ends in a pull request of its own."""
-    return place.branch if place is not None and not (place.decompose or place.ships) else ""
 
 
 def _summary(contract: Contract, done: SetUp, baseline: TestVerdict | None, known: bool) -> str:

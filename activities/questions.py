@@ -22,8 +22,8 @@ from perdure.models.errors import InvalidRequest, WorkspaceLost
 from perdure.models.ledger import Spend
 from perdure.models.limits import KEPT_BYTES, VERIFY_PAGE
 from perdure.models.treasury import SpentInput
+from perdure.models.turn import Page, ReadInput
 from perdure.models.verify import Facts, PublishedFacts, PublishedInput, PullFact, ReportFact, TriedFact, VerifyInput
-from perdure.models.work import Page, ReadInput
 
 
 class Questions:

@@ -26,7 +26,7 @@ from benchmarks.bare_agents import BARE, MODEL, WITHIN_S, Bare, start, whole
 from perdure.adapters.agents.prices import price
 from perdure.adapters.worker.spend import SpendLog
 from perdure.client import Submitted
-from perdure.local.supervisor import read_supervisor
+from perdure.local.places import read_supervisor
 from perdure.models.config import BUILT_IN
 from perdure.models.ledger import Usage
 from perdure.rehearsal.screenplay import Screenplay

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from perdure.local.supervisor import read_supervisor
+from perdure.local.places import read_supervisor
 from tests.lab import Lab, finished, make_target, until
 
 KILLS = int(os.environ.get("KILLS", "100"))

@@ -11,7 +11,7 @@ from perdure.models import fold
 from perdure.models.decisions import CheckedPlan, CheckPlanInput, Decided, Gate, Said, Verdict
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Phase, Step
-from perdure.models.publishing import PushInput, ShipInput
+from perdure.models.publishing import Captured, CaptureInput, PushInput, ShipInput
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import Reason, ReviewResult
 from perdure.models.rules import fixing
@@ -19,8 +19,6 @@ from perdure.models.rules.gates import accepted, put
 from perdure.models.state import DeliveryState
 from perdure.models.turn import Outcome
 from perdure.models.work import (
-    Captured,
-    CaptureInput,
     CommitInput,
     Committed,
     Inspected,

@@ -29,7 +29,7 @@ from perdure.models.request import parse_request
 from perdure.models.result import DeliveryResult, Status
 from perdure.models.state import DeliveryState, Progress, retried
 from perdure.models.summary import progress_of, result_of
-from perdure.models.work import Page, ReadInput
+from perdure.models.turn import Page, ReadInput
 
 ARTIFACT_READ_BYTES = 8_000_000
 """Of one artifact read that way, some 180 pages and a few seconds; a screenshot of a long page is below 2 MB."""

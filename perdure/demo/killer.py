@@ -12,9 +12,8 @@ from perdure.adapters.system.home import Home
 from perdure.cli.look.chapters import BAD, LEFT
 from perdure.cli.look.story import AGAIN
 from perdure.client import Described, Pending
-from perdure.local.places import Places
+from perdure.local.places import Places, read_supervisor
 from perdure.local.processes import last_lines, signal_holder
-from perdure.local.supervisor import read_supervisor
 from perdure.models.errors import PerdureError
 from perdure.models.limits import DEMO_KILLS_MOST, WORKER_QUICK_DEATHS
 from perdure.models.phases import Step

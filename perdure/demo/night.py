@@ -22,9 +22,8 @@ from perdure.cli.words import typed_here
 from perdure.client import Backlog, Perdure
 from perdure.demo.performance import Wanted, World, opened_world
 from perdure.demo.stage import DemoDirectories, stage
-from perdure.local.places import Places, examples
+from perdure.local.places import Places, examples, read_supervisor
 from perdure.local.processes import signal_holder
-from perdure.local.supervisor import read_supervisor
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.decisions import Gate
 from perdure.models.errors import PerdureError

@@ -24,10 +24,9 @@ from perdure.adapters.system.files import held, try_lock
 from perdure.adapters.system.home import Home
 from perdure.local.connect import embedded_environment
 from perdure.local.identity import read_record
-from perdure.local.places import Places, examples, worker_environment, worker_script
+from perdure.local.places import Places, examples, read_supervisor, worker_environment, worker_script
 from perdure.local.ports import is_free
 from perdure.local.processes import dying_with_us, last_lines, signal_holder
-from perdure.local.supervisor import read_supervisor
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import SERVER_START_S, SERVER_STOP_S

@@ -1,4 +1,5 @@
-"""Paths: of this installation's worker and `temporal` program, and of what both leave in one PERDURE_HOME."""
+"""Paths: of this installation's worker and `temporal` program, and of what both leave in one PERDURE_HOME; the record
+of its supervisor."""
 
 from __future__ import annotations
 
@@ -9,10 +10,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
+from pydantic import BaseModel, ValidationError
+
 import perdure
+from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.models.errors import BadInput, PerdureError
 from perdure.secrets import without_secrets
@@ -110,3 +115,45 @@ def temporal_version(binary: Path) -> str:
     if version is None:
         raise PerdureError(f"the temporal program does not tell its version: {ran.stdout[:200]!r}", where=str(binary))
     return version[0]
+
+
+class SupervisorRecord(BaseModel):
+    """supervisor.json: true while the supervisor's lock is held.
+
+    worker_pid None until it is there
+    restarts   of the worker since the supervisor started
+    idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
+    ending     it was asked to end: the worker finishes its turns, and nothing new shall be left to it
+    access     fingerprint of the model key and address that the worker has; its salt is `started_at`
+    forge_access, notify_access  likewise, of who it is to a forge, and of whom it tells
+    """
+
+    pid: int
+    worker_pid: int | None
+    restarts: int
+    started_at: datetime
+    idle_exit: float | None = None
+    ending: bool = False
+    access: str = ""
+    forge_access: str = ""
+    notify_access: str = ""
+
+    @property
+    def pid_told(self) -> str:
+        """The worker's process id for a person, where there is a worker."""
+        return f" (pid {self.worker_pid})" if self.worker_pid else ""
+
+
+def read_supervisor(home: Home) -> SupervisorRecord | None:
+    """The running supervisor of a home, None when there is none or it has only just begun."""
+    places = Places(home)
+    record = last_supervisor(places)
+    return record if held(places.supervisor_lock) else None
+
+
+def last_supervisor(places: Places) -> SupervisorRecord | None:
+    """The record of the one that wrote it last, whether it lives or was killed."""
+    try:
+        return SupervisorRecord.model_validate_json(places.supervisor_record.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
+        return None

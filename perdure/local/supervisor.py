@@ -14,8 +14,6 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, ValidationError
-
 from perdure import secrets
 from perdure.adapters.system.files import held, try_lock, write_whole
 from perdure.adapters.system.home import Home
@@ -24,51 +22,10 @@ from perdure.local.access import fingerprint, forge_names, notify_names
 from perdure.local.forkserver import Forked, ForkServer, Gone
 from perdure.local.page import keep_page
 from perdure.local.pauses import Pauses, running_deliveries
-from perdure.local.places import Places, worker_command, worker_environment
+from perdure.local.places import Places, SupervisorRecord, last_supervisor, worker_command, worker_environment
 from perdure.local.processes import dying_with_us, released, signal_holder
 from perdure.models import limits
 from perdure.models.errors import BadInput, PerdureError
-
-
-class SupervisorRecord(BaseModel):
-    """supervisor.json: true while the supervisor's lock is held.
-
-    worker_pid None until it is there
-    restarts   of the worker since the supervisor started
-    idle_exit  seconds without a running delivery after which worker and supervisor end, None for never
-    ending     it was asked to end: the worker finishes its turns, and nothing new shall be left to it
-    access     fingerprint of the model key and address that the worker has; its salt is `started_at`
-    forge_access, notify_access  likewise, of who it is to a forge, and of whom it tells
-    """
-
-    pid: int
-    worker_pid: int | None
-    restarts: int
-    started_at: datetime
-    idle_exit: float | None = None
-    ending: bool = False
-    access: str = ""
-    forge_access: str = ""
-    notify_access: str = ""
-
-    @property
-    def pid_told(self) -> str:
-        """The worker's process id for a person, where there is a worker."""
-        return f" (pid {self.worker_pid})" if self.worker_pid else ""
-
-
-def read_supervisor(home: Home) -> SupervisorRecord | None:
-    """The running supervisor of a home, None when there is none or it has only just begun."""
-    places = Places(home)
-    record = _read(places)
-    return record if held(places.supervisor_lock) else None
-
-
-def _read(places: Places) -> SupervisorRecord | None:
-    try:
-        return SupervisorRecord.model_validate_json(places.supervisor_record.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError):
-        return None
 
 
 class Supervisor:
@@ -98,7 +55,7 @@ class Supervisor:
             raise BadInput(
                 "this home's worker is supervised already", where=str(self._home.root), fix="perdure down ends it"
             )
-        previous = _read(self._places)
+        previous = last_supervisor(self._places)
         self._places.supervisor_record.unlink(missing_ok=True)
         handlers = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGUSR1: self.stay}
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: a closed terminal does not end it

@@ -19,10 +19,10 @@ from perdure.local.access import check_same, check_same_forge
 from perdure.local.checks import check_home
 from perdure.local.connect import configured, connect
 from perdure.local.page import page_told
-from perdure.local.places import Places, worker_environment
+from perdure.local.places import Places, SupervisorRecord, read_supervisor, worker_environment
 from perdure.local.processes import last_lines, released, rotate, signal_holder, start_detached
 from perdure.local.server import ensure_server, stop_server
-from perdure.local.supervisor import Supervisor, SupervisorRecord, read_supervisor
+from perdure.local.supervisor import Supervisor
 from perdure.models import limits
 from perdure.models.errors import PerdureError
 

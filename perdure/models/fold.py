@@ -14,14 +14,14 @@ from perdure.models.decisions import CheckedPlan
 from perdure.models.landing import Landed, Rebased
 from perdure.models.limits import NOTES_KEPT
 from perdure.models.phases import Step
-from perdure.models.publishing import Pushed, Shipped
+from perdure.models.publishing import Captured, Pushed, Shipped
 from perdure.models.result import TestsStatus
 from perdure.models.rules.specialists import built
 from perdure.models.specialists import Taken
 from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
 from perdure.models.turn import Ending, Outcome, TurnResult
-from perdure.models.work import Captured, Closed, Committed, Inspected, Prepared, TestVerdict
+from perdure.models.work import Closed, Committed, Inspected, Prepared, TestVerdict
 
 ASSUMPTIONS_KEPT = 40
 """In a delivery's state and its pull request: 20 KB. An agent that assumes more has not understood the request."""

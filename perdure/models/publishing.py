@@ -1,4 +1,5 @@
-"""Inputs and results of the activities that speak to a forge: access, the branch, the pull request, the comment."""
+"""Inputs and results of the activities that speak to a forge, access, branch, pull request and comment, and of the one
+that takes the pictures for it."""
 
 from __future__ import annotations
 
@@ -118,3 +119,19 @@ class Commented(Recorded):
     """`url` of the comment."""
 
     url: str = ""
+
+
+class CaptureInput(Recorded):
+    """Start the application of `commit` and take its pages. Policy: artifact of the Contract."""
+
+    delivery: str
+    contract: ContractHash
+    commit: str
+
+
+class Captured(Recorded):
+    """`screenshots`: artifact (perdure.models.report.Screenshots), empty when nothing was taken; never a failure."""
+
+    screenshots: str = ""
+    taken: int = 0
+    summary: str = ""

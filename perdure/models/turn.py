@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
+from pydantic import Field
+
 from perdure.models.base import ContractHash, Recorded
 from perdure.models.decisions import Question, Said
 from perdure.models.ledger import Room, Spend, Usage
@@ -111,3 +113,24 @@ class TurnResult(Recorded):
     model: str = ""
     adopted: bool = False
     waited_s: float = 0.0
+
+
+class Page(Recorded):
+    """A piece of a log, a diff or a table, at most 64 KiB; `next` is the offset to go on from, None at the end."""
+
+    text: str
+    next: int | None = None
+
+
+TURN_BEGINS = "── "
+"""Of the line that begins a turn in `logs`; all that was said and done in it is indented."""
+
+
+class ReadInput(Recorded):
+    """Read-only: `what` is `turns`, `turns_json`, `logs`, `diff`, or `artifact` or `artifact64` (base64, for what is no
+    text) with its SHA-256 in `checkpoint`."""
+
+    delivery: str
+    what: str
+    offset: int = Field(default=0, ge=0)
+    checkpoint: str = ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
-
 from perdure.models.base import ContractHash, Recorded
 from perdure.models.decisions import Gate
 from perdure.models.ledger import Spend, Usage
@@ -270,22 +268,6 @@ class Inspected(Recorded):
         )
 
 
-class CaptureInput(Recorded):
-    """Start the application of `commit` and take its pages. Policy: artifact of the Contract."""
-
-    delivery: str
-    contract: ContractHash
-    commit: str
-
-
-class Captured(Recorded):
-    """`screenshots`: artifact (perdure.models.report.Screenshots), empty when nothing was taken; never a failure."""
-
-    screenshots: str = ""
-    taken: int = 0
-    summary: str = ""
-
-
 class CloseInput(Recorded):
     """`keep`: leave the worktree for a person to look at (7 days). `tasks`: keys of its plan's tasks."""
 
@@ -304,24 +286,3 @@ class Closed(Recorded):
     message: str = ""
     notifies: bool = False
     tasks_usd: float = 0.0
-
-
-class Page(Recorded):
-    """A piece of a log, a diff or a table, at most 64 KiB; `next` is the offset to go on from, None at the end."""
-
-    text: str
-    next: int | None = None
-
-
-TURN_BEGINS = "── "
-"""Of the line that begins a turn in `logs`; all that was said and done in it is indented."""
-
-
-class ReadInput(Recorded):
-    """Read-only: `what` is `turns`, `turns_json`, `logs`, `diff`, or `artifact` or `artifact64` (base64, for what is no
-    text) with its SHA-256 in `checkpoint`."""
-
-    delivery: str
-    what: str
-    offset: int = Field(default=0, ge=0)
-    checkpoint: str = ""

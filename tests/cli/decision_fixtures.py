@@ -23,8 +23,7 @@ from perdure.models.ledger import Spend, Usage
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.plan import Plan, Task
-from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
-from perdure.models.work import Page, ReadInput
+from perdure.models.turn import Ending, Outcome, Page, ReadInput, TurnInput, TurnResult
 from tests.cli.conftest import Cli, Ran
 from tests.temporal_server import apart
 from tests.waiting import patient

@@ -11,8 +11,8 @@ from perdure.models.decisions import Decide, Hold, Resume, Say, understood
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.request import parse_request
 from perdure.models.rules.inbox import SHAPES
+from perdure.models.turn import ReadInput
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
-from perdure.models.work import ReadInput
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "webui.md").read_text(encoding="utf-8")
 MESSAGES: dict[str, type[Written]] = {**SHAPES, "say": Say, "hold": Hold, "resume": Resume, "decide": Decide}

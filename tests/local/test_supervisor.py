@@ -17,10 +17,9 @@ import pytest
 from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.local import forkserver
-from perdure.local.places import Places
+from perdure.local.places import Places, SupervisorRecord, read_supervisor
 from perdure.local.ports import any_free
 from perdure.local.server import ensure_server, find_server, stop_server
-from perdure.local.supervisor import SupervisorRecord, read_supervisor
 from tests.lab import until
 from tests.waiting import patient
 

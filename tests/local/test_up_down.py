@@ -13,9 +13,8 @@ import pytest
 
 from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
-from perdure.local.places import Places
+from perdure.local.places import Places, read_supervisor
 from perdure.local.server import find_server
-from perdure.local.supervisor import read_supervisor
 from perdure.local.up import down, ensure_running, up
 from perdure.models.errors import BadInput, PerdureError
 from tests.lab import until

@@ -23,8 +23,7 @@ from perdure.client import Perdure
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Page, ReadInput
+from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
 from perdure.plugin import perdure_plugin
 from tests.waiting import patient
 

@@ -18,8 +18,7 @@ from perdure.client import Perdure
 from perdure.client.delivery import ARTIFACT_READ_BYTES
 from perdure.models.errors import PerdureError
 from perdure.models.phases import Phase
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Page, ReadInput
+from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
 
 REQUEST = {"repository": "/r", "request": "Add sub"}
 SOON = timedelta(milliseconds=20)

@@ -26,8 +26,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.plan import Plan
 from perdure.models.report import Review, Screenshot, Screenshots, TestReport
-from perdure.models.turn import TurnInput, TurnResult
-from perdure.models.work import Page, ReadInput
+from perdure.models.turn import Page, ReadInput, TurnInput, TurnResult
 from tests.lab import until
 from tests.waiting import patient
 from workflows import WORKFLOWS

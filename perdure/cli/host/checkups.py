@@ -121,7 +121,7 @@ def check_room() -> list[Checkup]:
 def _worker() -> Path:
     """The process in /proc whose control group counts: the running worker, else this one, which would start it."""
     from perdure.adapters.system.home import Home
-    from perdure.local.supervisor import read_supervisor
+    from perdure.local.places import read_supervisor
 
     try:
         running = read_supervisor(Home.find())
@@ -165,8 +165,7 @@ def check_temporal() -> list[Checkup]:
 
 def check_worker() -> list[Checkup]:
     from perdure.adapters.system.home import Home
-    from perdure.local.places import worker_script
-    from perdure.local.supervisor import read_supervisor
+    from perdure.local.places import read_supervisor, worker_script
 
     worker_script()
     home = Home.find()

@@ -124,7 +124,7 @@ def _stale_worker(forge: HostedForge, env: Mapping[str, str]) -> list[Checkup]:
     """The running worker has the environment of its own start: a token that was exported later is not in it."""
     from perdure.adapters.system.home import Home
     from perdure.local.access import fingerprint, forge_names
-    from perdure.local.supervisor import read_supervisor
+    from perdure.local.places import read_supervisor
 
     home = Home.find()
     running = read_supervisor(home) if home.root.is_dir() else None

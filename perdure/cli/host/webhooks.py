@@ -19,7 +19,7 @@ def check_notify() -> list[Checkup]:
     from perdure.adapters.repository.host import load_host_config
     from perdure.adapters.system.home import Home
     from perdure.local.access import tells_the_same
-    from perdure.local.supervisor import read_supervisor
+    from perdure.local.places import read_supervisor
 
     listeners, found = Listeners.of(load_host_config(os.environ).notify, secrets.environment()), []
     if listeners.addresses:

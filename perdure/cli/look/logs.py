@@ -95,7 +95,7 @@ async def _follow(delivery: Delivery, screen: Screen, step: str) -> None:
 
 def of_step(lines: Iterable[str], step: str) -> Iterator[str]:
     """The turns of one step, each from the line that begins it."""
-    from perdure.models.work import TURN_BEGINS
+    from perdure.models.turn import TURN_BEGINS
 
     inside = False
     for line in lines:

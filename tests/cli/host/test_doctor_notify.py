@@ -11,8 +11,7 @@ import pytest
 from perdure.adapters.system.files import try_lock, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local.access import fingerprint, notify_names
-from perdure.local.places import Places
-from perdure.local.supervisor import SupervisorRecord
+from perdure.local.places import Places, SupervisorRecord
 from tests.cli.conftest import Cli
 
 SLACK = "https://hooks.slack.com/services/T0/B0/secret-part"

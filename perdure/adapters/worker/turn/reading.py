@@ -13,7 +13,7 @@ from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import WorkspaceRecord
 from perdure.models.errors import BadInput
 from perdure.models.ids import branch_name
-from perdure.models.work import TURN_BEGINS, Page, ReadInput
+from perdure.models.turn import TURN_BEGINS, Page, ReadInput
 
 PAGE_CHARS = 16_000
 """Of a log or diff in one read: at most 64 KiB, whatever the characters."""

@@ -15,7 +15,7 @@ from perdure.models.report import Screenshots
 
 if TYPE_CHECKING:
     from perdure.client import Delivery
-    from perdure.models.work import Page
+    from perdure.models.turn import Page
 
 REPORT_DIFF_CHARS = 400_000
 """Of the change, in a report: 10,000 lines, which is more than anybody reads on one page."""

@@ -21,9 +21,10 @@ from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.materials import PICTURES_SHOWN, PICTURES_SHOWN_BYTES, pages
 from perdure.models.phases import Step
+from perdure.models.publishing import Captured, CaptureInput
 from perdure.models.report import Screenshot, Screenshots
 from perdure.models.request import DeliveryRequest
-from perdure.models.work import Captured, CaptureInput, PrepareInput
+from perdure.models.work import PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.lab import CALC, make_target

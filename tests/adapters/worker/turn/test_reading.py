@@ -22,7 +22,7 @@ from perdure.adapters.worker.turn.reading import (
 )
 from perdure.cli.look.logs import of_step
 from perdure.models.errors import BadInput, WorkspaceLost
-from perdure.models.work import TURN_BEGINS, Page, ReadInput
+from perdure.models.turn import TURN_BEGINS, Page, ReadInput
 
 PAYLOAD = 64 * 1024
 

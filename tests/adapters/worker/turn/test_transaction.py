@@ -15,8 +15,7 @@ from perdure.adapters.worker.turn.reading import text_of
 from perdure.models.errors import BadInput, Diverged, ModelRefusesUs, WorkspaceLost
 from perdure.models.ids import run_ref
 from perdure.models.phases import Step
-from perdure.models.turn import Ending
-from perdure.models.work import ReadInput
+from perdure.models.turn import Ending, ReadInput
 
 NESTED = "printf x > kept.txt; mkdir -p sub && cd sub && git init -q . && printf y > file.txt"
 
