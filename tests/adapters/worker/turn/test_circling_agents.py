@@ -11,6 +11,7 @@ import pytest
 
 from perdure.adapters.agents.builtin.stuck import STANDING_STOP, STANDING_WORD, STUCK
 from perdure.adapters.worker.attempt import doing
+from perdure.models.decisions import Said
 from perdure.models.turn import Ending, TurnResult
 from tests import needs
 from tests.adapters.worker.turn.turn_fixtures import Bench, working
@@ -33,13 +34,16 @@ def config(agent: str) -> str:
     return f'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "{agent}"\n'
 
 
-async def turns(bench: Bench, *, dies_after: int = 0) -> list[TurnResult]:
-    """All turns of the step; another worker takes the one after `dies_after`."""
+async def turns(bench: Bench, *, dies_after: int = 0, said_before: int = 0) -> list[TurnResult]:
+    """All turns of the step; another worker takes the one after `dies_after`, a person speaks before `said_before`."""
     results: list[TurnResult] = []
     checkpoint, host = bench.prepared.checkpoint, bench.host
     while not results or results[-1].outcome is None:
         host = bench.again() if dies_after and len(results) == dies_after else host
-        results.append(await bench.take(bench.work(len(results) + 1, checkpoint), host=host))
+        work = bench.work(len(results) + 1, checkpoint)
+        if work.turn == said_before:
+            work = work.model_copy(update={"said": (Said(id="w", text="Look again."),)})
+        results.append(await bench.take(work, host=host))
         checkpoint = results[-1].checkpoint
         assert len(results) < 3 * STANDING_STOP
     return results
@@ -69,6 +73,14 @@ async def test_it_is_told_once_then_ended_by_name(
         assert sum(json.dumps(bench.rehearsal.calls[-1].body).count(one) for one in (STUCK,)) == 1, "told again"
         assert bench.rehearsal.report()["repeated"] == 0
         assert agent.alive() == []
+
+
+async def test_words_of_a_person_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    StandIn(tmp_path)
+    async with working(tmp_path, HEEDS, config=config("stand-in")) as bench:
+        await turns(bench, said_before=STANDING_WORD)
+        assert told(bench).index(True) > 2 * STANDING_WORD
 
 
 class Told(dict[str, object]):
