@@ -66,3 +66,42 @@ async def test_the_best_attempt_at_an_item_lands_and_a_worker_killed_in_the_midd
         ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "backlog", "report", "night", "--json")
         receipt = json.loads(ran.out)["receipt"]
         assert (receipt["landed"], receipt["lost"], receipt["twice"], receipt["ownerless"]) == (2, [], [], []), ran.out
+
+
+ASKS = (
+    """
+[[line]]
+step = "implement"
+turn = 1
+contains = ["This is attempt 2 of"]
+use = [{ tool = "ask", input = { text = "Which greeting?", kind = "text", why = "There are several." } }]
+[[line]]
+step = "implement"
+turn = 2
+contains = ["This is attempt 2 of"]
+use = [{ tool = "bash", input = { command = "echo hello > hello.txt" } }]
+"""
+    + attempt('["This is attempt 2 of"]', HELLO, say="Say hello")
+    + attempt('["This is attempt 1 of"]', HELLO, RED, say="Say hello")
+)
+
+
+@pytest.mark.timeout(200)
+async def test_what_an_attempt_at_an_item_asks_is_shown_at_the_backlog(tmp_path: Path, ports: int) -> None:
+    origin = make_target(tmp_path / "calc.git")
+    asked = {"repository": str(origin), "items": [{"id": "hello", "request": "Say hello", "attempts": 2}]}
+    async with Lab.open(tmp_path, ASKS, ports=ports) as lab:
+        lab.worker()
+        request = {**asked, "config": CONFIG}
+        handle = await lab.client.start_workflow("Backlog", request, id="night", task_queue=TASK_QUEUE)
+
+        async def shown() -> bool:
+            [item] = (await handle.query("progress"))["items"]
+            return "night/hello/attempt-2 waits: question: Which greeting?" in item.get("because", "")
+
+        await until(shown, timeout=90)
+        cli = Cli(lab.home.root, lab.root, lab.env)
+        ran = await asyncio.to_thread(cli, "answer", "night/hello/attempt-2", "hello")
+        assert ran.code == 0, ran
+        progress = await ended(handle, lab)
+        assert [item["phase"] for item in progress["items"]] == ["landed"], progress
