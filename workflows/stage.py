@@ -132,7 +132,8 @@ class Stage:
         self._end("failed", summary=outcome.summary)
         self.state.sample = short_run(workflow.info().run_id)  # these replies end it: a retry has to ask for others
         reason, words = ENDINGS[outcome.ending]
-        raise not_delivered(reason, f"{words}: {outcome.summary}" if outcome.summary else words)
+        told = outcome.summary if outcome.summary.startswith(words) else f"{words}: {outcome.summary}"
+        raise not_delivered(reason, told if outcome.summary else words)
 
     async def _outcome(self, step: Step, attempt: int, materials: dict[str, str], effort: str) -> tuple[Outcome, str]:
         """The way the step ended, and the second model where it has gone over to one."""
