@@ -10,7 +10,6 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState
 from perdure.models.base import Recorded
 from perdure.models.rules.stack import standing
-from perdure.text import one_line
 from workflows.endings import heed_cancellation, invalid
 from workflows.items_stack import Stack
 
@@ -61,7 +60,7 @@ class Following:
 
     def _show(self, left: list[str]) -> None:
         stands = (f"- {id}: {self.state.items[id].pull_request} into {self.state.items[id].into}" for id in left)
-        notes = (f"- {one_line(note, 300)}" for note in self.state.notes)
+        notes = (f"- {note}" for note in self.state.notes)
         workflow.set_current_details("\n".join(("Retargeted when what they stand on is merged:", *stands, *notes)))
 
 
