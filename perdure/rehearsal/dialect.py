@@ -21,6 +21,8 @@ Call = tuple[str, Json]
 ANSWER = "StructuredOutput"
 """Claude Code's tool for an answer that has to follow a schema: it asks the API for none."""
 
+_NAMES = frozenset({"bash", "read", "write", "edit", "glob", "grep"})
+
 _DIRECTORY = re.compile(r"Primary working directory: (\S+)|<cwd>(\S+)</cwd>")
 _YIELD_MS = 30_000
 """Codex gives a command that runs longer back to the model as a session; a screenplay has no line for that."""
@@ -29,8 +31,9 @@ _YIELD_MS = 30_000
 def translated(tool: str, given: Json, request: Request) -> Call | None:
     """The same call by a tool that the request offers; None where there is none."""
     offered = {one.name: one.input_schema.model_dump().get("properties") or {} for one in request.tools}
-    others = any("description" in offered.get(shell, ()) for shell in _SHELLS)  # ours has no such field
-    if tool in offered and not others:
+    # Fields that only the tools of others have: they may have a name of ours, and take other words.
+    others = "filePath" in offered.get("read", ()) or any("description" in offered.get(name, ()) for name in _SHELLS)
+    if tool in offered and not (others and tool in _NAMES):
         return tool, given
     for needed, say in _SAID:
         if needed <= offered.keys():

@@ -102,6 +102,14 @@ def test_a_tool_of_the_same_name_is_not_the_same_where_the_shell_is_another_agen
     assert call == (shell, {"command": "sed -n '1,$p' a", "description": "read"})
 
 
+def test_opencodes_tools_have_our_names_and_take_other_words() -> None:
+    reads = {"type": "object", "properties": {"filePath": {}}}
+    tools = [{"name": "read", "input_schema": reads}, {"name": "bash", "input_schema": {"type": "object"}}]
+    asked = offering("bash").model_copy(update={"tools": [Tool.model_validate(tool) for tool in tools]})
+    call = translated("read", {"path": "a"}, asked)
+    assert call == ("bash", {"command": "sed -n '1,$p' a", "description": "read"})
+
+
 @given(st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["C", "Z"])), min_size=1))
 def test_a_patch_says_every_line_of_what_is_written(lines: list[str]) -> None:
     call = translated("write", {"path": "a", "content": "\n".join(lines) + "\n"}, offering(*CODEX))
