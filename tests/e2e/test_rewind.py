@@ -16,32 +16,35 @@ from perdure.models.errors import BadInput
 from tests.commands import perdure
 from tests.lab import Lab, make_target, until
 
-TURNS = 6
-LINES = "".join(
-    f"""
+
+def story(turns: int) -> str:
+    lines = "".join(
+        f"""
 [[line]]
 step = "implement"
 turn = {number}
 use = [{{ tool = "bash", input = {{ command = "echo line {number} >> notes.txt" }} }}]
 """
-    for number in range(1, TURNS)
-)
-STORY = f"""
+        for number in range(1, turns)
+    )
+    return f"""
 [[line]]
 step = "classify"
 answer = {{ kind = "feature", reason = "it adds a file" }}
-{LINES}
+{lines}
 [[line]]
 step = "implement"
-turn = {TURNS}
+turn = {turns}
 say = "All turns are done."
 """
+
+
 REQUEST: dict[str, Any] = {
     "id": "long",
     "phases": ["build", "ship"],
     "config": "version = 1\n[gates]\nbefore = ['pull_request']\n",
 }
-"""Builds in six turns, then waits for a person."""
+"""Builds, then waits for a person."""
 
 
 async def at_the_gate(lab: Lab, run: str = "") -> list[Turn]:
@@ -62,41 +65,43 @@ def parents(lab: Lab, checkpoints: list[str]) -> list[str]:
     return [vault.git.text("rev-parse", f"{one}^") for one in checkpoints]
 
 
-async def by_command(lab: Lab, known: list[Turn]) -> None:
+async def by_command(lab: Lab, known: list[Turn], turns_taken: int) -> None:
     """`perdure turns` names them all, `perdure rewind` takes one of these names."""
     told = json.loads(await perdure(lab, "turns", "long", "--json"))
     assert [one["place"] for one in told] == [one.place for one in known]
     assert len((await perdure(lab, "turns", "long")).splitlines()) == len(known)
     run = (await lab.perdure.delivery("long").describe()).run_id
-    said = await perdure(lab, "rewind", "long", "--to", f"build:{TURNS - 1}", "--say", "once more")
-    assert said.splitlines()[0] == f"rewound: long takes implement:{TURNS - 1} anew"
+    said = await perdure(lab, "rewind", "long", "--to", f"build:{turns_taken - 1}", "--say", "once more")
+    assert said.splitlines()[0] == f"rewound: long takes implement:{turns_taken - 1} anew"
     await at_the_gate(lab, run)
     refused = await perdure(lab, "rewind", "long", "--to", "implement:99", code=2)
-    assert f"the nearest one is implement:{TURNS}" in refused
+    assert f"the nearest one is implement:{turns_taken}" in refused
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "places", [(4, 6, 1), pytest.param(tuple(range(1, TURNS + 1)), marks=pytest.mark.slow)], ids=["some", "each"]
+    ("number_of_turns", "places"),
+    [(6, (4, 6, 1)), pytest.param(12, tuple(range(1, 13)), marks=pytest.mark.slow)],
+    ids=["some", "each"],
 )
 async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
-    places: tuple[int, ...], tmp_path: Path, ports: int
+    number_of_turns: int, places: tuple[int, ...], tmp_path: Path, ports: int
 ) -> None:
     origin = make_target(tmp_path / "calc.git")
-    async with Lab.open(tmp_path, STORY, ports=ports) as lab:
+    async with Lab.open(tmp_path, story(number_of_turns), ports=ports) as lab:
         lab.worker()
         delivery = (await lab.submit(origin, "Add notes", **REQUEST)).delivery
         first = await at_the_gate(lab)
         assert [one.place for one in first if one.step == "implement"] == [
-            f"implement:{n}" for n in range(1, TURNS + 1)
+            f"implement:{n}" for n in range(1, number_of_turns + 1)
         ]
         for number in places:
             run, calls = (await delivery.describe()).run_id, lab.model_calls()
             words = f"words for turn {number}"
             assert (await rewind(delivery, f"implement:{number}", say=words)).place == f"implement:{number}"
             again = await at_the_gate(lab, run)
-            assert lab.model_calls() == calls + TURNS + 1 - number, "a turn before it was paid again"
+            assert lab.model_calls() == calls + number_of_turns + 1 - number, "a turn before it was paid again"
             anew, old = ([one.checkpoint for one in told if one.step == "implement"] for told in (again, first))
             assert anew[: number - 1] == old[: number - 1]
             assert parents(lab, anew[number - 1 :][:1]) == parents(lab, old[number - 1 :][:1])
@@ -104,14 +109,14 @@ async def test_a_delivery_goes_back_to_a_turn_and_pays_for_none_before_it(
             assert lab.rehearsal is not None
             asked = [str(call.body) for call in lab.rehearsal.calls[calls:]]
             assert words in asked[0]
-            heard = [older for older in range(1, TURNS + 1) if f"words for turn {older}\n" in asked[0] + "\n"]
+            heard = [older for older in range(1, number_of_turns + 1) if f"words for turn {older}\n" in asked[0] + "\n"]
             assert set(heard) <= {number}, "words of another rewind were said once more"
             assert SpendLog(lab.home.workspace("long")).repeats() == (0, 0), "paid twice, or cut off"
             first = again
-        await by_command(lab, first)
+        await by_command(lab, first, number_of_turns)
         with pytest.raises(BadInput, match="there is no turn 'implement:40'") as refused:
             await rewind(delivery, "implement:40")
-        assert refused.value.fix == f"the nearest one is implement:{TURNS}"
+        assert refused.value.fix == f"the nearest one is implement:{number_of_turns}"
         with pytest.raises(BadInput, match="there is no turn 'implment:2'") as refused:
             find(first, "implment:2")
         assert refused.value.fix == "did you mean implement:2?"
