@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 
 from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState
-from perdure.models.base import Recorded
 from perdure.models.rules.stack import standing
+from perdure.models.stacked import StackLeft
 from workflows.endings import heed_cancellation, invalid
 from workflows.items_stack import Stack
 
@@ -20,27 +20,18 @@ FOLLOW_TIME = timedelta(days=30)
 """After which whoever still wants to merge has rebased it by hand: a look is a request for each that is open."""
 
 
-class Followed(Recorded):
-    """A stack to follow: by the backlog of that id, its request without items, its state. `until`: empty at first."""
-
-    backlog: str
-    said: dict[str, object]
-    state: dict[str, object]
-    until: datetime | None = None
-
-
 @workflow.defn
 class Following:
-    """Takes Followed from a backlog that ended, returns in one line what became of it."""
+    """Takes StackLeft from a backlog that ended, returns in one line what became of it."""
 
     @workflow.init
-    def __init__(self, given: Followed) -> None:
+    def __init__(self, given: StackLeft) -> None:
         self.given, self.state = given, BacklogState.model_validate(given.state)
         request = BacklogRequest.model_construct(repository=str(given.said.get("repository", "")), land="stack")
         self.stack = Stack(request, self.state, given.said, given.backlog)
 
     @workflow.run
-    async def run(self, given: Followed) -> str:
+    async def run(self, given: StackLeft) -> str:
         """Look now and then until nothing stands on anything any more, or for a month."""
         parent = workflow.info().parent
         if parent is None or parent.workflow_id != given.backlog:
@@ -64,9 +55,9 @@ class Following:
         workflow.set_current_details("\n".join(("Retargeted when what they stand on is merged:", *stands, *notes)))
 
 
-def left_to_follow(backlog: str, said: dict[str, object], state: BacklogState) -> Followed | None:
+def left_to_follow(backlog: str, said: dict[str, object], state: BacklogState) -> StackLeft | None:
     """The stack that a backlog leaves when it ends; None: nothing stands on anything."""
     if not standing(state):
         return None
     stack = {id: at for id, at in state.items.items() if at.branch}
-    return Followed(backlog=backlog, said=said, state=state.model_copy(update={"items": stack, "notes": ()}).carried())
+    return StackLeft(backlog=backlog, said=said, state=state.model_copy(update={"items": stack, "notes": ()}).carried())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from perdure.models.base import Recorded
 
 
@@ -38,3 +40,12 @@ class StackSeen(Recorded):
     """By item, as far as there is a pull request of its."""
 
     seen: dict[str, Seen] = {}
+
+
+class StackLeft(Recorded):
+    """A stack to follow: by the backlog of that id, its request without items, its state. `until`: empty at first."""
+
+    backlog: str
+    said: dict[str, object]
+    state: dict[str, object]
+    until: datetime | None = None

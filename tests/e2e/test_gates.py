@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.models.decisions import Asked
+from perdure.page.guard import login_name
 from tests.cli.conftest import Cli
 from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, git, make_target, pulls, until
 from tests.processes import alive, children_of, name_of
@@ -126,7 +127,7 @@ async def test_a_hold_stops_between_two_turns_and_cancel_now_ends_a_running_tool
         tree = lab.home.tree("calc-sub")
         await until((tree / "started").exists)
         await person("hold", "calc-sub", "--note", "let me look")
-        await until(lambda: _waits(submitted.delivery, "held: let me look"))
+        await until(lambda: _waits(submitted.delivery, f"held by {login_name()}: let me look"))
         asked = lab.model_calls()
         await asyncio.sleep(1)
         assert lab.model_calls() == asked

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 from workflow_fixtures import playing
 
 from perdure.models.limits import TASK_QUEUE
-from perdure.models.stacked import Seen
+from perdure.models.stacked import Seen, StackLeft
 from tests.waiting import patient
 from workflows import following, items_stack
 
@@ -83,7 +83,7 @@ async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_sta
 
 async def test_nobody_but_a_backlog_has_a_stack_followed(client: Client, fresh: str) -> None:
     async with playing(client, Branch()):
-        given = following.Followed(backlog="night", said={}, state={})
+        given = StackLeft(backlog="night", said={}, state={})
         handle = await client.start_workflow("Following", given, id=fresh, task_queue=TASK_QUEUE)
         with pytest.raises(WorkflowFailureError) as failure:
             await handle.result()
