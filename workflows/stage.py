@@ -140,8 +140,7 @@ class Stage:
         state, last = self.state, ""
         assert state.prepared is not None
         taken = state.at[2] if state.at and state.at[:2] == (step, attempt) else 0
-        limit = state.prepared.turns_per_step
-        for turn in range(taken + 1, taken + 1 + limit):
+        for turn in range(taken + 1, taken + 1 + (limit := state.prepared.turns_per_step)):
             await self.people.answered()
             left = await self._room()
             prepared = state.prepared  # a rewind may have brought other terms meanwhile

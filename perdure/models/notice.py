@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.base import Published, Recorded
-from perdure.models.config import Heard
 from perdure.models.decisions import Asked, Gate, Question
+from perdure.models.host_config import Heard
 from perdure.models.ids import delivery_key
 from perdure.models.request import DeliveryRequest
 from perdure.models.result import DeliveryResult, PullRequest

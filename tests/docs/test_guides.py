@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from perdure.adapters.repository.config import load_repository_config
 from perdure.adapters.repository.host import OTHER_VARIABLES, VARIABLES
-from perdure.models.config import HostConfig, RepositoryConfig
+from perdure.models.config import RepositoryConfig
+from perdure.models.host_config import HostConfig
 from perdure.models.phases import Phase, Step
 from perdure.models.result import Reason, Status
 from perdure.rehearsal.faults import Fault

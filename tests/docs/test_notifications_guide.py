@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from perdure.adapters.notify.addresses import NOTIFY_SECRET_BYTES, headers, key_of
 from perdure.adapters.notify.send import NOTIFY_ATTEMPT_S
-from perdure.models.config import Heard, HostConfig
+from perdure.models.host_config import Heard, HostConfig
 from perdure.models.limits import NOTIFY_PAUSE, NOTIFY_PAUSE_MAX
 from perdure.models.notice import Message
 from workflows.notification import NOTIFY_FOR

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_state import BacklogState, Opened
-from perdure.models.config import PageSettings
+from perdure.models.host_config import PageSettings
 from perdure.models.request import DeliveryRequest
 from perdure.models.state import DeliveryState
 from perdure.models.webui.backlog import details as of_backlog

@@ -46,7 +46,7 @@ class Followed(Interceptor):
 
 @contextlib.asynccontextmanager
 async def looks(visitor: Visitor) -> AsyncIterator[list[str]]:
-    """What somebody's browser is sent while it shows the activity: the events' rows."""
+    """All that somebody's browser is sent while it shows the activity: the events' rows."""
     rows: list[str] = []
 
     async def read(answer: aiohttp.ClientResponse) -> None:

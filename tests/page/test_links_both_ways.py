@@ -85,7 +85,7 @@ async def test_the_web_ui_leads_to_the_page_and_the_page_to_the_web_ui_and_no_to
 
 
 async def followed(tab: Page) -> Page:
-    """What the link in the details opens."""
+    """The page that the link in the details opens."""
     link = tab.frame_locator("iframe").last.get_by_role("link", name="on the page")
     async with tab.context.expect_page(timeout=PATIENCE_MS) as opened:
         await link.click()

@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.questions import Questions
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
-from perdure.models.config import HostConfig
+from perdure.models.host_config import HostConfig
 from perdure.models.ledger import Usage
 from perdure.models.treasury import SpentInput
 

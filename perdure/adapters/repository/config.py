@@ -11,8 +11,9 @@ from perdure.adapters.repository import keys
 from perdure.adapters.repository.detect import Detected
 from perdure.adapters.repository.host import expand, merge, nested, user_file_name, variable_origins, variables
 from perdure.models.amounts import seconds
-from perdure.models.config import HostConfig, Limits, RepositoryConfig
+from perdure.models.config import Limits, RepositoryConfig
 from perdure.models.errors import BadInput
+from perdure.models.host_config import HostConfig
 from perdure.models.request import DeliveryRequest
 
 DEFAULT = "default"

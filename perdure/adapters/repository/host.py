@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from perdure.adapters.repository.keys import load, names, nearest, parse, plain
 from perdure.adapters.system.bounded import read_text
 from perdure.models.base import Written
-from perdure.models.config import HostConfig, Limits, StepsSettings
+from perdure.models.config import Limits, StepsSettings
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput
 from perdure.models.forges import FORGES
+from perdure.models.host_config import HostConfig
 from perdure.models.limits import CONFIG_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.treasury import Budgets, matching

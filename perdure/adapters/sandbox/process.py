@@ -21,7 +21,7 @@ from perdure.adapters.sandbox.groups import ControlGroup, group_for
 from perdure.adapters.sandbox.running import running
 from perdure.adapters.sandbox.status import Holder, SandboxStatus, StatusFile, forget
 from perdure.adapters.sandbox.usage import Caps, UsageWatcher, killed
-from perdure.models.config import CommandLimits
+from perdure.models.host_config import CommandLimits
 from perdure.models.limits import OUTPUT_FILE_BYTES, SANDBOX_END_S
 
 OUTPUT_POLL_S = 0.1

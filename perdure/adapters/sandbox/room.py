@@ -15,7 +15,8 @@ from pathlib import Path
 
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.system.files import try_lock
-from perdure.models.config import CommandLimits, SandboxGrade
+from perdure.models.config import SandboxGrade
+from perdure.models.host_config import CommandLimits
 
 ROOM_PROCESSOR, ROOM_BYTES = 2, 2 * 1024**3
 """Places for each processor (suites also wait: for disks, for servers they start), and memory for each: what a large

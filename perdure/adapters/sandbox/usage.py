@@ -19,7 +19,7 @@ from pathlib import Path
 
 from perdure.adapters.sandbox.environment import HOME, RUN, TMP
 from perdure.models.amounts import size
-from perdure.models.config import CommandLimits
+from perdure.models.host_config import CommandLimits
 from perdure.models.limits import (
     SANDBOX_DISK_LOOK_S,
     SANDBOX_DISK_SLACK_BYTES,

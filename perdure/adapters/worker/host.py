@@ -39,9 +39,10 @@ from perdure.adapters.worker.search_attributes import registered
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds, set_up, sets_up_alike
 from perdure.adapters.worker.spend import SpendLog
-from perdure.models.config import HostConfig, SandboxGrade
+from perdure.models.config import SandboxGrade
 from perdure.models.contract import Contract
 from perdure.models.errors import BadInput, ModelRefusesUs, WorkspaceLost
+from perdure.models.host_config import HostConfig
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.proof import seal
 from perdure.models.result import Receipt

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from perdure.cli.request.options import Options
 from perdure.cli.request.repository import file_at, in_working_tree, place_of
 from perdure.local.access import NAMES
-from perdure.models.config import BUILT_IN, HostConfig, RepositoryConfig
+from perdure.models.config import BUILT_IN, RepositoryConfig
 from perdure.models.errors import BadInput
+from perdure.models.host_config import HostConfig
 from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
 from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
 from perdure.models.phases import Phase, why_not

@@ -12,7 +12,8 @@ from perdure.adapters.repository.config import LOWERED, Effective, effective, lo
 from perdure.adapters.repository.detect import Detected
 from perdure.adapters.repository.host import load_host_config, user_file_name
 from perdure.models.amounts import seconds
-from perdure.models.config import HostConfig, Limits, RepositoryConfig, TestCommand
+from perdure.models.config import Limits, RepositoryConfig, TestCommand
+from perdure.models.host_config import HostConfig
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
 from tests.command_fixtures import NO_FILE

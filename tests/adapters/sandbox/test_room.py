@@ -13,7 +13,7 @@ import pytest
 
 from perdure.adapters.sandbox.room import Room, Size
 from perdure.adapters.system.files import try_lock
-from perdure.models.config import CommandLimits
+from perdure.models.host_config import CommandLimits
 
 GB = 1024**3
 

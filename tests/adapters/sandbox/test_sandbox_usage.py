@@ -14,7 +14,7 @@ from perdure.adapters.sandbox.bubblewrap import Bubblewrap
 from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.usage import Caps
 from perdure.models.amounts import size
-from perdure.models.config import CommandLimits, HostConfig
+from perdure.models.host_config import CommandLimits, HostConfig
 
 MB = 1024**2
 ROOMY = {"memory": 200 * MB, "processes": 80, "disk": 1000 * MB}

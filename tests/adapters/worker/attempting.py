@@ -14,7 +14,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.attempt import AttemptInterceptor
 from perdure.adapters.worker.host import Host
-from perdure.models.config import HostConfig
+from perdure.models.host_config import HostConfig
 from perdure.models.work import CloseInput
 
 WORK = CloseInput(delivery="d")

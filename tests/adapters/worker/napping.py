@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from perdure.adapters.system.home import Home
     from perdure.adapters.worker.attempt import AttemptInterceptor, now_doing
     from perdure.adapters.worker.host import Host
-    from perdure.models.config import HostConfig
+    from perdure.models.host_config import HostConfig
     from perdure.models.work import CloseInput
     from perdure.plugin import perdure_plugin
 

@@ -9,7 +9,7 @@ import pytest
 from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.verify.checkpoints import ledger
-from perdure.models.config import HostConfig
+from perdure.models.host_config import HostConfig
 from perdure.models.ledger import Usage
 
 KEY = "calc-sub"
