@@ -19,10 +19,11 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.files import held, try_lock
 from perdure.adapters.system.home import Home
 from perdure.client import Perdure, Submitted
-from perdure.local.places import worker_command, worker_environment, worker_script
+from perdure.local.places import Places, read_supervisor, worker_command, worker_environment, worker_script
+from perdure.local.processes import released
 from perdure.local.server import ensure_server, find_server, stop_server
 from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
@@ -130,6 +131,17 @@ class Lab:
                 yield lab
             finally:
                 lab.end_workers()
+                await lab.end_supervisor()
+
+    async def end_supervisor(self) -> None:
+        """The one that a command has started for a worker of its own; it would stay for fifteen idle minutes."""
+        lock = Places(self.home).supervisor_lock
+        if held(lock) and (there := read_supervisor(self.home)):
+            started = family(there.pid)
+            send(there.pid, signal.SIGTERM)
+            if not await released(lock, patient(20)):
+                for process in started:
+                    send(process.pid, signal.SIGKILL)
 
     async def start_server(self, port: int | None = None) -> None:
         info = await ensure_server(self.home, port=port, say=lambda _: None)
