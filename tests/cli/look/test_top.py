@@ -73,7 +73,7 @@ async def test_a_plan_that_waits_is_first_and_approved_by_a_key_and_without_a_te
                 typist.until("plan: approve the plan: Add sub")
                 typist.types("\x1b[A")  # an arrow ends with an A: nothing is approved by it
                 typist.types("a")
-                typist.until("approve")
+                typist.until(r"\[l\]ater")  # a key pressed before the choice is shown decides nothing
                 typist.types("a")
                 typist.until("calc-sub: decided")
                 typist.types("q")
