@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets as randomness
+import shlex
 import sys
 
 from pydantic import BaseModel, ValidationError
 
 from perdure import secrets
-from perdure.adapters.system.files import held, locked, write_whole
+from perdure.adapters.system.files import locked, write_whole
 from perdure.adapters.system.home import Home
 from perdure.local.places import Places
-from perdure.local.processes import dying_with_us
+from perdure.local.processes import dying_with_us, holds
+from perdure.models.errors import PerdureError
 
 AGAIN_S = 5.0
 """Before a page that ended is started again: it may be the home's disk that is full."""
@@ -30,6 +33,8 @@ TOKEN_LOOK_S = 1.0
 
 _POLL_S = 0.1
 
+_TOKEN = re.compile("[0-9a-f]{64}")
+
 
 class PageRecord(BaseModel):
     """page.json: true while the page's lock is held. `url`: without the token."""
@@ -39,13 +44,26 @@ class PageRecord(BaseModel):
 
 
 def token_of(home: Home) -> str:
-    """The secret that opens this home's page: made once, 32 bytes in hex; removed, every session ends."""
+    """The secret that opens this home's page: made once, 32 bytes in hex; removed, every session ends.
+
+    PerdureError for one that cannot be read, or that would let strangers in: it is not replaced, but said.
+    """
     home.make_private()
     path = home.root / "page.token"
-    with locked(home.root / "page.token.lock"):
-        if not path.exists():
-            write_whole(path, randomness.token_hex(32).encode())
-    return path.read_text().strip()
+    fix = f"remove it: the page makes another one (rm -r {shlex.quote(str(path))})"
+    try:
+        with locked(home.root / "page.token.lock"):
+            if not os.path.lexists(path):
+                write_whole(path, randomness.token_hex(32).encode())
+            token = path.read_text().strip()
+    except OSError as error:
+        what = f"the page's token cannot be read or made: {error.strerror}"
+        raise PerdureError(what, where=str(error.filename or path), fix=fix) from None
+    except UnicodeDecodeError:
+        token = ""
+    if not _TOKEN.fullmatch(token):
+        raise PerdureError("the page's token is damaged: it is not 64 digits in hex", where=str(path), fix=fix)
+    return token
 
 
 async def over(home: Home, token: str, ended: asyncio.Event) -> None:
@@ -55,20 +73,20 @@ async def over(home: Home, token: str, ended: asyncio.Event) -> None:
         try:
             if path.read_text().strip() != token:
                 return
-        except FileNotFoundError:
+        except (OSError, UnicodeDecodeError):
             return
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), TOKEN_LOOK_S)
 
 
 def read_page(home: Home) -> PageRecord | None:
-    """The page that runs beside this home's workers, None where there is none."""
+    """The page that runs beside this home's workers, None where there is none, or where it has not said yet where."""
     places = Places(home)
     try:
         record = PageRecord.model_validate_json(places.page_record.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
-    return record if held(places.page_lock) else None
+    return record if holds(record.pid, places.page_lock) else None
 
 
 def page_url(home: Home) -> str:
@@ -78,15 +96,19 @@ def page_url(home: Home) -> str:
 
 
 def page_address(home: Home) -> str:
-    """The address at which a person opens that page, token included; empty where none runs."""
+    """The address at which a person opens that page, token included; empty where none runs. Errors as token_of."""
     running = read_page(home)
     return f"{running.url}/?token={token_of(home)}" if running else ""
 
 
 async def page_told(home: Home) -> str:
-    """The line that says where the page is, once it is there."""
+    """The line that says where the page is, once it is there, or why there is none."""
     until = asyncio.get_running_loop().time() + STARTED_S
     while asyncio.get_running_loop().time() < until:
+        try:
+            token_of(home)
+        except PerdureError as error:
+            return f"no page: {error.what}; {error.fix}"
         if address := page_address(home):
             return f"page at {address}"
         await asyncio.sleep(_POLL_S)

@@ -11,7 +11,7 @@ import sys
 from perdure import secrets
 
 TRY_AGAIN_S = 2.0
-"""Between two looks for a Temporal server that does not answer yet."""
+"""Between two looks for a Temporal server that does not answer yet, or for a token that can be read."""
 
 
 async def main() -> int:
@@ -22,7 +22,7 @@ async def main() -> int:
     from perdure.local.connect import connect
     from perdure.local.page import over, read_page, record_page, token_of
     from perdure.local.places import Places
-    from perdure.models.errors import TemporalUnreachable
+    from perdure.models.errors import PerdureError, TemporalUnreachable
     from perdure.page.server import Place, serve, settle
 
     home, ended = Home.find(), asyncio.Event()
@@ -31,15 +31,18 @@ async def main() -> int:
     lock = try_lock(Places(home).page_lock)
     if lock is None:
         return 0 if read_page(home) else 1  # another one is there, or begins
+    said = ""
     while not ended.is_set():
+        Places(home).page_record.unlink(missing_ok=True)  # of one that has died, or that serves no more
         try:
-            client = await connect(home, start=False, say=lambda _: None)
-        except TemporalUnreachable:
+            client, token = await connect(home, start=False, say=lambda _: None), token_of(home)
+        except PerdureError as error:
+            if not isinstance(error, TemporalUnreachable) and said != (said := str(error)):
+                print(said, file=sys.stderr, flush=True)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), TRY_AGAIN_S)
             continue
         web_ui = await pages_of(home)
-        token = token_of(home)
         async with serve(Perdure(client, home.key()), token, Place(), web_ui) as page:
             record_page(home, page.url)
             settle()

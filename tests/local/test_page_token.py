@@ -1,0 +1,128 @@
+"""A token that cannot be used: one line, no page meanwhile, and never one that lets strangers in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from perdure.adapters.system.files import held, try_lock
+from perdure.adapters.system.home import Home
+from perdure.local.page import over, page_address, page_told, read_page, record_page, token_of
+from perdure.local.places import Places
+from perdure.models.errors import PerdureError
+from tests.lab import until
+from tests.temporal_server import joined
+from tests.waiting import patient
+
+BAD: dict[str, Callable[[Path], object]] = {
+    "a directory": lambda path: path.mkdir(),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "not UTF-8": lambda path: path.write_bytes(b"\xff" * 64),
+    "empty": lambda path: path.touch(),
+    "a part": lambda path: path.write_text("ab12"),
+}
+
+
+def gone(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+@contextlib.contextmanager
+def page_process(home: Home) -> Iterator[subprocess.Popen[bytes]]:
+    """As the supervisor starts it."""
+    with (home.root / "page.log").open("ab") as log:
+        process = subprocess.Popen([sys.executable, "-P", "-m", "perdure.page"], cwd=home.root, stderr=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(patient(30))
+
+
+async def answer(url: str, token: str = "") -> int:
+    """The status with which a page answers a person who has that token; 0: there is none."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=patient(60))) as session:
+        try:
+            async with session.get(f"{url}/?token={token}") as answer:
+                return answer.status
+        except aiohttp.ClientConnectionError:
+            return 0
+
+
+@pytest.mark.parametrize("bad", BAD)
+async def test_a_token_that_cannot_be_used_is_one_line_and_ends_the_sessions_of_a_page(home: Home, bad: str) -> None:
+    token, path = token_of(home), home.root / "page.token"
+    path.unlink()
+    BAD[bad](path)
+    with pytest.raises(PerdureError, match="the page's token") as said:
+        token_of(home)
+    assert (said.value.where, "rm -r" in said.value.fix) == (str(path), True)
+    assert len(said.value.what.splitlines()) == 1
+    assert (await page_told(home)).startswith("no page: the page's token")
+    async with asyncio.timeout(patient(30)):
+        await over(home, token, asyncio.Event())
+    gone(path)
+    assert len(token_of(home)) == 64
+
+
+@pytest.mark.timeout(240)
+async def test_a_page_whose_token_is_damaged_serves_nobody_says_so_once_and_comes_back_with_another(home: Home) -> None:
+    path = home.root / "page.token"
+    async with joined(home):
+        with page_process(home) as process:
+            first = await until(lambda: read_page(home), patient(60))
+            token = token_of(home)
+            assert await answer(first.url, token) == 200
+            path.write_text("")
+            log = home.root / "page.log"
+            await until(lambda: "the page's token is damaged" in log.read_text(), patient(60))
+            assert read_page(home) is None
+            assert [await answer(first.url, one) for one in ("", token)] == [0, 0]
+            path.unlink()
+            again = await until(lambda: read_page(home), patient(60))
+            assert await answer(again.url, token) == 401
+            assert await answer(again.url, token_of(home)) == 200
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, patient(30)) == 0
+    assert (log.read_text().count("the page's token is damaged"), "Traceback" in log.read_text()) == (1, False)
+
+
+@pytest.mark.timeout(240)
+async def test_a_dead_pages_address_is_named_by_nobody_while_the_next_one_has_not_said_where_it_is(home: Home) -> None:
+    async with joined(home):
+        with page_process(home) as dead:
+            await until(lambda: read_page(home), patient(60))
+            record = Places(home).page_record.read_bytes()
+            dead.kill()
+        (home.root / "page.token").write_text("")  # holds the next one back
+        assert Places(home).page_record.read_bytes() == record
+        with page_process(home):
+            await until(lambda: held(Places(home).page_lock), patient(60))
+            assert read_page(home) is None
+            assert page_address(home) == ""
+
+
+def test_the_page_that_holds_the_lock_is_the_one_that_is_named(home: Home) -> None:
+    home.make_private()
+    lock = try_lock(Places(home).page_lock)
+    assert lock is not None
+    try:
+        record_page(home, "http://127.0.0.1:1")
+        found = read_page(home)
+        assert found is not None
+        assert found.pid == os.getpid()
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        dead.wait(patient(30))
+        Places(home).page_record.write_text(found.model_copy(update={"pid": dead.pid}).model_dump_json())
+        assert read_page(home) is None
+    finally:
+        os.close(lock)
