@@ -227,20 +227,25 @@ class Git:
         """GitPython's wrapper of the process, which ends it when nobody holds the wrapper any more."""
         pinned = self._environment() | dict(env)
         allowed = _OWNER_NAMES if self.as_owner else _LOCAL_NAMES
-        # GitPython merges over os.environ; `env -u` takes away by name what nobody allowed, and itself gets it empty:
-        # for a moment every user's `ps` could read it there, secrets included.
+        # GitPython merges over os.environ. What nobody allowed is empty from the start: for a moment every user's `ps`
+        # could read it there, secrets included. An owner's helpers and git itself take some empty ones for something
+        # (GIT_DIR): `env -u` takes those away, and costs a third of a short command.
         surplus = os.environ.keys() - allowed - pinned.keys()
-        unset = [f"--unset={name}" for name in sorted(surplus) if "=" not in name]
+        misread = sorted(name for name in surplus if "=" not in name and (self.as_owner or _means_something(name)))
+        without = ["env", *(f"--unset={name}" for name in misread)] if misread else []
         settings = [part for setting in (*SETTINGS, *self.settings, *extra) for part in ("-c", setting)]
         directory = self.cwd or self.work_tree or self.git_dir or Path("/")
         if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
             raise GitError(args, 128, f"fatal: cannot work in {directory}")
+        # A group of its own, to kill. A session has no terminal to ask questions on, and takes a millisecond of a kernel
+        # that groups processes by sessions: only who speaks to a remote asks.
+        apart: dict[str, Any] = {"start_new_session": True} if self.as_owner else {"process_group": 0}
         return git.Git(directory).execute(
-            ["env", *unset, "git", *settings, *args],
+            [*without, "git", *settings, *args],
             istream=cast("Any", subprocess.PIPE if fed else subprocess.DEVNULL),
             as_process=True,
             env=dict.fromkeys(surplus, "") | pinned,
-            start_new_session=True,  # a process group of its own to kill, and no terminal to ask questions on
+            **apart,
             umask=0o022,  # what git checks out has the same modes on every host
             pass_fds=tuple(inherit),
         )
@@ -265,6 +270,11 @@ class Git:
             "GIT_OBJECT_DIRECTORY": self.objects,
         }
         return pinned | {name: str(path) for name, path in paths.items() if path} | dict(self.variables)
+
+
+def _means_something(name: str) -> bool:
+    """True where git takes a variable that is empty for something; for those of a remote, nobody asks in a vault."""
+    return name.startswith("GIT_") and name not in _OWNER_NAMES
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import itertools
 import os
 import uuid
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ from pathlib import Path
 
 def make_directory(path: Path) -> None:
     """Make a directory and what is missing above it, each durably: a synced file in an unsynced one is lost with it."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
+    if path.is_dir():
+        return
+    missing = list(itertools.takewhile(lambda one: not one.exists(), (path, *path.parents)))
     path.mkdir(parents=True, exist_ok=True)
     for made in missing:
         sync_directory(made.parent)

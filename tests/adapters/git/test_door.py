@@ -33,8 +33,9 @@ def test_git_sees_neither_keys_nor_a_foreign_git_dir(monkeypatch: pytest.MonkeyP
         assert "secret" not in seen.values()
         assert seen["GIT_TERMINAL_PROMPT"] == "0"
         assert seen["LC_ALL"] == "C"
-    assert "HOME" not in seen_environment(Git())
-    assert "HTTPS_PROXY" not in seen_environment(Git())
+    assert not seen_environment(Git()).get("HOME")
+    assert not seen_environment(Git()).get("HTTPS_PROXY")
+    assert not any(name in seen_environment(Git()) for name in ("GIT_EXTERNAL_DIFF", "GIT_CONFIG_COUNT", "GIT_DIR"))
     assert seen_environment(Git(as_owner=True))["HTTPS_PROXY"] == "http://proxy"
     assert seen_environment(Git())["GIT_CONFIG_GLOBAL"] == "/dev/null"
     assert "GIT_CONFIG_GLOBAL" not in seen_environment(Git(as_owner=True))
