@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.adapters.git import shadow
-from perdure.adapters.git.door import Git, GitError
+from perdure.adapters.git.door import GitError
 from perdure.adapters.git.exact import links
 from perdure.adapters.git.objects import TREE, TreeEntry
 from perdure.adapters.git.shadow import HIDDEN, PORTS_FILE, pathspecs
@@ -25,6 +25,7 @@ from perdure.adapters.git.workspace import Workspace, WorkspaceRecord
 from perdure.models.errors import PerdureError, WorkspaceLost
 
 FORMAT = 1
+_INDEX_DIGEST = 20  # bytes, of git's SHA-1
 Message = Mapping[str, Any]
 
 
@@ -79,7 +80,7 @@ def snapshot(
             workspace.vault, tree, sidecar, turn, [objects.blob(_json(m), known) for m in transcript], parent
         )
         if shadow.is_whole(workspace.shadow):
-            _marker(workspace).write_text(commit)
+            _marker(workspace).write_text(_mark(workspace, commit))
     return commit
 
 
@@ -92,7 +93,7 @@ def restore(workspace: Workspace, checkpoint: str) -> None:
     tree, sidecar = worktree_tree(workspace.vault, checkpoint), read_sidecar(workspace.vault, checkpoint)
     with workspace.alone() as held:
         _put(workspace, record, tree, sidecar, held)
-        _marker(workspace).write_text(checkpoint)
+        _marker(workspace).write_text(_mark(workspace, checkpoint))
 
 
 def restore_base(workspace: Workspace) -> None:
@@ -114,26 +115,19 @@ def leave(workspace: Workspace) -> None:
 def is_at(workspace: Workspace, checkpoint: str) -> bool:
     """True where the worktree is at a checkpoint and nothing was written since: some milliseconds."""
     try:
-        if not shadow.is_whole(workspace.shadow) or _marker(workspace).read_text() != checkpoint:
+        if not shadow.is_whole(workspace.shadow) or _marker(workspace).read_text() != _mark(workspace, checkpoint):
             return False
         record = workspace.record()
         with workspace.alone() as held:
-            git, tree = shadow.git_for(workspace, record.exact_base, held), worktree_tree(workspace.vault, checkpoint)
-            if _differ(git, tree, held):  # or only their times do
-                git.run("update-index", "-q", "--refresh", ok=(0, 1), hold=(held,))
-                if _differ(git, tree, held):
-                    return False
-            wanted = pathspecs(record.kept)
-            others = git.run("ls-files", "--others", "--exclude-standard", "-z", "--", *wanted, hold=(held,))
-            return not others.names
-    except (FileNotFoundError, GitError):
+            git = shadow.git_for(workspace, record.exact_base, held)
+            apart = [*(f"--exclude={name}" for name in shadow.HIDDEN), *_excludes(record)]
+            # Of files with another time the content is compared; the index is the checkpoint's, as the mark says.
+            told = git.run(
+                *("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard"), *apart, hold=(held,)
+            )
+            return not told.names
+    except (OSError, GitError):
         return False
-
-
-def _differ(git: Git, tree: str, held: int) -> bool:
-    """True where index or files differ from a tree, or may: what has another time is not read."""
-    told = git.run("diff-index", "--quiet", "--ignore-submodules=all", tree, "--", ok=(0, 1), hold=(held,))
-    return told.returncode != 0
 
 
 def read_turn(vault: Vault, checkpoint: str) -> dict[str, Any]:
@@ -174,8 +168,7 @@ def _put(workspace: Workspace, record: WorkspaceRecord, tree: str, sidecar: Side
     git = shadow.git_for(workspace, record.exact_base, held)
     clear_special(workspace.path, (), kept)
     shadow.put(git, tree, held)
-    keep = [f"--exclude=/{_escape(path)}" for path in kept]
-    git.run("clean", "-ffdxq", *keep, hold=(held,))
+    git.run("clean", "-ffdxq", *_excludes(record), hold=(held,))
     settle(workspace.path, sidecar, (), kept)
 
 
@@ -213,8 +206,15 @@ def _write(
 
 
 def _marker(workspace: Workspace) -> Path:
-    """Names the checkpoint the worktree is at; absent when it is at none."""
+    """Names the checkpoint the worktree is at, by its mark; absent when it is at none."""
     return workspace.shadow / "at"
+
+
+def _mark(workspace: Workspace, checkpoint: str) -> str:
+    """A checkpoint with the digest at the end of the shadow's index, which is that of the checkpoint's files."""
+    with (workspace.shadow / "index").open("rb") as index:
+        index.seek(-_INDEX_DIGEST, os.SEEK_END)
+        return f"{checkpoint} {index.read().hex()}"
 
 
 def _message(turn: Mapping[str, Any]) -> str:
@@ -226,6 +226,11 @@ def _message(turn: Mapping[str, Any]) -> str:
 
 def _kept(record: WorkspaceRecord) -> tuple[str, ...]:
     return (*record.kept, PORTS_FILE)
+
+
+def _excludes(record: WorkspaceRecord) -> list[str]:
+    """Options that leave out what setup made."""
+    return [f"--exclude=/{_escape(path)}" for path in _kept(record)]
 
 
 def _escape(path: str) -> str:

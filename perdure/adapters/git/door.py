@@ -237,8 +237,8 @@ class Git:
         directory = self.cwd or self.work_tree or self.git_dir or Path("/")
         if not os.access(directory, os.X_OK):  # GitPython would run it in this process's own directory instead
             raise GitError(args, 128, f"fatal: cannot work in {directory}")
-        # A group of its own, to kill. A session has no terminal to ask questions on, and takes a millisecond of a kernel
-        # that groups processes by sessions: only who speaks to a remote asks.
+        # A group of its own, to kill. A session has no terminal to ask questions on, and costs a millisecond where the
+        # kernel schedules by sessions: only who speaks to a remote asks.
         apart: dict[str, Any] = {"start_new_session": True} if self.as_owner else {"process_group": 0}
         return git.Git(directory).execute(
             [*without, "git", *settings, *args],

@@ -6,6 +6,7 @@ widen it by what it writes into the worktree.
 
 from __future__ import annotations
 
+import copy
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -57,18 +58,10 @@ def compute_binds(
     env           the owner's environment; None: this process's
     perdure_home  never shown, nor anything in it; None: this process's
 
-    Blocks for some 100 ms: call it in a thread.
+    Blocks for some 100 ms, a few where nothing has changed since the last call: call it in a thread.
     """
-    walk = _Walk(rules.Refusals(home, worktree, perdure_home or Home.find().root), str(worktree))
-    environment = os.environ if env is None else env
-    kept = [entry for entry in dict.fromkeys(path.split(":")) if walk.path_entry(entry)]
-    passed = {name: environment[name] for name in PASSED_ON if name in environment}
-    if "RUSTUP_HOME" not in passed and (home / ".rustup" / "toolchains").is_dir():
-        passed["RUSTUP_HOME"] = str(home / ".rustup")  # inside, HOME is another directory
-    for name in ("RUSTUP_HOME", "JAVA_HOME", "GOROOT"):
-        root = os.path.normpath(passed.get(name, ""))
-        if os.path.isabs(root) and rules.has_marker(root):
-            walk.show(root)
+    root = perdure_home or Home.find().root
+    walk, kept, passed = _walked(worktree, path, home, dict(os.environ if env is None else env), root)
     for venv in _virtual_environments(worktree):
         walk.virtual_environment(venv)
     return Binds(
@@ -77,6 +70,38 @@ def compute_binds(
         dropped=tuple(Dropped(entry=entry, reason=reason) for entry, reason in walk.dropped.items()),
         env=passed,
     )
+
+
+_Walked = tuple["_Walk", list[str], dict[str, str]]
+
+_last: list[tuple[list[object], _Walked]] = []
+"""The newest walk of this process, and what it answers to."""
+
+
+def _walked(worktree: Path, path: str, home: Path, env: Mapping[str, str], root: Path) -> _Walked:
+    """The walk through `path`, the entries that are kept, and the variables passed on.
+
+    The same for every worktree of a PERDURE_HOME, of which nothing is shown: done again where its fingerprint changed.
+    """
+    question: list[object] = [path, home, root, fingerprint(path, home, env)]
+    known = next((walked for asked, walked in _last if asked == question), None)
+    if known is None or not rules.within(str(worktree), str(root)):
+        known = _fresh_walk(worktree, path, home, env, root)
+        _last[:] = [(question, known)] if rules.within(str(worktree), str(root)) else []
+    return copy.deepcopy(known)
+
+
+def _fresh_walk(worktree: Path, path: str, home: Path, env: Mapping[str, str], root: Path) -> _Walked:
+    walk = _Walk(rules.Refusals(home, worktree, root), str(worktree))
+    kept = [entry for entry in dict.fromkeys(path.split(":")) if walk.path_entry(entry)]
+    passed = {name: env[name] for name in PASSED_ON if name in env}
+    if "RUSTUP_HOME" not in passed and (home / ".rustup" / "toolchains").is_dir():
+        passed["RUSTUP_HOME"] = str(home / ".rustup")  # inside, HOME is another directory
+    for name in ("RUSTUP_HOME", "JAVA_HOME", "GOROOT"):
+        shown = os.path.normpath(passed.get(name, ""))
+        if os.path.isabs(shown) and rules.has_marker(shown):
+            walk.show(shown)
+    return walk, kept, passed
 
 
 def fingerprint(path: str, home: Path, env: Mapping[str, str]) -> list[object]:

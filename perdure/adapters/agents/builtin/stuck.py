@@ -107,6 +107,12 @@ def stuck(
     return next((one for one in known if one.over), next((one for one in known if one.word), None))
 
 
+def may_be_stuck(transcript: Sequence[Message], tests: Sequence[TestCommand] = ()) -> bool:
+    """False where `stuck` finds no circle, whatever the trees are: they need not be looked at."""
+    rounds = _rounds(transcript, (), tests)
+    return len(rounds) >= min(ALTERNATING_WORD, STANDING_WORD) or _retests(rounds) >= RETESTING_WORD
+
+
 def warned(transcript: Sequence[Message]) -> str:
     """The newest word about a circle that stands in a conversation; empty: none."""
     texts = [text for message in transcript if message["role"] == "user" for text in _texts(message)]

@@ -18,7 +18,7 @@ from perdure.adapters.agents.builtin.opening import roles_of, system_prompt
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard
-from perdure.adapters.agents.builtin.stuck import Stuck, stuck, warned
+from perdure.adapters.agents.builtin.stuck import Stuck, warned
 from perdure.adapters.agents.builtin.tools import describe
 from perdure.adapters.agents.cli.launch import Asking
 from perdure.adapters.agents.cli.output import AgentSaid
@@ -34,7 +34,7 @@ from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.agent import TurnToTake
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
-from perdure.adapters.worker.turn.history import diff_of, trees_of
+from perdure.adapters.worker.turn.history import circle_of, diff_of
 from perdure.adapters.worker.turn.materials import change_of
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
@@ -258,8 +258,7 @@ def _circle(session: WorkspaceSession, work: TurnInput, told: list[Message]) -> 
     request, so the tree that it left is not looked at, either. None where people have just spoken."""
     if work.turn == 1 or work.said:
         return None
-    trees, config = trees_of(session.vault, work)[:-1], session.contract.config
-    return stuck(told, trees, config.test or (), writes=STEPS[work.step].writes)
+    return circle_of(session, work, told, newest=False)
 
 
 def _prompt(session: WorkspaceSession, work: TurnInput, opening: list[Message], word: str) -> str:

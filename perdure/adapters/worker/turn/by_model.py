@@ -11,7 +11,6 @@ from perdure.adapters.agents.builtin.conversation import Continue, RunTools, Ste
 from perdure.adapters.agents.builtin.errors import OVERLOADED, NotSummedUp
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.agents.builtin.promised import Promised
-from perdure.adapters.agents.builtin.stuck import stuck
 from perdure.adapters.agents.builtin.tools import describe, run_calls
 from perdure.adapters.agents.chosen import second_model
 from perdure.adapters.agents.prices import window_of
@@ -26,7 +25,7 @@ from perdure.adapters.worker.turn.agent import TurnToTake
 from perdure.adapters.worker.turn.anew import begin_anew
 from perdure.adapters.worker.turn.ask import ask_model
 from perdure.adapters.worker.turn.buy import Books
-from perdure.adapters.worker.turn.history import is_full, model_of, trees_of
+from perdure.adapters.worker.turn.history import circle_of, is_full, model_of
 from perdure.adapters.worker.turn.materials import change_of
 from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
@@ -111,8 +110,7 @@ async def _act(
     config = session.contract.config
     # A word back is another turn: where there is none, a step that has ended would become one without an end.
     tests = config.test or () if work.turn < config.limits.turns_per_step else ()
-    trees = await in_thread(trees_of, session.vault, work)
-    circle = await in_thread(lambda: stuck(told, trees, config.test or (), writes=STEPS[work.step].writes))
+    circle = await in_thread(circle_of, session, work, told)
     step = conversation.after_reply(work.step, reply, told, change, promised, tests, circle)
     if isinstance(step, StepFinished):
         if step.document is None:

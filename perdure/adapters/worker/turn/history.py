@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.adapters.agents.builtin.compaction import Message, full
-from perdure.adapters.agents.builtin.stuck import TREES_SEEN
+from perdure.adapters.agents.builtin.stuck import TREES_SEEN, Stuck, may_be_stuck, stuck
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.vault import Vault
+from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.ledger import Usage
+from perdure.models.steps import STEPS
 from perdure.models.turn import TurnInput
 
 
@@ -20,6 +22,17 @@ def trees_of(vault: Vault, work: TurnInput) -> tuple[str, ...]:
     ).split()
     found = vault.git.text("rev-parse", "--end-of-options", *(f"{commit}:tree" for commit in reversed(listed)))
     return tuple(line for line in found.splitlines() if not line.startswith("-"))
+
+
+def circle_of(
+    session: WorkspaceSession, work: TurnInput, told: Sequence[Message], *, newest: bool = True
+) -> Stuck | None:
+    """The circle that the step is in. `newest`: the tree after its last turn counts."""
+    tests = session.contract.config.test or ()
+    if not may_be_stuck(told, tests):
+        return None
+    trees = trees_of(session.vault, work)
+    return stuck(told, trees if newest else trees[:-1], tests, writes=STEPS[work.step].writes)
 
 
 def diff_of(vault: Vault, work: TurnInput) -> str:
