@@ -34,8 +34,8 @@ REPLIES_S = [float(seconds) for seconds in os.environ.get("REPLIES_S", "2 0").sp
 PROFILE = bool(os.environ.get("PROFILE"))
 TARGETS = {(2.0, 1): 1.02, (2.0, 5): 1.05, (2.0, 15): 1.05, (0.0, 1): 2.0, (0.0, 5): 2.0, (0.0, 15): 2.0}
 TURNS = 6
-RUNS = 3
-"""Of the test command for a change: its own, the base's tests with the canaries, its tests on the base."""
+RUNS = 4
+"""Of the test command for a change: its own, the base's tests, the canaries, its tests on the base."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIG = 'version = 1\n[setup]\ncommands = []\n[[test]]\nname = "unit"\ncommand = "python3 -m unittest -q"\n'

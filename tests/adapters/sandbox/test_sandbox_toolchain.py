@@ -261,3 +261,19 @@ def test_a_command_that_is_outside_but_not_inside_is_named(owner):
     assert missing_inside("bash: foo: command not found", 1, binds, path) is None
     assert missing_inside("bash: bar: command not found", 127, binds, path) is None
     assert missing_inside("bash: env: command not found", 127, binds, path) is None  # visible: something else is wrong
+
+
+def test_worktrees_of_one_home_see_the_same_until_a_program_is_installed(worktree, owner):
+    home, tools = worktree.parent / "perdure", python_like(owner / "python")
+    trees = [home / "trees" / name for name in ("a", "b")]
+    executable(trees[1] / ".venv/bin/python")
+    (trees[1] / ".venv/pyvenv.cfg").write_text(f"home = {python_like(owner / 'other')}/bin\n")
+
+    def seen(tree: Path) -> tuple[str, ...]:
+        return compute_binds(tree, f"{tools}/bin:/usr/bin", owner, {}, home).prefixes
+
+    assert seen(trees[0]) == (str(tools),)
+    assert seen(trees[1]) == (str(owner / "other"), str(tools)), "what its own environment leads to"
+    assert seen(trees[0]) == (str(tools),), "and nobody else's"
+    (tools / "bin/new").symlink_to(executable(python_like(owner / "third") / "bin/new"))
+    assert seen(trees[0]) == (str(tools), str(owner / "third"))

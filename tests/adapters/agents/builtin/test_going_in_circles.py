@@ -24,6 +24,7 @@ from perdure.adapters.agents.builtin.stuck import (
     STANDING_WORD,
     STUCK,
     Circle,
+    may_be_stuck,
     stuck,
 )
 from perdure.models.config import TestCommand
@@ -45,6 +46,7 @@ def played(
     trees, said = ["base"], list[int]()
     for place, (command, result, tree) in enumerate(turns):
         circle = stuck(told, trees, TESTS, writes=writes)
+        assert circle is None or may_be_stuck(told, TESTS), "the trees would not have been looked at"
         call = {"type": "tool_use", "id": f"t{place}", "name": tool[0], "input": {tool[1]: command}}
         answer = reply(call, stop="tool_use")
         following = after_reply(Step.IMPLEMENT, answer, told, tests=TESTS, circle=circle)
