@@ -105,7 +105,7 @@ class Terms:
             forge = keys.forge(target.url)  # one with accounts is asked where its token is
             if isinstance(forge, LocalForge):
                 forge.check(base, empty=target.empty)
-            try_out(vault, contract)
+            try_out(vault, contract, None if target.empty else target.heads)
         return vault, contract, settings
 
     def _of_task(

@@ -88,7 +88,7 @@ def is_branch_name(vault: Vault, name: str) -> bool:
     """True when a branch may be called so: git allows the name, and does not read it as another ref."""
     if name == "HEAD" or name.startswith(("-", "refs/")):
         return False
-    return vault.git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode == 0
+    return vault.is_ref_name(f"refs/heads/{name}")
 
 
 def in_the_way(heads: Iterable[str], branch: str) -> str | None:

@@ -6,6 +6,7 @@ files what the base was, ships the damage.
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from perdure.adapters.git.door import Git
 from perdure.adapters.git.objects import ObjectStore
-from perdure.adapters.git.repository import Repository
+from perdure.adapters.git.repository import REMEMBERED, Repository
 
 _CHANGE_BYTES = ("eol", "crlf", "ident", "working-tree-encoding")
 """Attributes that make a checkout write other bytes than the commit holds; filters are not run."""
@@ -50,6 +51,7 @@ def exact_tree(repository: Repository, commit: str) -> str:
         return git.text("write-tree")
 
 
+@functools.lru_cache(REMEMBERED)
 def links(repository: Repository, tree: str) -> tuple[str, ...]:
     """Return the links to other repositories (submodules): directories that a checkout makes and leaves empty."""
     return tuple(file.path for file in _files(repository, tree) if file.mode == _GITLINK)

@@ -86,10 +86,10 @@ def publish_first(vault: Vault, contract: Contract) -> Heads:
     )
 
 
-def try_out(vault: Vault, contract: Contract) -> None:
+def try_out(vault: Vault, contract: Contract, heads: Heads | None = None) -> None:
     """Ask the remote, before anything is paid for, whether it would let us push there: what can be known without
-    pushing. Raises ForgeRefused, ForgeUnavailable."""
-    heads = remote_heads(contract.repository, vault.keys)
+    pushing. `heads`: its branches, where they have just been looked at. Raises ForgeRefused, ForgeUnavailable."""
+    heads = heads or remote_heads(contract.repository, vault.keys)
     if contract.base_sha == FIRST_COMMIT and not heads.branches:
         push(vault, contract.repository, FIRST_COMMIT, contract.base, None, options=("--dry-run",))
     tip = heads.branches.get(contract.branch)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.git.door import Git, GitError
-from perdure.adapters.git.loose import Loose
+from perdure.adapters.git.loose import Loose, is_full
 from perdure.adapters.system.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput, PerdureError
 
 ABSENT = "0" * 40
+REMEMBERED = 64
+"""Answers about objects by their full names that a process keeps: they never change, and several steps ask."""
+
+_PLAIN_REF = re.compile(r"refs/heads(/\w[\w-]*)+", re.ASCII)
 _DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-renames")
 
 
@@ -41,6 +46,14 @@ def show(git: Git, commit: str, path: str, most: int | None = None) -> bytes | N
         raise BadInput(what, where=path, fix="shorten it on the base branch")
     found = git.run("cat-file", "blob", named, ok=(0, 128))
     return found.stdout if found.returncode == 0 else None
+
+
+@functools.lru_cache(REMEMBERED)
+def _diff_stat(repository: Repository, a: str, b: str) -> tuple[int, int, int]:
+    listed = repository.git.run("diff", *_DIFF, "--numstat", "-z", "--end-of-options", a, b).names
+    counts = [re.match(r"(\d+|-)\t(\d+|-)\t", line) for line in listed]
+    numbers = [[0 if n == "-" else int(n) for n in found.groups()] for found in counts if found]
+    return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
 
 
 @dataclass(frozen=True)
@@ -147,10 +160,11 @@ class Repository:
 
     def diff_stat(self, a: str, b: str) -> tuple[int, int, int]:
         """(files, lines added, lines deleted); a binary file counts as a file without lines."""
-        listed = self.git.run("diff", *_DIFF, "--numstat", "-z", "--end-of-options", a, b).names
-        counts = [re.match(r"(\d+|-)\t(\d+|-)\t", line) for line in listed]
-        numbers = [[0 if n == "-" else int(n) for n in found.groups()] for found in counts if found]
-        return len(listed), sum(n[0] for n in numbers), sum(n[1] for n in numbers)
+        return _diff_stat(self, a, b) if is_full(a) and is_full(b) else _diff_stat.__wrapped__(self, a, b)
+
+    def is_ref_name(self, ref: str) -> bool:
+        """True where git lets a ref be called so."""
+        return bool(_PLAIN_REF.fullmatch(ref)) or self.git.run("check-ref-format", ref, ok=(0, 1)).returncode == 0
 
     def merge_base(self, base: str, head: str) -> str:
         """The commit at which `head` left `base`, as pull requests compare. `base` itself where they share nothing."""

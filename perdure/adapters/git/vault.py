@@ -15,7 +15,7 @@ from perdure.adapters.git.credentials import NO_KEYS, Keyring
 from perdure.adapters.git.door import Git, GitError, redact
 from perdure.adapters.git.locks import locked
 from perdure.adapters.git.objects import ObjectStore
-from perdure.adapters.git.remote import remote_failure, remote_heads
+from perdure.adapters.git.remote import Heads, remote_failure, remote_heads
 from perdure.adapters.git.repository import RefLocked, RefMoved, Repository
 from perdure.adapters.system.files import sync_directory, write_whole
 from perdure.adapters.system.home import Home
@@ -103,12 +103,14 @@ class Vault(Repository):
                 (self.path / stale).unlink(missing_ok=True)
             yield held
 
-    def fetch(self, branch: str | None = None) -> tuple[str, str]:
+    def fetch(self, branch: str | None = None, heads: Heads | None = None) -> tuple[str, str]:
         """Fetch one branch (None: the remote's default branch) and return its name and commit.
+
+        heads  the remote's branches, where they have just been looked at
 
         Raises InvalidRequest for a branch that is not there, ForgeRefused, ForgeUnavailable.
         """
-        heads = remote_heads(self.url, self.keys)
+        heads = heads or remote_heads(self.url, self.keys)
         name = branch or heads.default
         if name is None:
             raise InvalidRequest("base: the repository's HEAD names no branch", where=redact(self.url), fix="name one")
@@ -121,7 +123,7 @@ class Vault(Repository):
 
     def fetch_branch(self, name: str) -> str | None:
         """Fetch an existing branch into `refs/remotes/origin/…` and return its commit; None when it does not exist."""
-        if self.git.run("check-ref-format", f"refs/heads/{name}", ok=(0, 1)).returncode:
+        if not self.is_ref_name(f"refs/heads/{name}"):
             return None
         with locked(self.path / "perdure-fetch.lock") as held:  # its own: a slow line must not stop other workspaces
             try:

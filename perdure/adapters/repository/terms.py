@@ -145,7 +145,7 @@ def check_branch(
 def base_of(vault: Vault, target: Target, request: DeliveryRequest) -> tuple[str, str]:
     """The base branch and its commit, in the vault; of an empty repository our own, not pushed yet."""
     if not target.empty:
-        return vault.fetch(request.base)
+        return vault.fetch(request.base, target.heads)
     try:
         name, _ = target.base(request.base)
     except BadInput as error:

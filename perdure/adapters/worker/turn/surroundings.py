@@ -6,10 +6,12 @@ what an agent's sandbox does not show is not in them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES, mapped
 from perdure.adapters.git.checkpoint import worktree_tree
+from perdure.adapters.git.repository import REMEMBERED
 from perdure.adapters.git.vault import Vault
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
@@ -23,11 +25,15 @@ def map_of(vault: Vault, checkpoint: str, step: Step) -> dict[str, str]:
     a repository without files. Raises WorkspaceLost."""
     if not STEPS[step].noted:
         return {}
-    tree = worktree_tree(vault, checkpoint)
+    found = _map(vault, worktree_tree(vault, checkpoint))
+    return {MAP: found} if found else {}
+
+
+@functools.lru_cache(REMEMBERED)
+def _map(vault: Vault, tree: str) -> str:
     listed = vault.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names
     files = {path: about.split()[2] for about, _, path in (line.partition("\t") for line in listed) if _plain(about)}
-    found = mapped(files, lambda paths: dict(_contents(vault, {path: files[path] for path in paths})))
-    return {MAP: found} if found else {}
+    return mapped(files, lambda paths: dict(_contents(vault, {path: files[path] for path in paths})))
 
 
 def _plain(about: str) -> bool:
