@@ -109,7 +109,7 @@ class TakesMessages:
 
     @workflow.signal(description='For when no worker runs: {"update": "approve", "said": {"of": "…"}}')
     def decide(self, sent: Any = None) -> None:
-        Inbox(self.state).hear_decision(sent)
+        Inbox(self.state, workflow.now()).hear_decision(sent)
         self.refresh()
 
     def refresh(self) -> None:
@@ -119,7 +119,7 @@ class TakesMessages:
     def _decide(self, name: str, said: Any) -> str:
         """The same checks again: between validator and handler something else may have decided it."""
         try:
-            counted = Inbox(self.state).decide(name, said)
+            counted = Inbox(self.state, workflow.now()).decide(name, said)
             self.refresh()
             return counted
         except NotCounted as error:

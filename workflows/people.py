@@ -160,7 +160,7 @@ class People:
                 )
                 return
             if asked.expires is not None and workflow.now() >= asked.expires:
-                count(self.state, asked, Decided(verdict=Verdict.EXPIRED))
+                count(self.state, asked, Decided(verdict=Verdict.EXPIRED, at=workflow.now()))
             else:
                 reminded += 1
                 self._tell("reminder")

@@ -6,11 +6,13 @@ In another language: the same updates and signals, docs/control.md.
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 from temporalio.client import (
@@ -223,7 +225,8 @@ class Decisions(ABC):
     async def _decide(self, update: str, said: dict[str, Any]) -> Answered:
         """One decision: an update, or, where no worker takes it, the same as a signal.
 
-        The update's id is that of what is decided: one decision of one thing, whoever sends it, however often.
+        The update's id is that of what is decided, and how: sent again it is the same update. Who comes second with
+        another one is told by the delivery by whom, and when, it was decided.
         """
         meant = understood(SHAPES[update], {name: value for name, value in said.items() if value})
         described = await self._running()
@@ -232,8 +235,9 @@ class Decisions(ABC):
             asked = await self.waits_for()
             meant = meant.model_copy(update={"of": asked.of})
         gate = asked.gate if asked is not None and asked.of == meant.of else update
-        id = f"{gate}-{meant.of or said['id']}-{described.run_id[:8]}"
         raw = meant.model_dump(mode="json", exclude_defaults=True)
+        how = sha256(json.dumps([update, raw], sort_keys=True).encode()).hexdigest()[:8]
+        id = f"{gate}-{meant.of or said['id']}-{described.run_id[:8]}-{how}"
         try:
             async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
                 words: str = await self._handle.execute_update(
@@ -253,7 +257,7 @@ class Decisions(ABC):
             raise await self._ended(await self.describe()) from None
         before = words.removeprefix("counted before: ")
         if not before.startswith((_VERDICTS[update], "added ")):
-            raise NotCounted(f"this was decided before, otherwise: {before.partition(':')[0]}", where=self.id)
+            raise NotCounted(f"this was decided before, otherwise: {before}", where=self.id)
         return Answered(words)
 
     async def _signal(self, name: str, said: dict[str, Any]) -> None:

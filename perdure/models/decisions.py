@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -106,12 +106,19 @@ class Asked(Recorded):
 
 
 class Decided(Recorded):
-    """A decision as it was counted. `artifact`: an edited plan, `note` then its title."""
+    """A decision as it was counted. `artifact`: an edited plan, `note` then its title. `at`: when it was counted."""
 
     verdict: Verdict
     note: str = ""
     by: str = ""
     artifact: str = ""
+    at: datetime | None = None
+
+    @property
+    def told(self) -> str:
+        """`approved by Ada, 2026-11-23 14:05:12 UTC`, for who decides after them."""
+        by = f" by {one_line(self.by, _NAME_SHOWN)}" if self.by else ""
+        return f"{self.verdict}{by}" + (f", {self.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if self.at else "")
 
 
 class Said(Recorded):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -137,6 +137,17 @@ def test_an_unbound_decision_cannot_undo_the_one_that_came_just_before_it() -> N
     assert inbox.decide("approve", {"of": "abcd1234"}) == "counted before: rejected"
     count(inbox.state, PLAN, Decided(verdict=Verdict.EXPIRED))
     assert inbox.state.decided[PLAN.key].verdict is Verdict.REJECTED
+
+
+def test_who_comes_second_is_told_by_whom_and_when_it_was_decided() -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    inbox = Inbox(DeliveryState(asked=PLAN), at)
+    inbox.decide("reject", {"note": "no", "by": "Ada\nL"})
+    inbox.decide("add_budget", {"usd": 5, "id": "five", "by": "Grace"})
+    later = Inbox(inbox.state, at + timedelta(hours=1))
+    assert later.decide("approve", {}) == "counted before: rejected by Ada L, 2026-01-02 03:04:05 UTC"
+    again = later.decide("add_budget", {"usd": 5, "id": "five"})
+    assert again == "counted before: approved by Grace, 2026-01-02 03:04:05 UTC"
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ async def test_more_that_comes_before_it_is_needed_or_twice_is_counted_once(
     asked = await waiting(handle)
     for _ in range(2):
         await handle.signal("decide", {"update": "add_budget", "said": {"usd": 0.1, "of": asked.of, "id": "a"}})
-    assert await handle.execute_update("add_budget", {"usd": 0.1, "id": "a"}) == "counted before: approved"
+    assert (await handle.execute_update("add_budget", {"usd": 0.1, "id": "a"})).startswith("counted before: approved")
     again = await waiting(handle, behind=asked.of)
     assert again.words == "$0.30 of $0.30 are spent"
     with pytest.raises(WorkflowUpdateFailedError) as negative:

@@ -195,7 +195,7 @@ async def test_a_plan_is_approved_after_thirty_days_on_the_test_server_by_anothe
         assert now - asked.since >= timedelta(days=30)
         assert "season" in await handle.query("progress"), "the other release answers"
         assert await handle.execute_update("approve", {"of": asked.of}) == f"approved: plan {asked.of}"
-        assert await handle.execute_update("approve", {"of": asked.of}) == "counted before: approved"
+        assert (await handle.execute_update("approve", {"of": asked.of})).startswith("counted before: approved")
         result = await Perdure(client).delivery(fresh).result()
     assert (result.status, result.unread) == ("completed", ())
 
@@ -249,8 +249,10 @@ async def test_words_holds_decisions_and_budget_go_along_into_a_new_run(machine:
         assert progress["run_id"] != first, "no new run: the test shows nothing"
         assert await task_timeout(client, fresh, progress["run_id"]) == WORKFLOW_TASK
         await handle.signal("say", {"text": "with types", "id": "w"})
-        assert await handle.execute_update("add_budget", {"usd": 5, "id": "five"}) == "counted before: approved"
-        assert await handle.execute_update("approve", {"of": asked.of}) == "counted before: approved"
+        assert (await handle.execute_update("add_budget", {"usd": 5, "id": "five"})).startswith(
+            "counted before: approved"
+        )
+        assert (await handle.execute_update("approve", {"of": asked.of})).startswith("counted before: approved")
         assert (await handle.query("progress"))["unread"] == 1
         await handle.signal("resume")
         result = await Perdure(client).delivery(fresh).result()

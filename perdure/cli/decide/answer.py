@@ -146,7 +146,8 @@ def answer(
             if what:
                 raise BadInput(what, where=one_line(question.text), fix=fix)
         answered = await delivery.answer(words, asked.of, by=who())
-        return replace(answered, words=f"answered: {one_line(words)}") if answered.read else answered
+        ours = answered.words.startswith("answered")  # else somebody's answer that was counted before
+        return replace(answered, words=f"answered: {one_line(words)}") if ours else answered
 
     _decide("answer", id, of, json, work)
 

@@ -40,10 +40,11 @@ class NotCounted(BadInput):
 
 
 class Inbox:
-    """One delivery's inbox. Whatever is sent twice is counted once: the state remembers what was decided."""
+    """One delivery's inbox at the moment `now`. Whatever is sent twice is counted once: the state remembers what was
+    decided, by whom and when."""
 
-    def __init__(self, state: DeliveryState) -> None:
-        self.state = state
+    def __init__(self, state: DeliveryState, now: datetime | None = None) -> None:
+        self.state, self.now = state, now
 
     def check(self, name: str, raw: Any) -> None:
         """Refuse what cannot count: before it enters history, and in words its sender can use."""
@@ -62,7 +63,7 @@ class Inbox:
         if isinstance(said, decisions.AddBudget) and (not said.of or f"added:{said.id}" in self.state.decided):
             return self._add(said)
         if (known := self._known(said)) is not None:
-            return f"counted before: {known.verdict}"
+            return f"counted before: {known.told}"
         asked = self._asked(name, said)
         if isinstance(said, decisions.AddBudget):
             return self._add(said)
@@ -77,7 +78,8 @@ class Inbox:
                 verdict, artifact, note = decisions.Verdict.EDITED, said.plan, said.title
             case decisions.Answer():
                 verdict, note = decisions.Verdict.ANSWERED, said.answer
-        count(self.state, asked, decisions.Decided(verdict=verdict, note=note, by=said.by, artifact=artifact))
+        made = decisions.Decided(verdict=verdict, note=note, by=said.by, artifact=artifact, at=self.now)
+        count(self.state, asked, made)
         return f"{verdict}: {asked.gate.replace('_', ' ')} {asked.of}"
 
     def hear_decision(self, raw: Any) -> None:
@@ -202,10 +204,11 @@ class Inbox:
             raise NotCounted(f"answer: {said.answer[:60]!r} is none of {' / '.join(question.choices)}")
 
     def _add(self, said: decisions.AddBudget) -> str:
-        state, decided = self.state, decisions.Decided(verdict=decisions.Verdict.APPROVED, by=said.by)
+        state = self.state
+        decided = decisions.Decided(verdict=decisions.Verdict.APPROVED, by=said.by, at=self.now)
         if said.id:
-            if f"added:{said.id}" in state.decided:
-                return f"counted before: {decided.verdict}"
+            if (known := state.decided.get(f"added:{said.id}")) is not None:
+                return f"counted before: {known.told}"
             remember(state, f"added:{said.id}", decided)
         state.extra_usd = round(state.extra_usd + said.usd, 6)
         state.extra_tokens += said.tokens

@@ -88,6 +88,21 @@ async def test_a_gate_that_somebody_else_decides_or_that_is_left_for_later_is_le
 
 
 @pytest.mark.timeout(120)
+async def test_who_decides_second_at_a_terminal_reads_who_has_decided_what_and_when(desk: Desk) -> None:
+    async with desk.worker():
+        await desk.submit("second")
+        asked = await desk.asked("second")
+        with Typist(desk.cli, "approve", "second") as person:
+            await asyncio.to_thread(person.until, PLAN_GATE)
+            await desk.perdure.delivery("second").reject("with types", asked.of, by="ada")
+            person.types("a")
+            lost = r"! this was decided before, otherwise: rejected by ada, [\d-]{10} [\d:]{8} UTC"
+            await asyncio.to_thread(person.until, lost)
+            assert await asyncio.to_thread(person.ends) == 0
+        await desk.perdure.delivery("second").cancel()
+
+
+@pytest.mark.timeout(120)
 async def test_resume_of_what_nobody_holds_says_what_it_waits_for(desk: Desk) -> None:
     async with desk.worker():
         await desk.submit("not-held")
