@@ -9,7 +9,7 @@ import sys
 import termios
 import tty
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 ENTER = ("\n", "\r")
 
@@ -40,10 +40,16 @@ class Keys:
             loop.remove_reader(fd)
             termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
-    async def wait(self, *wanted: str) -> str:
-        """The first of `wanted` that is pressed from now on."""
+    def forget(self) -> None:
+        """Drop all that was pressed so far, also what the terminal still holds. Before something is shown, not after
+        it: a key that is pressed because of it counts, and none that was meant for something else."""
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         while not self._pressed.empty():
             self._pressed.get_nowait()
+
+    async def wait(self, *wanted: str) -> str:
+        """The first of `wanted` that is pressed, also before, since `forget`."""
         while (key := await self._pressed.get()) not in wanted:
             pass
         return key

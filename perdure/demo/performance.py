@@ -190,6 +190,7 @@ async def _perform(performance: Performance) -> int:
     if screen.json:
         screen.data(result.model_dump_json(indent=2))
     if performance.keys is not None:
+        performance.keys.forget()
         _say(screen, ["", *words.until_enter(outcome, performance.page)])
         await performance.keys.wait(*ENTER)
     return 0 if result.status == Status.DELIVERED and outcome.whole else 1

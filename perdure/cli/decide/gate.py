@@ -64,7 +64,6 @@ async def at_gate(
     await show_asked(delivery, asked, screen)
     offered = choices(asked)
     while True:
-        print(f"{' '.join(offered.values())} ", end="", flush=True)
         key = await _pressed(offered, open)
         print(key, flush=True)
         if key == "":
@@ -109,9 +108,11 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
 
 
 async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] | None) -> str:
-    """The key; y and n are understood. Empty once somebody else has decided it."""
+    """The key pressed after they were shown; y and n are understood. Empty once somebody else has decided it."""
     also = {"y": "a", "n": LATER}
     async with Keys.of_terminal() as keys:
+        keys.forget()
+        print(f"{' '.join(offered.values())} ", end="", flush=True)
         waiting = asyncio.ensure_future(keys.wait(*offered, *also))
         try:
             while not waiting.done():

@@ -96,6 +96,7 @@ async def _screenful(
     place = next((at for at, row in enumerate(rows) if row.id == chosen), 0)
     with Live(console=screen.console, auto_refresh=False, screen=True) as live:
         async with Keys.of_terminal() as keys:
+            keys.forget()  # they were meant for what was shown before
             while True:
                 place = max(0, min(place, len(rows) - 1))
                 here = rows[place].id if rows else ""

@@ -15,7 +15,9 @@ from perdure.models.plan import Plan
 from perdure.models.rules.inbox import NotCounted
 from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Asking
+from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk, on_a_terminal
+from tests.cli.typist import Typist
 
 __all__ = ["desk"]
 
@@ -169,12 +171,25 @@ async def test_a_held_delivery_says_who_holds_it_and_goes_on_after_resume(desk: 
         assert "has ended" in await desk.refused(*command)
 
 
+async def presses(cli: Cli, key: str, *args: str) -> str:
+    """All that a command shows to a person who presses a key once they are asked."""
+
+    def person() -> str:
+        with Typist(cli, *args) as typist:
+            typist.until(r"\[l\]ater ")
+            typist.types(key)
+            typist.ends()
+            return typist.seen
+
+    return await asyncio.to_thread(person)
+
+
 @pytest.mark.timeout(120)
 async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits_it(desk: Desk) -> None:
     async with desk.worker():
         await desk.submit("terminal")
         first = await desk.asked("terminal")
-        no = await on_a_terminal(desk.cli, "n\n", "approve", "terminal")
+        no = await presses(desk.cli, "n", "approve", "terminal")
         assert "1. Write sub  (calc.py)" in no
         assert "[a]pprove [r]eject [e]dit [l]ater" in no
         assert "it still waits" in no
@@ -191,7 +206,7 @@ async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits
         assert f"edited: plan {first.of}" in mended
         assert not kept.exists()
         await desk.asked("terminal", first.of)
-        assert "approved: plan" in await on_a_terminal(desk.cli, "y\n", "approve", "terminal")
+        assert "approved: plan" in await presses(desk.cli, "y", "approve", "terminal")
         result = await desk.result("terminal")
         sha256 = result.plan.removeprefix("artifact:sha256:")
         assert Plan.model_validate_json(desk.scene.artifacts[sha256]).solution == "Write it well."

@@ -114,3 +114,19 @@ async def test_resume_of_what_nobody_holds_says_what_it_waits_for(desk: Desk) ->
         await desk("resume", "not-held")
         await desk("approve", "not-held")
         await desk.result("not-held")
+
+
+@pytest.mark.timeout(180)
+async def test_a_key_pressed_before_the_choice_is_shown_decides_nothing_and_the_first_one_after_it_does(
+    desk: Desk,
+) -> None:
+    async with desk.worker():
+        await desk.submit("early")
+        for key, told in (("l", "nothing was decided: it still waits"), ("a", "✓ approved: plan ")):
+            with Typist(desk.cli, "approve", "early") as person:
+                person.types("la"[key == "l"] * 3)
+                await asyncio.to_thread(person.until, PLAN_GATE)
+                person.types(key)
+                await asyncio.to_thread(person.until, told)
+                await asyncio.to_thread(person.ends)
+        assert (await desk.result("early")).status == "completed"
