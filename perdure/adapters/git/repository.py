@@ -7,12 +7,15 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from perdure.adapters.git.door import Git, GitError
 from perdure.adapters.git.loose import Loose, is_full
 from perdure.adapters.system.crash import crash_point
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import BadInput, PerdureError
+
+T = TypeVar("T")
 
 ABSENT = "0" * 40
 REMEMBERED = 64
@@ -46,6 +49,11 @@ def show(git: Git, commit: str, path: str, most: int | None = None) -> bytes | N
         raise BadInput(what, where=path, fix="shorten it on the base branch")
     found = git.run("cat-file", "blob", named, ok=(0, 128))
     return found.stdout if found.returncode == 0 else None
+
+
+def remembered(answer: functools._lru_cache_wrapper[T], repository: Repository, *names: str) -> T:
+    """The kept answer about objects, where all of them have their full names; else a new one, for a ref may move."""
+    return (answer if all(map(is_full, names)) else answer.__wrapped__)(repository, *names)
 
 
 @functools.lru_cache(REMEMBERED)
@@ -160,7 +168,7 @@ class Repository:
 
     def diff_stat(self, a: str, b: str) -> tuple[int, int, int]:
         """(files, lines added, lines deleted); a binary file counts as a file without lines."""
-        return _diff_stat(self, a, b) if is_full(a) and is_full(b) else _diff_stat.__wrapped__(self, a, b)
+        return remembered(_diff_stat, self, a, b)
 
     def is_ref_name(self, ref: str) -> bool:
         """True where git lets a ref be called so."""

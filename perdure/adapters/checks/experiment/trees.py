@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -10,13 +11,24 @@ from pathlib import Path
 
 from perdure.adapters.git.contents import Contents
 from perdure.adapters.git.door import Git
-from perdure.adapters.git.repository import Repository
+from perdure.adapters.git.repository import Repository, remembered
 from perdure.models.limits import TAMPER_FILE_BYTES, TAMPER_TOTAL_BYTES
 
 Entry = tuple[str, str]
 """Mode and object."""
 
 _MODULE, _LINK = "160000", "120000"
+
+
+@functools.lru_cache(16)  # of a large repository, 10 MB each
+def _entries(repository: Repository, commit: str) -> Mapping[str, Entry]:
+    listed = repository.git.run("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
+    found = {}
+    for line in listed.split(b"\0")[:-1]:
+        head, _, name = line.partition(b"\t")
+        mode, _, oid = head.decode().split(" ")
+        found[os.fsdecode(name)] = (mode, oid)
+    return found
 
 
 @dataclass(frozen=True)
@@ -29,13 +41,7 @@ class Tree:
     @classmethod
     def of(cls, repository: Repository, commit: str) -> Tree:
         """Raises GitError when there is no such commit."""
-        listed = repository.git.run("ls-tree", "-r", "-z", "--end-of-options", commit).stdout
-        found = {}
-        for line in listed.split(b"\0")[:-1]:
-            head, _, name = line.partition(b"\t")
-            mode, _, oid = head.decode().split(" ")
-            found[os.fsdecode(name)] = (mode, oid)
-        return cls(repository, found)
+        return cls(repository, remembered(_entries, repository, commit))
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
         """Path → text of those that are here, are files, no larger than the engine reads, and text in UTF-8."""
