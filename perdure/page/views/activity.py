@@ -18,6 +18,7 @@ from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
 from perdure.page.feed import FEED
 from perdure.page.live import ALIVE_S, STILL_HERE
+from perdure.page.position import LATE, Position
 from perdure.page.render import perdure_of, render, rendered
 
 SHOWN = 300
@@ -33,40 +34,39 @@ def routes() -> list[web.RouteDef]:
 async def show(request: web.Request) -> web.StreamResponse:
     """The newest events that the filters let through."""
     asked, now = _asked(request.query), datetime.now(UTC)
-    found = list[Event]()
+    found, position = list[Event](), Position(now - LATE)
     async with aclosing(all_events(perdure_of(request).client, now - asked["back"])) as events:
         async for event in events:
+            position.take(event)
             if _wanted(event, asked):
                 found = [*found[-SHOWN + 1 :], event]
     values: dict[str, Any] = {"events": found[::-1], "asked": asked, "types": list(EventType)}
-    return render(request, "activity.html", **values, backs=BACK, told=told, now=now.isoformat())
+    return render(request, "activity.html", **values, backs=BACK, told=told, position=str(position))
 
 
 async def live(request: web.Request) -> web.StreamResponse:
-    """Each event as it happens, once: where the browser lost the stream it says which moment it has seen."""
+    """Each event as it happens, once: where the browser lost the stream it says which place it has reached."""
     asked = _asked(request.query)
-    since = _moment(request.headers.get("Last-Event-ID") or request.query.get("from", ""))
+    position = Position.read(request.headers.get("Last-Event-ID") or request.query.get("from", ""))
     answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await answer.prepare(request)
     with suppress(ConnectionResetError, RPCError):  # the browser asks again, from where it stands
-        async with aclosing(_events(request, since)) as events:
+        async with aclosing(_events(request, position.since)) as events:
             async for event in events:
                 if event is None:
                     await answer.write(STILL_HERE)
-                elif datetime.fromisoformat(event.time) > since and _wanted(event, asked):
+                elif position.take(event) and _wanted(event, asked):
                     row = rendered(request, "event.html", event=event, told=told)
                     lines = "".join(f"data: {line}\n" for line in row.splitlines())
-                    await answer.write(f"id: {event.time}\n{lines}\n".encode())
+                    await answer.write(f"id: {position}\n{lines}\n".encode())
     return answer
 
 
 async def _events(request: web.Request, since: datetime) -> AsyncGenerator[Event | None]:
-    """Each event from that moment on, once; None now and then, while nothing happens."""
+    """The events from that moment on, some of them twice; None now and then, while nothing happens."""
     async with request.app[FEED].joined() as to_come:
-        known = set[tuple[str | None, str | None, int]]()
         async with aclosing(all_events(perdure_of(request).client, since)) as so_far:
             async for event in so_far:
-                known.add((event.delivery, event.backlog, event.offset))
                 yield event
         while True:
             try:
@@ -76,8 +76,7 @@ async def _events(request: web.Request, since: datetime) -> AsyncGenerator[Event
                 continue
             if found is None:
                 return
-            if (found.delivery, found.backlog, found.offset) not in known:
-                yield found
+            yield found
 
 
 def _asked(query: Mapping[str, str]) -> dict[str, Any]:
@@ -95,13 +94,3 @@ def _wanted(event: Event, asked: Mapping[str, Any]) -> bool:
     return asked["type"] in ("", event.type) and (
         not of or of in (event.delivery or "", event.backlog or "", event.item)
     )
-
-
-def _moment(text: str) -> datetime:
-    """That moment, at most a day ago; now where it says none."""
-    now = datetime.now(UTC)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return now
-    return max(at if at.tzinfo else at.replace(tzinfo=UTC), now - timedelta(days=1))
