@@ -62,6 +62,11 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
         assert "edited: more" in (await run("edit", fresh, "more", "--request", "Do more of it")).out
         given = (await perdure.backlog(fresh).past()).given
         assert given["more"] == {"id": "more", "request": "Do more of it", "depends_on": ["page"]}
+        assert "edited: more" in (await run("edit", fresh, "more", "--attempts", "3", "--after-red")).out
+        given = (await perdure.backlog(fresh).past()).given
+        assert given["more"] == {
+            "id": "more", "request": "Do more of it", "depends_on": ["page"], "attempts": 3, "after_red": True,
+        }  # fmt: skip
         assert "priority 5: more" in (await run("prioritise", fresh, "more", "5")).out
         assert "goes on: docs" in (await run("retry", fresh, "docs")).out
         await shown(perdure, fresh, docs="failed")

@@ -11,6 +11,7 @@ import typer
 
 from perdure.cli.backlog.ids import BacklogId, ItemId, Json, with_backlog
 from perdure.cli.decide.answer import given, who
+from perdure.cli.request.options import AfterRed, Attempts
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.text import one_line
@@ -49,6 +50,8 @@ def add(
     priority: Priority = None,
     role: Role = None,
     budget: Usd = None,
+    attempts: Attempts = None,
+    after_red: AfterRed = False,
     file: File = None,
     json: Json = False,
 ) -> None:
@@ -69,6 +72,8 @@ def edit(
     priority: Priority = None,
     role: Role = None,
     budget: Usd = None,
+    attempts: Attempts = None,
+    after_red: AfterRed = False,
     file: File = None,
     json: Json = False,
 ) -> None:
@@ -152,7 +157,8 @@ def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
         "id": params["item"],
         "request": given(params["request"]) if params["request"] is not None else None,
         "budget_usd": params["budget"],
-        **{name: params[name] for name in ("issue", "depends_on", "touches", "check", "priority", "role")},
+        **{name: params[name] for name in ("issue", "depends_on", "touches", "check", "priority", "role", "attempts")},
+        "after_red": params["after_red"] or None,
     }
     said = {name: value for name, value in said.items() if value not in (None, [], ())}  # a list nobody gave is empty
     if params["file"] is None:
