@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from temporalio import activity
@@ -11,6 +12,7 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import Worker
 
+from perdure.adapters.system.home import Home
 from perdure.page.views.hosts import workers
 from tests.waiting import until
 
@@ -18,7 +20,9 @@ OFTEN = timedelta(seconds=1)
 
 
 @pytest.mark.timeout(120)
-async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(client: Client, fresh: str) -> None:
+async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(
+    client: Client, fresh: str, tmp_path: Path
+) -> None:
     over = asyncio.Event()
 
     @activity.defn
@@ -30,14 +34,14 @@ async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(client: 
     working = await Client.connect(address, namespace=client.namespace, runtime=said)
 
     async def slots() -> list[tuple[int, int]]:
-        found = [one for one in await workers(client) if one.identity == fresh]
+        found = [one for one in await workers(client, Home(tmp_path)) if one.identity == fresh]
         return [(slot.used, slot.all) for one in found for slot in one.slots if slot.queue == fresh]
 
     async def used() -> bool:
         return await slots() == [(2, 3)]
 
-    async def gone() -> bool:
-        return not await slots()
+    async def left() -> bool:
+        return [(one.slots, one.state) for one in await workers(client, Home(tmp_path))] == [((), "leaving")]
 
     async with Worker(working, task_queue=fresh, activities=[lasts], max_concurrent_activities=3, identity=fresh):
         for number in range(2):
@@ -46,4 +50,4 @@ async def test_slots_in_use_are_counted_and_a_worker_that_left_has_none(client: 
             )
         await until(used, 30)
         over.set()
-    await until(gone, 30)
+    await until(left, 30)

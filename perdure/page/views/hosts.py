@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.adapters.system.files import held
+from perdure.adapters.system.home import Home
 from perdure.client.budgets import read_table
 from perdure.client.listing import newest
 from perdure.models.errors import PerdureError
@@ -39,6 +43,11 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _HEARD = timedelta(minutes=5)
 """As long as a server remembers who asked for work: a worker that said nothing since is gone."""
 
+_SILENT = 3 * WORKER_SAYS
+"""One report may be lost, the next one late."""
+
+_NAME = re.compile("[0-9a-f]{32}")
+
 _NAMED = 50
 """Repositories, and labels, the dearest."""
 
@@ -56,11 +65,12 @@ class Slots:
 @dataclass(frozen=True)
 class Worker:
     """One process that takes work. `identity`: `pid@host/worker`; seen: when it asked for work last, or said how it is;
-    slots: none where the server keeps no such reports."""
+    slots: none where the server keeps no such reports; state: as far as it is known here, see state_of."""
 
     identity: str
     seen: datetime
-    slots: tuple[Slots, ...] = ()
+    slots: tuple[Slots, ...]
+    state: str
 
 
 def routes() -> list[web.RouteDef]:
@@ -81,8 +91,9 @@ async def show(request: web.Request) -> web.StreamResponse:
     return render(
         request,
         "hosts.html",
-        workers=await workers(client),
+        workers=await workers(client, Home.find()),
         beat_s=round(WORKER_SAYS.total_seconds()),
+        silent_s=round(_SILENT.total_seconds()),
         table=table,
         trouble=trouble,
         days=days,
@@ -94,7 +105,7 @@ async def show(request: web.Request) -> web.StreamResponse:
     )
 
 
-async def workers(client: Client) -> list[Worker]:
+async def workers(client: Client, home: Home) -> list[Worker]:
     """All that have asked for work in the last minutes, those that asked last first. Raises RPCError."""
     asked = DescribeTaskQueueRequest(
         namespace=client.namespace,
@@ -104,14 +115,17 @@ async def workers(client: Client) -> list[Worker]:
     polled = (await client.workflow_service.describe_task_queue(asked)).pollers
     seen = {one.identity: one.last_access_time.ToDatetime(UTC) for one in polled}
     told = await _told(client)
-    for identity, slots in told.items():
-        seen[identity] = max(seen.get(identity, _NEVER), *(slot.heard for slot in slots))
-    found = [Worker(identity, at, tuple(told.get(identity, ()))) for identity, at in seen.items()]
+    for identity, beats in told.items():
+        seen[identity] = max(seen.get(identity, _NEVER), *(beat.heartbeat_time.ToDatetime(UTC) for beat in beats))
+    found = [
+        Worker(identity, at, _slots(beats := told.get(identity, [])), state_of(identity, beats, at, home))
+        for identity, at in seen.items()
+    ]
     return sorted(found, key=lambda worker: worker.seen, reverse=True)
 
 
-async def _told(client: Client) -> dict[str, list[Slots]]:
-    """By worker, its slots as its heartbeats said; empty where the server has none of these."""
+async def _told(client: Client) -> dict[str, list[WorkerHeartbeat]]:
+    """By worker, its last heartbeats, one a queue; empty where the server has none of these."""
     asked = ListWorkersRequest(namespace=client.namespace, page_size=_WORKERS)
     try:
         listed = (await client.workflow_service.list_workers(asked)).workers_info
@@ -119,13 +133,41 @@ async def _told(client: Client) -> dict[str, list[Slots]]:
         if error.status not in (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.INVALID_ARGUMENT):
             raise
         return {}
-    found = defaultdict[str, list[Slots]](list)
+    found = defaultdict[str, list[WorkerHeartbeat]](list)
     for beat in (one.worker_heartbeat for one in listed):
+        if datetime.now(UTC) - beat.heartbeat_time.ToDatetime(UTC) < _HEARD:
+            found[beat.worker_identity].append(beat)
+    return found
+
+
+def _slots(beats: list[WorkerHeartbeat]) -> tuple[Slots, ...]:
+    found = list[Slots]()
+    for beat in filter(_runs, beats):
         of, heard = beat.activity_task_slots_info, beat.heartbeat_time.ToDatetime(UTC)
-        if datetime.now(UTC) - heard < _HEARD and beat.status == WorkerStatus.WORKER_STATUS_RUNNING:
-            places = of.current_used_slots + of.current_available_slots
-            found[beat.worker_identity].append(Slots(beat.task_queue, of.current_used_slots, places, heard))
-    return {identity: sorted(slots, key=lambda slot: slot.queue) for identity, slots in found.items()}
+        places = of.current_used_slots + of.current_available_slots
+        found.append(Slots(beat.task_queue, of.current_used_slots, places, heard))
+    return tuple(sorted(found, key=lambda slot: slot.queue))
+
+
+def _runs(beat: WorkerHeartbeat) -> bool:
+    return beat.status == WorkerStatus.WORKER_STATUS_RUNNING
+
+
+def state_of(identity: str, beats: list[WorkerHeartbeat], seen: datetime, home: Home) -> str:
+    """`gone`: it has ended. `leaving`: it said that it ends. `silent`: it says no more how it is. Else empty.
+
+    A worker holds a lock of its home for life: of this home's on this host it is known at once whether it lives. It is
+    this home's when it takes work from this host's own queue, or has left its lock here; by the name of a host or the
+    number of a process nobody is known.
+    """
+    name = identity.rpartition("/")[2]
+    lock = home.inflight / f"{name}.lock"
+    ours = _NAME.fullmatch(name) and (any(beat.task_queue == home.queue() for beat in beats) or lock.exists())
+    if ours and not held(lock):
+        return "gone"
+    if beats and not any(map(_runs, beats)):
+        return "leaving"
+    return "silent" if beats and datetime.now(UTC) - seen > _SILENT else ""
 
 
 def spent(listed: list[Listed]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:

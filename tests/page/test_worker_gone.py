@@ -1,0 +1,88 @@
+"""A worker that was killed is gone on the hosts' page at once where that is known, and silent where it is not."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from page_lab import visiting
+from temporalio.api.enums.v1 import WorkerStatus
+from temporalio.api.worker.v1 import WorkerHeartbeat
+
+from perdure.adapters.system.files import try_lock
+from perdure.adapters.system.home import Home
+from perdure.local.page import token_of
+from perdure.page.server import Place, serve
+from perdure.page.views.hosts import state_of, workers
+from tests.lab import HAPPY, Lab, until
+
+
+def beat(age: float, queue: str = "perdure", status: int = WorkerStatus.WORKER_STATUS_RUNNING) -> WorkerHeartbeat:
+    made = WorkerHeartbeat(task_queue=queue, status=status)  # type: ignore[arg-type]
+    made.heartbeat_time.FromDatetime(datetime.now(UTC) - timedelta(seconds=age))
+    return made
+
+
+def test_what_is_not_known_of_a_worker_is_not_said(tmp_path: Path) -> None:
+    home, name, now = Home(tmp_path / "home"), "ab" * 16, datetime.now(UTC)
+
+    def state(age: float, *beats: WorkerHeartbeat, name: str = name) -> str:
+        return state_of(f"{os.getpid()}@{socket.gethostname()}/{name}", list(beats), now - timedelta(seconds=age), home)
+
+    assert state(200) == "", "it never says how it is"
+    assert (state(15, beat(15)), state(40, beat(40)), state(2, beat(40))) == ("", "silent", "")
+    assert state(1, beat(1, status=WorkerStatus.WORKER_STATUS_SHUTTING_DOWN)) == "leaving"
+    assert state(1, beat(1, "perdure-of-another-host")) == "", "the same name of a host, and a process that lives"
+    assert (state(1, beat(1, home.queue())), state(1, beat(1, home.queue()), name="..")) == ("gone", "")
+    lock = try_lock(home.inflight / f"{name}.lock")
+    assert lock is not None
+    assert (state(1, beat(1, home.queue())), state(40, beat(40, home.queue())), state(200)) == ("", "silent", "")
+    os.close(lock)
+    assert (state(1, beat(1)), state(200)) == ("gone", "gone"), "it has left its lock here"
+
+
+@pytest.mark.timeout(240)
+async def test_a_killed_worker_is_gone_at_once_for_its_own_host_and_nothing_is_claimed_elsewhere(
+    tmp_path: Path, ports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        Lab.open(tmp_path, HAPPY, ports=ports) as lab,
+        serve(lab.perdure, token_of(lab.home), Place(port=19500)) as page,
+        visiting(page) as ada,
+    ):
+        monkeypatch.setenv("PERDURE_HOME", str(lab.home.root))
+
+        async def rows(slots: bool = False) -> list[tuple[str, str]]:
+            """Identity, and what is said of it; with `slots` once its slots are known."""
+            _, text = await ada.get("/hosts")
+            assert "just now ago" not in text
+            found = re.findall(r"<tr><td><code>(\d+@[^<]+)</code>(.*)</tr>", text)
+            return found if not slots or lab.home.queue() in text else []
+
+        lab.worker()
+        ((victim, said),) = await until(lambda: rows(slots=True), 60)
+        assert "<strong>" not in said
+        lab.kill_workers()
+        assert (lab.home.inflight / f"{victim.rpartition('/')[2]}.lock").exists()
+        ((again, said),) = await rows()
+        assert (again, "<strong>gone</strong>" in said, "/32" in said) == (victim, True, False), said
+        for home, state in ((lab.home, "gone"), (Home(tmp_path / "another-host"), "")):
+            (one,) = await workers(lab.client, home)
+            assert (one.identity, one.state) == (victim, state)
+
+        lab.worker()  # it reports what the dead one had, and takes its lock away
+        await until(lambda: not (lab.home.inflight / f"{victim.rpartition('/')[2]}.lock").exists(), 60)
+
+        async def two() -> dict[str, str] | None:
+            found = dict(await rows())
+            return found if len(found) == 2 else None
+
+        found = await until(two, 60)
+        assert {identity == victim: "<strong>gone</strong>" in said for identity, said in found.items()} == {
+            True: True,
+            False: False,
+        }
