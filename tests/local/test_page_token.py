@@ -96,6 +96,19 @@ async def test_a_page_whose_token_is_damaged_serves_nobody_says_so_once_and_come
     assert (log.read_text().count("the page's token is damaged"), "Traceback" in log.read_text()) == (1, False)
 
 
+@pytest.mark.timeout(120)
+async def test_the_command_that_finds_a_damaged_token_says_what_where_and_the_fix(home: Home) -> None:
+    async with joined(home):
+        (home.root / "page.token").write_text("")
+        command = [sys.executable, "-m", "perdure.cli", "page", "--no-open"]
+        ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=patient(60))
+    what, where, fix = ran.stderr.splitlines()
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "the page's token is damaged" in what
+    assert where == f"  where: {home.root / 'page.token'}"
+    assert "rm -r" in fix
+
+
 @pytest.mark.timeout(240)
 async def test_a_dead_pages_address_is_named_by_nobody_while_the_next_one_has_not_said_where_it_is(home: Home) -> None:
     async with joined(home):

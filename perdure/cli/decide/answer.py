@@ -14,7 +14,7 @@ import typer
 
 from perdure.cli.ids import WAITING, WaitingId
 from perdure.cli.screen import Screen
-from perdure.cli.session import person_at_work, with_delivery
+from perdure.cli.session import with_delivery
 from perdure.models.errors import BadInput
 from perdure.models.limits import SAID_BYTES
 from perdure.text import one_line
@@ -59,18 +59,11 @@ def approve(
         _edited(id, note, of, yes, file, show, json)
         return
 
-    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered | None:
+    async def work(delivery: Delivery, asked: Asked, screen: Screen) -> Answered:
         if not yes and screen.terminal and sys.stdin.isatty():
-            from perdure.cli.decide.gate import at_gate, choices
-            from perdure.cli.decide.showing import show_asked
+            from perdure.cli.decide.gate import at_gate
 
-            if choices(asked):
-                raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
-            await show_asked(delivery, asked, screen)
-            with person_at_work(interrupts=True):
-                agreed = typer.confirm(f"approve {asked.words[:100]}?" if asked.gate == "budget" else "approve?")
-            if not agreed:
-                return None
+            raise typer.Exit(0 if await at_gate(delivery, asked, screen, note=note) else _later(screen))
         return await delivery.approve(asked.of, note=note, by=who())
 
     _decide("approve", id, of, json, work)
@@ -195,7 +188,7 @@ def _decide(
     id: str,
     of: str,
     json: bool,
-    work: Callable[[Delivery, Asked, Screen], Awaitable[Answered | None]],
+    work: Callable[[Delivery, Asked, Screen], Awaitable[Answered]],
 ) -> None:
     """Find out what waits, refuse what does not decide it, decide it, and say what became of it."""
     from perdure.cli.decide.asking import commands, waiting_words
@@ -220,8 +213,6 @@ def _decide(
             answered = await work(delivery, asked, screen)
         except NotCounted as error:
             raise BadInput(error.what, where=delivery.id, fix=fix) from None
-        if answered is None:
-            return _later(screen)
         facts = {"decided": update, "gate": asked.gate, "of": asked.of}
         tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
         return 0
