@@ -12,17 +12,19 @@ from temporalio.testing import WorkflowEnvironment
 
 from perdure.client import budgets as treasury
 from perdure.local.places import temporal_binary
-from perdure.models.limits import TASK_QUEUE
-from perdure.models.result import DeliveryResult
 from perdure.plugin import perdure_plugin
-from tests.e2e.test_backlogs import CONFIG, ITEMS, STORY, night
+from tests.e2e.test_day_never_overspent import ASKED as COSTS
+from tests.e2e.test_day_never_overspent import STORY as COSTLY
+from tests.e2e.test_day_never_overspent import budgets
+from tests.e2e.test_day_never_overspent import waits as for_the_day
 from tests.e2e.test_specialists import BESIDE, MEETS, TARGET, story
 from tests.e2e.test_tamper import FILES, TAKES_AWAY, line
 from tests.e2e.test_verdicts import HERE, PYTEST
 from tests.github_lab import BUILD, ID, github_lab
-from tests.lab import FIXES, HAPPY, Lab, finished, git, heads, make_target, until
+from tests.lab import FIXES, HAPPY, Lab, finished, make_target, until
 from tests.receiver import SECRET, Receiver
 from tests.replay.shapes_of_attempts import attempts
+from tests.replay.shapes_of_backlogs import backlog, crowded, decomposed, left, moved_base, tried_items
 from tests.replay.shapes_of_people import (
     PORTS,
     Keep,
@@ -127,6 +129,20 @@ async def shared(root: Path, keep: Keep) -> None:
         await keep(keeper, "treasury")
 
 
+async def covered(root: Path, keep: Keep) -> None:
+    """A turn whose next request the day's budget does not cover: refused, and taken once there is more."""
+    origin = make_target(root / "calc.git")
+    env = budgets(root / "budgets.toml", 0.05)
+    async with Lab.open(root, COSTLY, ports=PORTS, own_server=True, env=env) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin, id="covered", **COSTS)
+        await until(lambda: for_the_day(lab, "covered"))
+        await keep(lab.handle("covered"), "waiting-for-the-day")
+        await treasury.add(lab.client, "label:team-a", 5)
+        await finished(submitted, lab)
+        await keep(lab.handle("covered"), "covered-by-the-day")
+
+
 async def long(root: Path, keep: Keep) -> None:
     """What goes on in new runs, and what went before them: a delivery with decisions behind it, and a treasury."""
     origin = make_target(root / "calc.git")
@@ -176,20 +192,6 @@ async def away(root: Path, keep: Keep) -> None:
         await finished(submitted, world.lab, timeout=120)
 
 
-async def backlog(root: Path, keep: Keep) -> None:
-    """With a conflict that is mended, a failure, and what it blocks."""
-    origin = make_target(root / "calc.git")
-    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin)
-        await handle.result()
-        await keep(handle, "backlog")
-        for item in ("sub", "mul"):
-            delivered = await lab.handle(f"night/{item}").result()
-            mended = any(step.step == "fix_landing" for step in DeliveryResult.model_validate(delivered).steps)
-            await keep(lab.handle(f"night/{item}"), "landed-after-a-conflict" if mended else "landed")
-
-
 async def specialists(root: Path, keep: Keep) -> None:
     """A plan whose tasks are built at once: the delivery, its tasks' backlog, and one that met another in a file."""
     origin = make_target(root / "calc.git", TARGET)
@@ -203,105 +205,10 @@ async def specialists(root: Path, keep: Keep) -> None:
         await keep(lab.handle(f"{tasks}/2-docs"), "task-beside")
 
 
-async def moved_base(root: Path, keep: Keep) -> None:
-    """One that follows its base, and a stack of which the lowest was merged."""
-    origin = make_target(root / "calc.git")
-    chain = [{name: value for name, value in item.items() if name != "check"} for item in (ITEMS[0], ITEMS[4])]
-    asked: dict[str, Any] = {"repository": str(origin), "items": chain, "config": CONFIG}
-    async with Lab.open(root, STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await lab.client.start_workflow("Backlog", asked, id="night", task_queue=TASK_QUEUE)
-        await until(lambda: "perdure/night" in heads(origin))
-        hers = git(origin, "commit-tree", "-p", "main", "-m", "hers", "main^{tree}")
-        git(origin, "update-ref", "refs/heads/main", hers)
-        await handle.result()
-        await keep(handle, "followed")
-        handle = await lab.client.start_workflow(
-            "Backlog", {**asked, "land": "stack"}, id="stack", task_queue=TASK_QUEUE
-        )
-        await until(lambda: "perdure/stack-sub-" in " ".join(heads(origin)))
-        first = next(sha for name, sha in heads(origin).items() if name.startswith("perdure/stack-sub-"))
-        git(origin, "update-ref", "refs/heads/main", first)
-        await handle.result()
-        await keep(handle, "stacked")
-        await keep(lab.handle("stack/hello"), "delivered-in-a-stack")
-
-
-DECOMPOSED = """
-[[line]]
-step = "decompose"
-answer = { items = [
-  { id = "sub", request = "Add subtract", depends_on = [], touches = [], check = [], role = "", priority = 0 },
-  { id = "mul", request = "Add multiply", depends_on = ["sub"], touches = [], check = [], role = "", priority = 0 },
-] }
-"""
-
-
-async def decomposed(root: Path, keep: Keep) -> None:
-    """A large request: rejected once and approved, both at the backlog."""
-    origin = make_target(root / "calc.git")
-    async with Lab.open(root, DECOMPOSED + STORY, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin, items=[{"id": "big", "request": "Calculate", "decompose": "ask"}])
-
-        async def waits(behind: str = "") -> str:
-            items = (await handle.query("progress")).get("items")
-            of = str(items[0].get("of", "")) if items else ""
-            return "" if of == behind else of
-
-        of = await until(waits)
-        await handle.execute_update("reject", {"item": "big", "of": of, "note": "as few as make sense"})
-        await until(lambda: waits(of))
-        await keep(lab.handle("night/big"), "waiting-at-items")
-        await keep(handle, "backlog-waiting-at-items")
-        await handle.execute_update("approve", {"item": "big"})
-        await handle.result()
-        await keep(handle, "backlog-decomposed")
-        await keep(lab.handle("night/big"), "decomposed")
-
-
-CROWDED = (
-    """
-[[line]]
-step = "classify"
-answer = { kind = "feature", reason = "new" }
-[[line]]
-step = "plan"
-answer = { title = "Do it", problem = "It is not done.", solution = "Do it.", relevant_files = ["hello.txt"], tasks = [
-  { title = "Do it", details = "All of it.", files = ["hello.txt"], depends_on = [] },
-], validation = ["it is done"] }
-[[line]]
-step = "fix_landing"
-turn = 1
-contains = ["Tidy up"]
-use = [{ tool = "bash", input = { command = "test -e tried && echo hello > hello.txt || echo once > tried" } }]
-"""
-    + STORY
-)
-
-
-async def crowded(root: Path, keep: Keep) -> None:
-    """One delivery of the repository at a time; plans that name files; a landing that is mended twice, then in its
-    turn."""
-    origin = make_target(root / "calc.git")
-    items = [{"id": "hello", "request": "Say hello", "check": ["test -f hello.txt"]}]
-    items += [{"id": "tidy", "request": "Tidy up", "depends_on": ["hello"]}]
-    phases = '["build", "test", "ship"]'
-    config = CONFIG.replace("[limits]", "[limits]\ndeliveries = 1").replace(phases, phases.replace("[", '["plan", '))
-    async with Lab.open(root, CROWDED, ports=PORTS, own_server=True) as lab:
-        lab.worker()
-        handle = await night(lab, origin, items=items, config=config)
-        await handle.result()
-        await keep(handle, "backlog-crowded")
-        delivered = DeliveryResult.model_validate(await lab.handle("night/tidy").result())
-        mends = [step for step in delivered.steps if step.step == "fix_landing"]
-        assert len(mends) == 2, delivered
-        await keep(lab.handle("night/tidy"), "landed-in-its-turn")
-
-
 SHAPES = (
     *(fixes, killed, decided, answered, steered, edited, mended, told_apart, cut_off, killed_at_first, tampered),
-    *(told, shared, long, github, away, backlog, specialists, moved_base, decomposed, crowded, attempts),
+    *(told, shared, long, github, away, specialists, attempts, covered),
+    *(backlog, moved_base, decomposed, crowded, tried_items, left),
 )
 
 

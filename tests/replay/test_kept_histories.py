@@ -34,6 +34,8 @@ def test_histories_are_kept() -> None:
         *("backlog", "landed", "landed-after-a-conflict", "followed", "stacked", "delivered-in-a-stack"),
         *("specialists", "tasks", "tasks-known", "task", "task-beside", "backlog-crowded", "landed-in-its-turn"),
         *("attempts", "attempts-after-red", "attempt", "attempt-red"),
+        *("backlog-with-attempts", "item-with-attempts", "backlog-that-left-a-stack", "stack-followed"),
+        *("waiting-for-the-day", "covered-by-the-day"),
         *("waiting-at-items", "backlog-waiting-at-items", "decomposed", "backlog-decomposed"),
     }
 
