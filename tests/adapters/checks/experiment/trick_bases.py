@@ -163,6 +163,7 @@ BASES = {
     "pytest": _base(PYTEST, "calc.py", CALC, _FOR_PYTEST),
     "unittest": _base(UNITTEST, "calc.py", CALC, _FOR_UNITTEST),
     "table": _base(PYTEST, "calc.py", CALC, {TEST: TABLE, "tests/table.json": "[[1, 2, 3]]\n"}),
+    "plugins": _base(f"PYTEST_DISABLE_PLUGIN_AUTOLOAD= {PYTEST}", "calc.py", CALC, _FOR_PYTEST),
     "path": _base(f"PYTHONPATH=. {PYTEST}", "calc.py", CALC, _FOR_PYTEST),
     "mocks": _base(PYTEST, "calc.py", f"{CALC}\n\ndef tell(a, b, say):\n    say(add(a, b))\n", {TEST: MOCKS}),
     "make": _base("make test", "calc.py", CALC, {**_FOR_UNITTEST, "Makefile": f"test:\n\t{UNITTEST}\n"}),
