@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.agents.chosen import chosen
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.host import Host
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
 from perdure.models.forking import Aimed, AimInput
@@ -19,10 +19,7 @@ from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC
 
 
-class Aiming:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Aiming(OnHost):
     @activity.defn
     async def aim(self, work: AimInput) -> Aimed:
         """Raises InvalidRequest for a damaged checkpoint and for an agent that cannot take the turn, WorkspaceLost when

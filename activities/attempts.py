@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from activities.rebase import made_before
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.attempts import AttemptTaken, TakeAttemptInput
 from perdure.models.crash import CrashPoint
@@ -24,10 +24,7 @@ from perdure.models.result import Attempted
 from perdure.models.rules.attempts import best, summary
 
 
-class Attempts:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Attempts(OnHost):
     @activity.defn(name="take_attempt")
     async def take_attempt(self, work: TakeAttemptInput) -> AttemptTaken:
         """Raises WorkspaceLost, Superseded, Diverged."""

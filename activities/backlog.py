@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from activities.room import no_room
 from activities.terms import Terms
 from perdure.adapters.forges.base import HostedForge, Proposal
@@ -30,7 +31,6 @@ from perdure.adapters.repository.terms import base_of, find_target
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread, to_the_end
 from perdure.adapters.system.zones import offsets
-from perdure.adapters.worker.host import Host
 from perdure.models.backlog import ITEMS_MOST
 from perdure.models.backlog_state import Opened
 from perdure.models.config import Limits, RepositoryConfig
@@ -51,10 +51,7 @@ TITLE_CHARS = 100
 """Of the pull request of a backlog."""
 
 
-class Backlogs:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Backlogs(OnHost):
     @activity.defn
     async def open_backlog(self, work: OpenBacklogInput) -> Opened:
         """Raises InvalidRequest, BadInput, ForgeRefused, ForgeUnavailable. Nothing is made."""

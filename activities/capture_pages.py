@@ -10,19 +10,16 @@ from dataclasses import replace
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.browser.capture import Capture, CapturedPage, capture
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.host import Host
 from perdure.models.publishing import Captured, CaptureInput
 from perdure.models.report import Screenshot, Screenshots
 
 
-class Pages:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Pages(OnHost):
     @activity.defn
     async def capture_pages(self, work: CaptureInput) -> Captured:
         """Whatever goes wrong with the application or the browser is a note. Raises Superseded, WorkspaceLost."""

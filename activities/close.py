@@ -6,12 +6,12 @@ import logging
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.workspace import Workspace, sweep
 from perdure.adapters.repository.ports import release
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.host import Host
 from perdure.models.errors import WorkspaceLost
 from perdure.models.ledger import Usage
 from perdure.models.work import Closed, CloseInput
@@ -19,10 +19,7 @@ from perdure.models.work import Closed, CloseInput
 log = logging.getLogger(__name__)
 
 
-class Closing:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Closing(OnHost):
     @activity.defn(name="close")
     async def close(self, work: CloseInput) -> Closed:
         """Ports are released and the worktree removed, or kept for a while; a removal that fails is only logged."""

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.forges.body import subject
 from perdure.adapters.git.branch import commit_tree, find_commit
 from perdure.adapters.git.door import IDENTITY
 from perdure.adapters.git.foreseen import foreseen
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.ids import branch_name, slug
 from perdure.models.phases import Step
 from perdure.models.work import CommitInput, Committed
 
 
-class Commits:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Commits(OnHost):
     @activity.defn(name=Step.COMMIT)
     async def commit(self, work: CommitInput) -> Committed:
         """An empty result when nothing differs from the parent. Raises Superseded, WorkspaceLost."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.forges import artifacts
 from perdure.adapters.forges.base import HostedForge, Proposal
 from perdure.adapters.forges.body import Looks, body, title
@@ -40,10 +41,7 @@ from perdure.models.crash import CrashPoint
 from perdure.models.phases import Step
 
 
-class Publishing:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Publishing(OnHost):
     @activity.defn
     async def check_access(self, work: publishing.CheckInput) -> publishing.Checked:
         """Raises ForgeRefused, which names what is missing, and ForgeUnavailable."""

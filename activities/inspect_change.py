@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.checks.findings.look import EngineFindings, look
 from perdure.adapters.checks.findings.lost import lost, unproven
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.written import read_report
 from perdure.models.errors import WorkspaceLost
 from perdure.models.report import Severity, TestReport
@@ -22,10 +22,7 @@ from perdure.models.work import Inspected, InspectInput
 from perdure.text import shortened
 
 
-class Inspection:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Inspection(OnHost):
     @activity.defn(name="inspect_change")
     async def inspect_change(self, work: InspectInput) -> Inspected:
         """Raises WorkspaceLost when this host has no vault, or the vault not this contract."""

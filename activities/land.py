@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from activities.rebase import landing_trailers
 from perdure.adapters.git.landing import find_landed, head_here, land, land_here
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.host import Host
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import Diverged
 from perdure.models.landing import Landed, LandInput
 from perdure.models.phases import Step
 
 
-class LandingHere:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class LandingHere(OnHost):
     @activity.defn(name=Step.LAND)
     async def land(self, work: LandInput) -> Landed:
         """Raises ForgeRefused, ForgeUnavailable (the workflow waits and tries again), Diverged, Superseded."""

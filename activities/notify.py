@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.forges.neutral import web_address
 from perdure.adapters.notify.message import message_of
 from perdure.adapters.notify.send import send
@@ -20,7 +21,6 @@ from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.host import Host
 from perdure.models.crash import CrashPoint
 from perdure.models.errors import NoticeUnheard
 from perdure.models.limits import NOTIFY_PAUSE_MAX
@@ -33,10 +33,7 @@ _SERVER = "server.json"
 """Of the home's embedded server, which has a Web UI: its address is under `ui`."""
 
 
-class Notices:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Notices(OnHost):
     @activity.defn
     async def notice_addresses(self, notice: Notice) -> Addresses:
         """Return who wants to hear of it. Raises NoticeUnheard where another worker has to know."""

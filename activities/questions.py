@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.remote import remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.reading import page_of
 from perdure.adapters.worker.turn.written import check_plan, read_report
 from perdure.adapters.worker.verify import checkpoints
@@ -26,10 +26,7 @@ from perdure.models.turn import Page, ReadInput
 from perdure.models.verify import Facts, PublishedFacts, PublishedInput, PullFact, ReportFact, TriedFact, VerifyInput
 
 
-class Questions:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Questions(OnHost):
     @activity.defn
     async def verify(self, work: VerifyInput) -> Facts:
         """Everything on the first page, only checkpoints and commits on later ones. Raises WorkspaceLost when this host

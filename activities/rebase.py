@@ -13,6 +13,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from activities.prepare import complete
 from activities.run_tests import Base, test_base
 from activities.terms import CONFIG_FILE
@@ -29,7 +30,6 @@ from perdure.adapters.repository.config import Effective
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.lease import Lease
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.models.backlog import LandingPlace
@@ -45,10 +45,7 @@ CONFLICTS_MOST, CONFLICTS_CHARS = 50, 6000
 """Paths in a result: history keeps it."""
 
 
-class Rebasing:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Rebasing(OnHost):
     @activity.defn(name=Step.REBASE)
     async def rebase(self, work: RebaseInput) -> Rebased:
         """Raises ForgeRefused (the branch is gone, or was put back), ForgeUnavailable, SetupFailed, Superseded,

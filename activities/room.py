@@ -10,6 +10,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
+from activities.on_host import OnHost
 from perdure.adapters.git.workspace import Workspace
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
@@ -31,10 +32,7 @@ _REPOSITORY, _PHASE, _STATUS, _PULL = (
 )
 
 
-class Rooms:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Rooms(OnHost):
     @activity.defn
     async def find_room(self, work: RoomInput) -> Room:
         """Raises NoRoom where it `waits`, ForgeRefused, ForgeUnavailable, WorkspaceLost, RPCError."""

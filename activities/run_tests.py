@@ -13,6 +13,7 @@ from functools import partial
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from activities.trials import check_writes, holding_of, try_change
 from perdure.adapters.checks import tests
 from perdure.adapters.checks.baseline import FAILING, compared, environment_key, on_its_own, recall, remember
@@ -23,7 +24,6 @@ from perdure.adapters.repository.keys import command_origin
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.setting_up import read_binds
 from perdure.adapters.worker.turn.written import read_report
@@ -37,10 +37,7 @@ from perdure.models.work import TestInput, TestVerdict
 from perdure.text import span
 
 
-class Testing:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Testing(OnHost):
     @activity.defn(name=Step.RUN_TESTS)
     async def run_tests(self, work: TestInput) -> TestVerdict:
         """`none` where no test command exists. Raises SandboxUnavailable, Superseded, WorkspaceLost."""
@@ -158,7 +155,10 @@ async def hold(
     `before`, too, called `name`, is known; but for those of the item `own`."""
     if verdict(report).status is TestsStatus.RED:
         return report
-    named = {item: [_check(item, command) for command in commands] for item, commands in check.items()}
+    named = {
+        item: [TestCommand(name=f"check of {item}: {command}"[:200], command=command) for command in commands]
+        for item, commands in check.items()
+    }
     run = partial(test_commit, session, baseline=None, makes_seed=False)
     wanted = [command for commands in named.values() for command in commands]
     done = await run(report.commit, report.tree, label, commands=wanted)
@@ -174,10 +174,6 @@ async def hold(
 def _excused(result: CommandResult) -> CommandResult:
     """A check is one thing that holds or does not, though it says no more than that: red on both sides it is known."""
     return result.model_copy(update={"since": Since.KNOWN}) if result.since is Since.UNDECIDABLE else result
-
-
-def _check(item: str, command: str) -> TestCommand:
-    return TestCommand(name=f"check of {item}: {command}"[:200], command=command)
 
 
 def _missing(session: WorkspaceSession, commit: str, report: TestReport, baseline: tests.Baseline | None) -> TestReport:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from activities.rebase import made_before
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.exact import exact_tree
 from perdure.adapters.git.landing import find_landed, head_here, ref_here
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.spend import SpendLog
 from perdure.adapters.worker.turn.written import read_plan
 from perdure.models.crash import CrashPoint
 from perdure.models.ids import branch_name, delivery_key, run_ref
@@ -26,10 +25,7 @@ from perdure.models.rules.specialists import split, summary
 from perdure.models.specialists import Split, SplitInput, TakeInput, Taken, TaskBuilt
 
 
-class Specialists:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Specialists(OnHost):
     @activity.defn(name="split_plan")
     async def split_plan(self, work: SplitInput) -> Split:
         """Nothing where the plan is somebody's own words, or for one agent. Raises WorkspaceLost, Superseded."""
@@ -57,7 +53,7 @@ class Specialists:
             checkpoint="",
             tasks=tasks,
             spend=session.spend.total(),
-            tasks_usage=_paid(logs),
+            tasks_usage=sum((usage for log in logs for usage in log.settled()), Usage()),
             summary=summary(tasks),
         )
         told = {"format": 1, "delivery": work.delivery, "step": "take_tasks", "attempt": work.attempt}
@@ -98,7 +94,3 @@ def _landed(session: WorkspaceSession, work: TakeInput, task: TaskBuilt, head: s
     }
     commit = find_landed(session.vault, work.head, head, trailers)
     return task.model_copy(update={"commit": commit, "words": "" if commit else task.words})
-
-
-def _paid(logs: list[SpendLog]) -> Usage:
-    return sum((usage for log in logs for usage in log.settled()), Usage())

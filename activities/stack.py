@@ -10,18 +10,15 @@ from __future__ import annotations
 from temporalio import activity
 
 from activities.backlog import Backlogs, beating
+from activities.on_host import OnHost
 from perdure.adapters.git.remote import remote_heads
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import to_the_end
-from perdure.adapters.worker.host import Host
 from perdure.models.crash import CrashPoint
 from perdure.models.stacked import Seen, StackInput, StackSeen
 
 
-class Stacking:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Stacking(OnHost):
     @activity.defn
     async def look_at_stack(self, work: StackInput) -> StackSeen:
         """Raises ForgeRefused, ForgeUnavailable."""

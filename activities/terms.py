@@ -9,6 +9,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.on_host import OnHost
 from perdure.adapters.agents.builtin.opening import of_kind, of_role
 from perdure.adapters.agents.chosen import chosen
 from perdure.adapters.forges.base import HostedForge
@@ -28,7 +29,6 @@ from perdure.adapters.repository.terms import (
     find_source,
     find_target,
 )
-from perdure.adapters.worker.host import Host
 from perdure.models.backlog import LandingPlace
 from perdure.models.contract import Contract
 from perdure.models.errors import InvalidRequest
@@ -43,11 +43,8 @@ from perdure.models.steps import AGENTIC
 CONFIG_FILE = "perdure.toml"
 
 
-class Terms:
+class Terms(OnHost):
     """Reads them on this host."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
 
     def read(self, delivery: str, request: DeliveryRequest) -> tuple[Vault, Contract, Effective]:
         """Read the issue, fetch, and read the base branch's settings; what the files say comes with the worktree."""

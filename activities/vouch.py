@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from perdure.adapters.worker.host import Host
+from activities.on_host import OnHost
 from perdure.models.landing import Vouched, VouchInput
 from perdure.models.proof import proof, proves
 
 
-class Vouching:
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
+class Vouching(OnHost):
     @activity.defn
     async def vouch(self, work: VouchInput) -> Vouched:
         """An empty proof where the backlog's own does not hold here."""

@@ -52,7 +52,7 @@ async def not_notified(client: Client, delivery_id: str = "") -> list[str]:
 async def _not_notified(client: Client, delivery_id: str) -> AsyncIterator[str]:
     query = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus IN ('Failed', 'Running')"
     if delivery_id:
-        query += f" AND WorkflowId STARTS_WITH '{_quoted(delivery_id + _MARK)}'"
+        query += f" AND WorkflowId STARTS_WITH '{quoted(delivery_id + _MARK)}'"
     else:
         query += f" AND StartTime > '{(datetime.now(UTC) - NOTICES_WITHIN).isoformat(timespec='seconds')}'"
     shown = 0
@@ -151,5 +151,6 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A value between single quotes of a list filter."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -18,7 +18,7 @@ from perdure.text import span, visible
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from perdure.client import Perdure
+    from perdure.client import Delivery, Perdure
     from perdure.client.overview import Overview
 
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
@@ -35,6 +35,11 @@ _TYPES = {
 
 def perdure_of(request: web.Request) -> Perdure:
     return request.app[PERDURE]
+
+
+def delivery_of(request: web.Request) -> Delivery:
+    """The one that the path names."""
+    return perdure_of(request).delivery(request.match_info["id"])
 
 
 def overview_of(request: web.Request) -> Overview:

@@ -86,14 +86,12 @@ def _unsupported(schema: Any, at: str) -> str | None:
         return f"{at}: for 'object' type, 'additionalProperties' must be explicitly set to false"
     if schema.get("minItems", 0) not in (0, 1):
         return f"{at}: for 'array' type, 'minItems' values other than 0 or 1 are not supported"
-    below = [(f"{at}.{word}.{name}", part) for word in ("properties", "$defs") for name, part in _named(schema, word)]
+    below = [
+        (f"{at}.{word}.{name}", part) for word in ("properties", "$defs") for name, part in schema.get(word, {}).items()
+    ]
     below += [(f"{at}.{word}.{n}", part) for word in ("anyOf", "allOf") for n, part in enumerate(schema.get(word, []))]
     below += [(f"{at}.items", schema["items"])] if "items" in schema else []
     return next((problem for name, part in below if (problem := _unsupported(part, name))), None)
-
-
-def _named(schema: dict[str, Any], word: str) -> list[tuple[str, Any]]:
-    return list(schema.get(word, {}).items())
 
 
 def _departs(value: Any, schema: dict[str, Any], root: dict[str, Any], at: str) -> str | None:

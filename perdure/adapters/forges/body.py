@@ -6,12 +6,12 @@ Text that a model or a stranger wrote is neutralised: it can neither mention peo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.adapters.forges.neutral import code, line, neutral, plain, quote, span, web_address
 from perdure.adapters.forges.pictures import Addresses, gallery, picture_addresses, pictures_of
-from perdure.adapters.forges.reports import findings_line, findings_section, promises_section
+from perdure.adapters.forges.reports import bullets, findings_line, findings_section, promises_section
 from perdure.adapters.forges.template import Section, arranged, clean, laid_out
 from perdure.adapters.git.first import FIRST_COMMIT
 from perdure.models.contract import Contract
@@ -128,11 +128,11 @@ def _sections(
         sections += [
             Section("problem", "Problem", quote(plan.problem)),
             Section("solution", "Solution", quote(plan.solution)),
-            Section("tasks", "Tasks", _list(line(task.title) + task.terms for task in plan.tasks)),
-            Section("checks", "How to check", _list(line(check) for check in plan.validation)),
+            Section("tasks", "Tasks", bullets(line(task.title) + task.terms for task in plan.tasks)),
+            Section("checks", "How to check", bullets(line(check) for check in plan.validation)),
         ]
     sections.append(Section("assumptions", "Assumptions", _assumptions(work.assumptions)))
-    sections.append(Section("evidence", "Evidence", _list(_evidence(work, links, looks)), fixed=True))
+    sections.append(Section("evidence", "Evidence", bullets(_evidence(work, links, looks)), fixed=True))
     sections.append(Section("promises", "Changed promises", promises_section(looks.report, review)))
     shown = picture_addresses(looks.screenshots, work.artifacts, beside=looks.beside)
     sections.append(Section("screenshots", "Screenshots", gallery(looks.screenshots, shown)))
@@ -142,7 +142,7 @@ def _sections(
         sections.append(Section("noted", "Noted, not blocking", _issues(review, shown, blocking=False)))
     sections.append(Section("findings", "Found by the engine", findings_section(looks.findings)))
     if receipt is not None:
-        sections.append(Section("receipt", "Receipt", _list(_receipt(work, receipt, links)), fixed=True))
+        sections.append(Section("receipt", "Receipt", bullets(_receipt(work, receipt, links)), fixed=True))
     return [section for section in sections if section.text]
 
 
@@ -160,7 +160,7 @@ def _request(contract: Contract) -> str:
 def _assumptions(assumptions: Sequence[str]) -> str:
     """List what agents took for granted where they would have asked, each in a line."""
     said = [line(one) for together in assumptions for one in together.splitlines() if one.strip()]
-    return f"Nobody was asked, so this was assumed:\n\n{_list(said)}" if said else ""
+    return f"Nobody was asked, so this was assumed:\n\n{bullets(said)}" if said else ""
 
 
 def _evidence(work: ShipInput, links: Mapping[str, str], looks: Looks) -> list[str]:
@@ -212,10 +212,6 @@ def _issues(review: Review, shown: Addresses, *, blocking: bool) -> str:
         for issue in review.issues
         if (issue.severity is Severity.BLOCKER) == blocking
     )
-
-
-def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {text}" for text in lines)
 
 
 def _link(links: Mapping[str, str], name: str, words: str) -> str:

@@ -51,7 +51,7 @@ def artifact_files(
     return {name: f"{text}\n".encode(errors="replace") for name, text in texts.items() if text} | dict(pictures)
 
 
-def _list(lines: Iterable[str]) -> str:
+def bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {text}" for text in lines)
 
 
@@ -60,12 +60,12 @@ def _plan(plan: Plan) -> str:
         _joined(
             f"### {number}. {line(task.title)}{task.terms}",
             quote(task.details),
-            _list(code(path) for path in task.files),
+            bullets(code(path) for path in task.files),
         )
         for number, task in enumerate(plan.tasks, 1)
     ]
-    files = _list(code(path) for path in plan.relevant_files)
-    checks = _list(line(check) for check in plan.validation)
+    files = bullets(code(path) for path in plan.relevant_files)
+    checks = bullets(line(check) for check in plan.validation)
     return _joined(
         f"# Plan: {line(plan.title)}",
         f"## Problem\n\n{quote(plan.problem)}",
@@ -93,7 +93,7 @@ def _point(point: Point, shown: Addresses) -> str:
 
 def _tests(report: TestReport, review: Review | None) -> str:
     compared = f", compared with {code(report.base)}" if report.base else ""
-    fixed = _list(line(name) for name in report.fixed)
+    fixed = bullets(line(name) for name in report.fixed)
     return _joined(
         "# Tests",
         f"On tree `{report.tree}`, which is commit `{report.commit}`{compared}.",
@@ -115,7 +115,7 @@ def _command(command: CommandResult) -> str:
         f"{shown}." if shown else "",
         *(_failure(case) for case in failed),
         f"### Last lines\n\n{fenced(command.tail)}" if command.tail.strip() and command.verdict != "passed" else "",
-        f"### All\n\n{_list(_case(case) for case in command.cases)}" if command.cases else "",
+        f"### All\n\n{bullets(_case(case) for case in command.cases)}" if command.cases else "",
     )
 
 

@@ -29,17 +29,10 @@ def missing_inside(output_tail: str, exit_code: int | None, binds: Binds, path: 
     names = [match for saying in _SAYINGS for match in saying.findall(output_tail)]
     for name in reversed(names):
         found = shutil.which(name, path=path)
-        if found and not _visible(found, binds):
+        if found and not rules.shown(found, binds.prefixes):
             short = os.path.basename(name)
             return f"`{short}` is on the host at {found} but not visible in the sandbox: {_why(found, binds)}"
     return None
-
-
-def _visible(found: str, binds: Binds) -> bool:
-    return all(
-        rules.in_system(name) or any(rules.within(name, prefix) for prefix in binds.prefixes)
-        for name in (found, os.path.realpath(found))
-    )
 
 
 def _why(found: str, binds: Binds) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -47,6 +47,13 @@ def in_system(path: str) -> bool:
 
 def within(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def shown(path: str, prefixes: Collection[str]) -> bool:
+    """Shown under both of its names: a link in the middle of a path is a name of its own."""
+    return all(
+        in_system(name) or any(within(name, prefix) for prefix in prefixes) for name in (path, os.path.realpath(path))
+    )
 
 
 def has_marker(directory: str) -> bool:

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from perdure.adapters.sandbox import environment, setup
 from perdure.adapters.sandbox.base import Command, Finished, GitView, Sandbox
@@ -32,35 +33,7 @@ READABLE = (
 )
 FOR_SETUP = ("/etc/resolv.conf", "/run/systemd/resolve", "/etc/pip.conf", "/etc/ssl")
 
-
-class _Launched:
-    def __init__(
-        self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
-    ) -> None:
-        self._home = home
-        self._binds = binds
-        self._limit, self._caps = output_limit, caps
-
-
-class Landlock(_Launched):
-    """Runs commands under Landlock. `binds` is what of the host they may read, computed once after setup."""
-
-    grade = SandboxGrade.REDUCED
-
-    async def run(self, command: Command) -> Finished:
-        """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
-        readable = (*READABLE, *(FOR_SETUP if command.network else ()))
-        return await run_launched(
-            command,
-            self._home,
-            self._binds,
-            self._limit,
-            self._caps,
-            confined=True,
-            readable=readable,
-            writable=DEVICES,
-        )
-
+LAUNCHER = str(Path(__file__).with_name("launcher.py"))
 
 WARNING = (
     "NO SANDBOX: commands of the agent and of the repository run with your rights, your files and your network "
@@ -70,14 +43,84 @@ WARNING = (
 log = logging.getLogger(__name__)
 
 
+class _Launched:
+    grade: SandboxGrade
+
+    def __init__(
+        self, home: Home, binds: Binds, *, output_limit: int = OUTPUT_FILE_BYTES, caps: Caps | None = None
+    ) -> None:
+        """`binds`: what of the host commands may read, computed once after setup."""
+        self._home = home
+        self._binds = binds
+        self._limit, self._caps = output_limit, caps
+
+    async def run(self, command: Command) -> Finished:
+        """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so.
+
+        With a private home and temporary directory. A `source` is run where it is: nothing is mounted here.
+        """
+        base = self._home.root / "sandbox" / "tmp"
+        base.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(dir=base))
+        sweep(base, private)
+        try:
+            with await StatusFile.open(command.lock) as status:
+                if command.fence is not None:
+                    command.fence()
+                spec = json.dumps(self._spec(command, private)).encode() + b"\n"
+                launch = Launch([sys.executable, "-I", "-S", LAUNCHER, "{status}"], {}, lifeline=spec)
+                return await supervise(launch, command, status, self._limit, self._caps)
+        finally:
+            discard(private)
+
+    def _spec(self, command: Command, private: Path) -> dict[str, Any]:
+        binds, directory = self._binds, str(command.source or command.worktree)
+        variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
+        readable = (*binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
+        # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there.
+        git_dir = command.git_dir.at if isinstance(command.git_dir, GitView) else command.git_dir
+        readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.shown))
+        writable = (str(private), *([directory] if command.writable else []))
+        writable = (*writable, *([str(command.results)] if command.results else []))
+        if command.network:
+            variables |= setup.variables(os.environ, Path.home())
+            setup.copy_owner_files(Path.home(), private)
+        if (cache := setup.cache(self._home, binds.cache)) is not None:
+            variables |= {"CARGO_HOME": str(cache / "cargo"), "GOMODCACHE": str(cache / "go/mod")}
+            readable = (*readable, str(cache))
+            if command.network:
+                variables["XDG_CACHE_HOME"] = str(cache)
+                writable = (*writable, str(cache))
+        variables |= command.env
+        return {
+            "script": command.script,
+            "cwd": os.path.join(directory, command.directory),
+            "env": variables,
+            "nice": SANDBOX_NICE,
+            "oom_score": SANDBOX_OOM_SCORE,
+            "file_bytes": SANDBOX_FILE_BYTES,
+            "confined": self.grade is not SandboxGrade.OFF,
+            "network": command.network,
+            "readable": readable,
+            "writable": writable,
+        }
+
+
 class Off(_Launched):
     """Runs commands in a process group of their own with a scrubbed environment; keeps no promise about files."""
 
     grade = SandboxGrade.OFF
 
-    async def run(self, command: Command) -> Finished:
-        """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so."""
-        return await run_launched(command, self._home, self._binds, self._limit, self._caps, confined=False)
+
+class Landlock(_Launched):
+    """Runs commands under Landlock: of the host they may read `binds` and what is named here."""
+
+    grade = SandboxGrade.REDUCED
+
+    def _spec(self, command: Command, private: Path) -> dict[str, Any]:
+        spec = super()._spec(command, private)
+        spec["writable"] = (*DEVICES, *spec["writable"])
+        return spec | {"readable": (*READABLE, *(FOR_SETUP if command.network else ()), *spec["readable"])}
 
 
 _proved: set[SandboxGrade] = set()
@@ -98,78 +141,3 @@ def sandbox_for(grade: SandboxGrade, home: Home, binds: Binds, caps: Caps | None
             raise error
         _proved.add(grade)
     return (Bubblewrap if grade is SandboxGrade.FULL else Landlock)(home, binds, caps=caps)
-
-
-LAUNCHER = str(Path(__file__).with_name("launcher.py"))
-
-
-async def run_launched(
-    command: Command,
-    home: Home,
-    binds: Binds,
-    limit: int,
-    caps: Caps | None,
-    *,
-    confined: bool,
-    readable: tuple[str, ...] = (),
-    writable: tuple[str, ...] = (),
-) -> Finished:
-    """Run with a private home and temporary directory. A `source` is run where it is: nothing is mounted here."""
-    base = home.root / "sandbox" / "tmp"
-    base.mkdir(parents=True, exist_ok=True)
-    private = Path(tempfile.mkdtemp(dir=base))
-    sweep(base, private)
-    try:
-        with await StatusFile.open(command.lock) as status:
-            if command.fence is not None:
-                command.fence()
-            launch = Launch(
-                [sys.executable, "-I", "-S", LAUNCHER, "{status}"],
-                {},
-                lifeline=json.dumps(_spec(command, home, binds, private, confined, readable, writable)).encode()
-                + b"\n",
-            )
-            return await supervise(launch, command, status, limit, caps)
-    finally:
-        discard(private)
-
-
-def _spec(
-    command: Command,
-    home: Home,
-    binds: Binds,
-    private: Path,
-    confined: bool,
-    readable: tuple[str, ...],
-    writable: tuple[str, ...],
-) -> dict[str, object]:
-    directory = str(command.source or command.worktree)
-    variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
-    readable = (*readable, *binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
-    # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there.
-    git_dir = command.git_dir.at if isinstance(command.git_dir, GitView) else command.git_dir
-    readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.shown))
-    writable = (*writable, str(private), *([directory] if command.writable else []))
-    writable = (*writable, *([str(command.results)] if command.results else []))
-    if command.network:
-        variables |= setup.variables(os.environ, Path.home())
-        setup.copy_owner_files(Path.home(), private)
-    if (cache := setup.cache(home, binds.cache)) is not None:
-        variables |= {"CARGO_HOME": str(cache / "cargo"), "GOMODCACHE": str(cache / "go/mod")}
-        readable = (*readable, str(cache))
-        if command.network:
-            variables["XDG_CACHE_HOME"] = str(cache)
-            writable = (*writable, str(cache))
-    variables |= command.env
-    return {
-        "script": command.script,
-        "cwd": os.path.join(directory, command.directory),
-        "env": variables,
-        "nice": SANDBOX_NICE,
-        "oom_score": SANDBOX_OOM_SCORE,
-        "file_bytes": SANDBOX_FILE_BYTES,
-        "confined": confined,
-        "network": command.network,
-        "readable": readable,
-        "writable": writable,
-    }

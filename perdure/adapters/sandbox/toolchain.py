@@ -143,7 +143,7 @@ class _Walk:
         if not os.path.isabs(entry) or not os.path.isdir(entry) or rules.within(entry, self._worktree):
             return False
         directory = os.path.normpath(entry)
-        if not rules.in_system(directory) and not self._show_around(directory):
+        if not (rules.in_system(directory) or self._show_marked(directory) or self.show(directory)):
             self.dropped[entry] = self._refusals.why(directory)
             return False
         self._follow_entries(directory)
@@ -196,15 +196,8 @@ class _Walk:
         self._seen.add(path)
         hops = list(_chain(path))
         for hop in hops if os.path.islink(path) else [path, *hops]:
-            if not rules.in_system(hop) and not rules.within(hop, "/etc") and not self._is_shown(hop):
+            if not rules.in_system(hop) and not rules.within(hop, "/etc") and not rules.shown(hop, self._shown):
                 self._show_file(hop)
-
-    def _is_shown(self, path: str) -> bool:
-        """Shown under both of its names: a link in the middle of a path is a name of its own."""
-        return all(
-            rules.in_system(name) or any(rules.within(name, shown) for shown in self._shown)
-            for name in (path, os.path.realpath(path))
-        )
 
     def _show_file(self, path: str) -> None:
         directory = os.path.dirname(path)
@@ -217,9 +210,6 @@ class _Walk:
         reason = self._refusals.why(directory)
         if "credentials" in reason or not os.path.isfile(path) or not self.show(path):
             self.dropped.setdefault(path, reason or "is not a file")
-
-    def _show_around(self, directory: str) -> bool:
-        return self._show_marked(directory) or self.show(directory)
 
     def _show_marked(self, directory: str) -> bool:
         if rules.in_system(directory):

@@ -48,7 +48,8 @@ class Caps:
 
     @classmethod
     def of(cls, limits: CommandLimits) -> Caps:
-        memory = size(limits.memory) if limits.memory else min(SANDBOX_MEMORY_BYTES, _host_memory())
+        share = int(os.sysconf("SC_PHYS_PAGES") * PAGE * SANDBOX_MEMORY_SHARE)
+        memory = size(limits.memory) if limits.memory else min(SANDBOX_MEMORY_BYTES, share)
         cpu = None if limits.cpu is None else limits.cpu_s()
         return cls(memory, limits.processes, size(limits.disk), cpu)
 
@@ -284,7 +285,3 @@ def _in_memory_files(root: int) -> int:
                 found = os.statvfs(inside)
                 total += (found.f_blocks - found.f_bfree) * found.f_frsize
     return total
-
-
-def _host_memory() -> int:
-    return int(os.sysconf("SC_PHYS_PAGES") * PAGE * SANDBOX_MEMORY_SHARE)

@@ -12,7 +12,7 @@ from perdure.models.backlog_messages import ItemView
 from perdure.models.backlog_state import BacklogState, ItemPhase
 from perdure.models.decisions import Gate
 from perdure.models.rules.scheduling import left_usd, views
-from perdure.models.webui.details import DETAILS_BYTES, dollars
+from perdure.models.webui.details import DETAILS_BYTES, price
 from perdure.models.webui.markdown import cell, code, copied, on_page
 
 SHOWN = (
@@ -109,8 +109,9 @@ def _waiting(items: list[ItemView], state: BacklogState) -> list[str]:
     room = _ABOUT_BYTES
     for item in items[:_WAITING]:
         update, said, typed = _UPDATES.get(item.gate, ("approve", {}, "perdure approve {}"))
+        unblocks = f"{item.unblocks} item{'s wait' if item.unblocks != 1 else ' waits'} for it"
         since = f", since {item.since:%Y-%m-%d %H\\:%M} UTC" if item.since else ""
-        lines.append(f"- **{cell(item.id, 40)}**: {cell(item.because, 200)} ({_unblocks(item)}{since})")
+        lines.append(f"- **{cell(item.id, 40)}**: {cell(item.because, 200)} ({unblocks}{since})")
         about = [f"  - {cell(line, 300)}" for line in state.items[item.id].about.splitlines()]
         while about and len("\n".join(about).encode()) > room:
             about = [*about[:-2], "  - …"] if len(about) > 1 else []
@@ -121,19 +122,15 @@ def _waiting(items: list[ItemView], state: BacklogState) -> list[str]:
     return [*lines, *([f"- {len(items) - _WAITING} more"] if len(items) > _WAITING else []), ""]
 
 
-def _unblocks(item: ItemView) -> str:
-    return f"{item.unblocks} item{'s wait' if item.unblocks != 1 else ' waits'} for it"
-
-
 def _facts(request: BacklogRequest, state: BacklogState) -> list[str]:
     lines = [f"- repository {code(request.repository)}"]
     if state.opened is not None:
         at = f" at `{state.head[:7]}`" if state.head else ""
         lines.append(f"- branch {code(state.opened.branch)}{at}, base {code(state.opened.base)}")
-    paid = _price(round(sum(at.usd for at in state.items.values()), 6))
+    paid = price(round(sum(at.usd for at in state.items.values()), 6))
     left = left_usd(request, state)
     lines.append(
-        f"- paid {paid}" + (f" of {_price(request.budget_usd)}, free {_price(left)}" if left is not None else "")
+        f"- paid {paid}" + (f" of {price(request.budget_usd)}, free {price(left)}" if left is not None else "")
     )
     lines.append(f"- at most {request.parallel} at once" + (f", {cell(request.window, 60)}" if request.window else ""))
     if state.pull_request:
@@ -145,7 +142,7 @@ def _row(item: ItemView, gap: str) -> str:
     why = cell(item.because, 120) or (f"`{item.commit[:7]}`" if item.commit else "")
     mark = "**" if item.critical else ""
     name = f"{mark}{cell(item.id, 40)}{mark}"
-    paid = _price(item.usd) if item.usd else ""
+    paid = price(item.usd) if item.usd else ""
     return f"| {name}{gap} | {item.phase}{gap} | {why}{gap} | {item.unblocks or ''}{gap} | {paid} |"
 
 
@@ -156,7 +153,7 @@ def _landed(state: BacklogState, id: str) -> str:
     commit = f"`{at.commit[:12]}`" if at.commit else ""
     return (
         f"| {cell(id, 40)} | {cell(at.item.caption, 80)} | {came}{': ' if why else ''}{cell(why, 120)} "
-        f"| {commit} | {_price(at.usd) if at.usd else ''} |"
+        f"| {commit} | {price(at.usd) if at.usd else ''} |"
     )
 
 
@@ -174,7 +171,3 @@ def _rows(rows: Iterable[str], there: int, room: int) -> list[str]:
 def _link(address: str) -> str:
     plain = address.startswith(("https://", "http://")) and not any(c in " ()<>[]`|\\" for c in address)
     return f"[{cell(address, 200)}]({address})" if plain and address.isprintable() else code(address)
-
-
-def _price(amount: float | None) -> str:
-    return dollars(amount).replace("$", "\\$")

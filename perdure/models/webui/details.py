@@ -121,11 +121,11 @@ def _decision(key: str, made: Decided) -> str:
 
 
 def _spent(state: DeliveryState) -> str:
-    words = _price(state.spend.usd)
+    words = price(state.spend.usd)
     if state.prepared is not None:
-        words += f" of {_price(state.prepared.budget_usd + state.extra_usd)}"
+        words += f" of {price(state.prepared.budget_usd + state.extra_usd)}"
     if at_risk := state.spend.at_risk_usd:
-        words += f", and at most {_price(at_risk)} for replies that were cut off"
+        words += f", and at most {price(at_risk)} for replies that were cut off"
     return words
 
 
@@ -157,7 +157,7 @@ def _row(record: StepRecord) -> str:
         if part
     )
     time = _span(record.duration_s) if record.duration_s is not None else ""
-    took = f",{_GAP[0]}".join(part for part in (time, _price(record.cost_usd) if record.turns else "") if part)
+    took = f",{_GAP[0]}".join(part for part in (time, price(record.cost_usd) if record.turns else "") if part)
     return f"| {_MARKS.get(record.status, '')}{_GAP[0]} | {name}{_GAP} | {result}{_GAP} | {took} |"
 
 
@@ -173,7 +173,7 @@ def _pull_request(pull: PullRequest) -> str:
     return f"- pull request [#{pull.number}]({pull.url})"
 
 
-def _price(amount: float | None) -> str:
+def price(amount: float | None) -> str:
     """Two bare dollar signs on one line would make a formula of what is between them."""
     return dollars(amount).replace("$", "\\$")
 

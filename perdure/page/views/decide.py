@@ -16,7 +16,7 @@ from perdure.client import Answered, Delivery
 from perdure.models.decisions import Asked
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.rules.inbox import NotCounted
-from perdure.page.render import done, part, perdure_of, person_of, render
+from perdure.page.render import delivery_of, done, part, person_of, render
 from perdure.text import one_line
 
 Fields = dict[str, str]
@@ -31,7 +31,7 @@ def routes() -> list[web.RouteDef]:
 
 async def decide_page(request: web.Request) -> web.Response:
     """All of what it waits for, with every way to decide; as a fragment where a card asks for it."""
-    delivery = _delivery(request)
+    delivery = delivery_of(request)
     asked = await delivery.waits_for()
     edit, why = "", ""
     if "edit_plan" in asked.options:
@@ -46,7 +46,7 @@ async def decide_page(request: web.Request) -> web.Response:
 
 
 async def decide(request: web.Request) -> web.Response:
-    delivery, fields = _delivery(request), await _fields(request)
+    delivery, fields = delivery_of(request), await _fields(request)
     update = request.match_info["update"]
     if (way := _DECISIONS.get(update)) is None:
         raise web.HTTPNotFound
@@ -129,10 +129,6 @@ _DECISIONS: dict[str, Callable[[Delivery, str, Fields, str], Awaitable[Answered]
     "edit_plan": _edit_plan,
     "add_budget": _add_budget,
 }
-
-
-def _delivery(request: web.Request) -> Delivery:
-    return perdure_of(request).delivery(request.match_info["id"])
 
 
 async def _fields(request: web.Request) -> Fields:

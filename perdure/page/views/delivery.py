@@ -19,7 +19,7 @@ from perdure.client.rewinding import rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
 from perdure.page.live import stream
-from perdure.page.render import done, part, perdure_of, person_of, render, text_of
+from perdure.page.render import delivery_of, done, part, perdure_of, person_of, render, text_of
 
 if TYPE_CHECKING:
     from perdure.cli.look.report.facts import Report
@@ -54,13 +54,13 @@ def routes() -> list[web.RouteDef]:
 
 async def show(request: web.Request) -> web.StreamResponse:
     """The whole page."""
-    delivery = _delivery(request)
+    delivery = delivery_of(request)
     return render(request, "delivery.html", **await _values(request, delivery, await delivery.describe()))
 
 
 async def live(request: web.Request) -> web.StreamResponse:
     """The page's inner part, whenever something of it is different."""
-    delivery = _delivery(request)
+    delivery = delivery_of(request)
 
     async def look() -> tuple[object, Described]:
         seen = await delivery.describe()
@@ -76,7 +76,7 @@ async def picture(request: web.Request) -> web.StreamResponse:
     """A screenshot, as its hash names it: a PNG or nothing."""
     if not _SHA256.fullmatch(sha256 := request.match_info["sha256"]):
         raise web.HTTPNotFound(text="no such picture")
-    data = await _delivery(request).artifact(sha256)
+    data = await delivery_of(request).artifact(sha256)
     if not data.startswith(PNG):
         raise web.HTTPNotFound(text="no such picture")
     return web.Response(body=data, content_type="image/png")
@@ -84,7 +84,7 @@ async def picture(request: web.Request) -> web.StreamResponse:
 
 async def act(request: web.Request) -> web.StreamResponse:
     """Carry out an act that decides nothing it waits for."""
-    delivery, said = _delivery(request), await text_of(request, "text")
+    delivery, said = delivery_of(request), await text_of(request, "text")
     words = _SAID[name := request.match_info["act"]]
     match name:
         case "say":
@@ -143,7 +143,3 @@ async def _report(request: web.Request, delivery: Delivery, seen: Described) -> 
     while len(kept) > _REPORTS_MOST:
         del kept[next(iter(kept))]
     return found[1:]
-
-
-def _delivery(request: web.Request) -> Delivery:
-    return perdure_of(request).delivery(request.match_info["id"])

@@ -8,6 +8,7 @@ from aiohttp import web
 from temporalio.service import RPCError
 
 from perdure.client.listing import newest
+from perdure.client.notifications import quoted
 from perdure.client.submit import WORKFLOW
 from perdure.models.errors import BadInput
 from perdure.models.result import Status
@@ -49,8 +50,3 @@ def _clause(query: Mapping[str, str]) -> str:
     if more := query.get("query", "").strip()[:1000]:
         parts.append(f"({more})")  # the server's own language, for those who speak it; it reads, and nothing else
     return " AND ".join(parts)
-
-
-def quoted(text: str) -> str:
-    """A value between single quotes of a list filter."""
-    return text.replace("\\", "\\\\").replace("'", "\\'")

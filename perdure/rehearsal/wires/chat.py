@@ -25,7 +25,7 @@ from perdure.rehearsal.wires.base import (
     total_input,
     use_block,
 )
-from perdure.rehearsal.wires.openai import authenticate, bad, error_body, unreadable
+from perdure.rehearsal.wires.openai import OpenAiRequest, authenticate, bad, error_body, unreadable
 
 _FINISH = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "stop"}
 _MOST_OUTPUT = 128_000
@@ -112,34 +112,22 @@ class StreamOptions(Wire):
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(Wire):
+class ChatRequest(OpenAiRequest):
     """The body of POST /v1/chat/completions."""
 
-    model: str = Field(min_length=1)
     messages: list[ChatMessage] = Field(min_length=1)
     tools: list[ChatTool] = Field(default=[])
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
-    stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     reasoning_effort: str | None = None
     verbosity: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     stop: str | list[str] | None = None
     n: Literal[1] = 1
     seed: int | None = None
-    store: bool | None = None
-    metadata: dict[str, str] | None = None
-    user: str | None = None
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
 
     @property
     def format(self) -> Json | None:

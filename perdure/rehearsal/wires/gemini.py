@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
 
 from perdure.rehearsal.wire import Refused, Request
 from perdure.rehearsal.wires.base import (
@@ -39,14 +40,10 @@ _STATUS = {
 _MOST_OUTPUT = 65_536
 
 
-def _camel(name: str) -> AliasChoices:
-    """Names are taken in both of protobuf's spellings."""
-    head, *rest = name.split("_")
-    return AliasChoices(head + "".join(word.title() for word in rest), name)
-
-
 class Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Names are taken in both of protobuf's spellings."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
 class GeminiCall(Shape):
@@ -64,10 +61,10 @@ class GeminiResult(Shape):
 class GeminiPart(Shape):
     text: str | None = None
     thought: bool | None = None
-    thought_signature: str | None = Field(default=None, validation_alias=_camel("thought_signature"))
-    function_call: GeminiCall | None = Field(default=None, validation_alias=_camel("function_call"))
-    function_response: GeminiResult | None = Field(default=None, validation_alias=_camel("function_response"))
-    inline_data: dict[str, Any] | None = Field(default=None, validation_alias=_camel("inline_data"))
+    thought_signature: str | None = None
+    function_call: GeminiCall | None = None
+    function_response: GeminiResult | None = None
+    inline_data: dict[str, Any] | None = None
 
 
 class GeminiContent(Shape):
@@ -79,41 +76,41 @@ class Declaration(Shape):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    parameters_json_schema: dict[str, Any] | None = Field(
-        default=None, validation_alias=_camel("parameters_json_schema")
-    )
+    parameters_json_schema: dict[str, Any] | None = None
     response: dict[str, Any] | None = None
-    response_json_schema: dict[str, Any] | None = Field(default=None, validation_alias=_camel("response_json_schema"))
+    response_json_schema: dict[str, Any] | None = None
     behavior: str | None = None
 
 
 class GeminiTool(Shape):
-    function_declarations: list[Declaration] = Field(default=[], validation_alias=_camel("function_declarations"))
-    google_search: dict[str, Any] | None = Field(default=None, validation_alias=_camel("google_search"))
-    url_context: dict[str, Any] | None = Field(default=None, validation_alias=_camel("url_context"))
+    function_declarations: list[Declaration] = []
+    google_search: dict[str, Any] | None = None
+    url_context: dict[str, Any] | None = None
 
 
-class Generation(BaseModel):
+class Generation(Shape):
     """Many knobs are taken and mean nothing here."""
 
-    max_output_tokens: int | None = Field(default=None, ge=1, validation_alias=_camel("max_output_tokens"))
-    response_mime_type: str | None = Field(default=None, validation_alias=_camel("response_mime_type"))
-    response_json_schema: dict[str, Any] | None = Field(default=None, validation_alias=_camel("response_json_schema"))
-    response_schema: dict[str, Any] | None = Field(default=None, validation_alias=_camel("response_schema"))
+    model_config = ConfigDict(extra="ignore")
+
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    response_mime_type: str | None = None
+    response_json_schema: dict[str, Any] | None = None
+    response_schema: dict[str, Any] | None = None
 
 
 class GeminiRequest(Shape):
     """The body of POST /v1beta/models/MODEL:generateContent."""
 
     contents: list[GeminiContent] = Field(min_length=1)
-    system_instruction: GeminiContent | None = Field(default=None, validation_alias=_camel("system_instruction"))
+    system_instruction: GeminiContent | None = None
     tools: list[GeminiTool] = []
-    tool_config: dict[str, Any] | None = Field(default=None, validation_alias=_camel("tool_config"))
-    generation_config: Generation | None = Field(default=None, validation_alias=_camel("generation_config"))
-    safety_settings: list[dict[str, Any]] | None = Field(default=None, validation_alias=_camel("safety_settings"))
-    cached_content: str | None = Field(default=None, validation_alias=_camel("cached_content"))
+    tool_config: dict[str, Any] | None = None
+    generation_config: Generation | None = None
+    safety_settings: list[dict[str, Any]] | None = None
+    cached_content: str | None = None
     labels: dict[str, str] | None = None
-    session_id: str | None = Field(default=None, validation_alias=_camel("session_id"))
+    session_id: str | None = None
 
 
 class Gemini:

@@ -1,16 +1,32 @@
-"""Both APIs of OpenAI: their errors, their key."""
+"""Both APIs of OpenAI: their errors, their key, and what a request to either may have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from perdure.rehearsal.wire import Refused
+from perdure.rehearsal.wire import Refused, Wire
 from perdure.rehearsal.wires.base import Json, bearer, first_problem
 
 _KINDS = {401: "invalid_request_error", 429: "rate_limit_error", 500: "server_error", 503: "server_error"}
 _CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded", 529: "server_is_overloaded"}
+
+
+class OpenAiRequest(Wire):
+    model: str = Field(min_length=1)
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    stream: bool = False
+    store: bool | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 def authenticate(headers: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from perdure.rehearsal.wire import Wire
+from perdure.rehearsal.wires.openai import OpenAiRequest
 
 
 class Content(Wire):
@@ -150,10 +151,9 @@ class ReasoningConfig(Wire):
     context: str | None = None
 
 
-class ResponsesRequest(Wire):
+class ResponsesRequest(OpenAiRequest):
     """The body of POST /v1/responses."""
 
-    model: str = Field(min_length=1)
     items: Annotated[
         list[Annotated[Item, Field(discriminator="type")]],
         BeforeValidator(_typed),
@@ -161,26 +161,15 @@ class ResponsesRequest(Wire):
     ]
     instructions: str | None = None
     tools: list[ResponsesTool] = Field(default=[])
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
     reasoning: ReasoningConfig | None = None
-    store: bool | None = None
-    stream: bool = False
     stream_options: dict[str, Any] | None = None
     include: list[str] | None = None
-    prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     text: TextConfig | None = None
     client_metadata: dict[str, str] | None = None
-    metadata: dict[str, str] | None = None
     max_output_tokens: int | None = Field(default=None, ge=16)
     previous_response_id: str | None = None
-    service_tier: str | None = None
     truncation: str | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    temperature: float | None = None
-    top_p: float | None = None
 
     @property
     def format(self) -> dict[str, Any] | None:

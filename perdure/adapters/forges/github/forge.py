@@ -6,14 +6,6 @@ Proposal, whose branches were fixed before the first model call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from perdure.models.errors import ForgeRefused, ForgeUnavailable
-from perdure.models.issue import IssueQuery
-
-if TYPE_CHECKING:
-    from github.Repository import Repository
-
 from collections.abc import Mapping, Sequence
 
 import requests
@@ -28,7 +20,8 @@ from perdure.adapters.forges.github.issues import read_issue, tell
 from perdure.adapters.forges.github.place import GitHubRepository
 from perdure.adapters.forges.github.pulls import of_head, open_one, open_ours, proposed, published, pulled
 from perdure.adapters.forges.github.rules import check_rules
-from perdure.models.issue import Issue
+from perdure.models.errors import ForgeRefused, ForgeUnavailable
+from perdure.models.issue import Issue, IssueQuery
 from perdure.models.limits import FORGE_SILENCE_S
 from perdure.models.result import PullRequest
 
@@ -121,7 +114,7 @@ def check_access(place: GitHubRepository, base: str, branches: Sequence[str] = (
         installed = place.account.permissions(place.repository)
         if installed is not None:
             notes += _installed(place, installed)
-        elif "x-oauth-scopes" in (headers := _headers(repository)):
+        elif "x-oauth-scopes" in (headers := repository.raw_headers):
             if lacking := without_scope(headers, private=repository.private):
                 raise _lacks(place, lacking)
             _role(place, repository)
@@ -201,10 +194,6 @@ def _base(place: GitHubRepository, repository: Repository, base: str, empty: boo
             return [note, *check_rules(repository, [base], _FIRST)]
         raise ForgeRefused(f"{repository.full_name} has no branch {base}", where=place.web, fix="name one") from None
     return [f"{base} is protected: Perdure only proposes"] if branch.protected else []
-
-
-def _headers(repository: Repository) -> Mapping[str, object]:
-    return repository.raw_headers
 
 
 def _lacks(place: GitHubRepository, what: str) -> ForgeRefused:
