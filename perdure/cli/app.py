@@ -96,7 +96,10 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     try:
         # Here rather than in the commands: on Windows their imports (flock) would fail first.
-        _check_platform()
+        if sys.platform == "win32":
+            from perdure.local.checks import check_platform
+
+            check_platform(sys.platform)
         _check_text(arguments)
         code = app.needed(arguments)(arguments, prog_name="perdure", standalone_mode=False)
         sys.stdout.flush()
@@ -145,10 +148,3 @@ def _check_text(arguments: list[str]) -> None:
         except UnicodeEncodeError:
             shown = ascii(one.encode(errors="surrogateescape"))[1:101]
             raise BadInput(f"an argument is not UTF-8 text: {shown}", where="perdure", fix="type it as UTF-8") from None
-
-
-def _check_platform() -> None:
-    if sys.platform == "win32":
-        from perdure.local.checks import check_platform
-
-        check_platform(sys.platform)

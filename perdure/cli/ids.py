@@ -34,6 +34,7 @@ WaitingId = Annotated[
         show_default=True,
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _NEWEST = 20
 """The number looked at for the newest: all of them but one may be verifications."""

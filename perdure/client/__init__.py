@@ -4,7 +4,8 @@ Light on purpose: models and the Temporal client, nothing else. In another langu
 on task queue `perdure` with the same JSON.
 """
 
-from perdure.client.backlog import Backlog, SubmittedBacklog
+from perdure.client.backlog import Backlog
+from perdure.client.backlog_submit import SubmittedBacklog
 from perdure.client.decisions import Answered
 from perdure.client.delivery import Delivery
 from perdure.client.namespace import Perdure, Submitted

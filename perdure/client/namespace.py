@@ -12,7 +12,8 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from perdure.client.backlog import Backlog, SubmittedBacklog, submit_backlog
+from perdure.client.backlog import Backlog
+from perdure.client.backlog_submit import SubmittedBacklog, submit_backlog
 from perdure.client.delivery import Delivery
 from perdure.client.events import events
 from perdure.client.listing import newest
@@ -136,7 +137,7 @@ class Perdure:
     async def submit_backlog(
         self, request: BacklogRequest | dict[str, Any], id: str, *, patience: timedelta | None = None
     ) -> SubmittedBacklog:
-        """Start a backlog or attach to it, as perdure.client.backlog says."""
+        """Start a backlog or attach to it, as perdure.client.backlog_submit says."""
         return await submit_backlog(self.client, self._key, request, id, patience)
 
     def events(self, id: str, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:

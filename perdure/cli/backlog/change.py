@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perdure.cli.backlog.ids import BacklogId, ItemId, Json, with_backlog
+from perdure.cli.backlog.ids import BacklogId, ItemId, with_backlog
 from perdure.cli.decide.answer import given, who
+from perdure.cli.ids import Json
 from perdure.cli.request.options import AfterRed, Attempts
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput, InvalidRequest

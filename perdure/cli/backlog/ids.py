@@ -26,7 +26,6 @@ BacklogId = Annotated[
     ),
 ]
 ItemId = Annotated[str, typer.Argument(metavar="ITEM", help="The item's id.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _CANDIDATES = 200
 

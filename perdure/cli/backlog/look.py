@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.backlog.ids import BacklogId, Json, with_backlog
-from perdure.cli.ids import LAST
+from perdure.cli.backlog.ids import BacklogId, with_backlog
+from perdure.cli.ids import LAST, Json
 from perdure.cli.look.report import target_of, write_page
 from perdure.cli.screen import Screen
 from perdure.models.errors import BadInput

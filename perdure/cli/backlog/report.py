@@ -67,12 +67,9 @@ def report_lines(report: BacklogReport) -> list[str]:
         "",
         *draw(report.progress, "text").splitlines(),
         "",
-        *receipt_lines(report),
+        "Receipt, counted from history and git",
+        *(f"  {line}" for line in report.receipt.lines()),
     ]
-
-
-def receipt_lines(report: BacklogReport) -> list[str]:
-    return ["Receipt, counted from history and git", *(f"  {line}" for line in report.receipt.lines())]
 
 
 def state(view: ItemView) -> str:

@@ -113,7 +113,8 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
     over = asked.over() | ({"issues": ("--issues", asked.issues)} if later and asked.issues is not None else {})
     raw = {"repository": ".", **file.raw} | {field: value for field, (_, value) in over.items()}
     if asked.issues is not None:
-        found = _open_issues(asked, str(raw["repository"]), env, later=later)
+        forge, wanted = asked_forge(asked.issues, str(raw["repository"]), env)
+        found = () if later else open_issues(forge, wanted)
         raw["items"] = [*_items(raw), *({"issue": number} for number in found)]
     if asked.request is not None:
         raw["items"] = [{"id": LARGE, "request": asked.request, "decompose": "go" if asked.yes else "ask"}]
@@ -155,12 +156,6 @@ def _given(asked: BacklogOptions, env: Mapping[str, str]) -> BacklogFile:
 def _items(raw: Mapping[str, Any]) -> list[Any]:
     items = raw.get("items", [])
     return items if isinstance(items, list) else [items]
-
-
-def _open_issues(asked: BacklogOptions, repository: str, env: Mapping[str, str], *, later: bool) -> tuple[int, ...]:
-
-    forge, wanted = asked_forge(asked.issues or "", repository, env)
-    return () if later else open_issues(forge, wanted)
 
 
 def _checked(raw: dict[str, Any], file: BacklogFile, over: Mapping[str, tuple[str, Any]]) -> BacklogRequest:

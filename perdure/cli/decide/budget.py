@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.decide.answer import tell, who
-from perdure.cli.ids import LAST
+from perdure.cli.ids import LAST, Json
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out, with_delivery
 from perdure.models.errors import BadInput
@@ -33,7 +33,7 @@ def budget(
     shared: Annotated[
         bool, typer.Option("--shared", help="Of the day's budgets (UTC) that deliveries share by repository or label.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Show what a delivery has spent and may spend; with options, let it spend more: it goes on at the same turn."""
     screen = Screen(json=json)

@@ -131,18 +131,16 @@ async def _send(
         if not screen.json:
             screen.line(f"✓ {answered.words}")
         new = await put_again(delivery, asked)
-        if ask and not _agreed():
-            screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
-            return 1
+        if ask:
+            with person_at_work(interrupts=True):
+                agreed = typer.confirm("approve the edited plan?")
+            if not agreed:
+                screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")
+                return 1
         answered = await delivery.approve(new.of, note=note, by=who())
         facts = {"decided": "approve", "gate": new.gate, "of": new.of}
     tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "")
     return 0
-
-
-def _agreed() -> bool:
-    with person_at_work(interrupts=True):
-        return typer.confirm("approve the edited plan?")
 
 
 async def put_again(delivery: Delivery, before: Asked) -> Asked:

@@ -93,7 +93,8 @@ async def _done(key: str, delivery: Delivery, asked: Asked, screen: Screen, note
                 tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "", after="")
                 return True
             case _:
-                words = _asked_for("what is wrong, and what instead")
+                with person_at_work(interrupts=True):
+                    words = str(typer.prompt("what is wrong, and what instead", default="", show_default=False)).strip()
                 if words:
                     answered = await delivery.reject(words, asked.of, by=who())
                     tell(screen, delivery.id, answered, facts, await delivery.held() if answered.read else "", after="")
@@ -123,11 +124,6 @@ async def _pressed(offered: dict[str, str], open: Callable[[], Awaitable[bool]] 
         finally:
             waiting.cancel()
     return also.get(key, key)
-
-
-def _asked_for(words: str) -> str:
-    with person_at_work(interrupts=True):
-        return str(typer.prompt(words, default="", show_default=False)).strip()
 
 
 async def _diff(delivery: Delivery, screen: Screen) -> None:

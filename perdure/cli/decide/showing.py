@@ -129,16 +129,13 @@ def budget_json(progress: Progress) -> dict[str, Any]:
     from perdure.models.rules.allowance import used_tokens
 
     usage, spend = progress.usage, progress.spend
+    limit = round(progress.budget_usd, 6) if progress.budget_usd is not None else None
     return {
         "delivery_id": progress.delivery_id,
-        "usd": {"spent": spend.usd, "at_risk": spend.at_risk_usd, "limit": _rounded(progress.budget_usd)},
+        "usd": {"spent": spend.usd, "at_risk": spend.at_risk_usd, "limit": limit},
         "tokens": {"used": used_tokens(usage, spend), "limit": progress.budget_tokens or None},
         "time_s": {"used": progress.used_s, "limit": progress.time_s},
     }
-
-
-def _rounded(usd: float | None) -> float | None:
-    return round(usd, 6) if usd is not None else None
 
 
 async def _promises(delivery: Delivery) -> list[str]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from perdure.cli.host.checkups import Checkup
+from perdure.cli.ids import Json
 from perdure.cli.screen import Screen
 from perdure.cli.table import columns
 from perdure.cli.words import tilde
 from perdure.models.errors import BadInput
 
 
-def agents(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def agents(json: Json = False) -> None:
     """The agents of this host: what each can do, and whether it is installed.
 
     `[steps.implement] agent = "NAME"` in perdure.toml, PERDURE_AGENT or --agent choose one.

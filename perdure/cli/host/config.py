@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
+from perdure.cli.ids import Json
 from perdure.cli.request.repository import NAME, file_at, place_of
 from perdure.cli.screen import Screen
 from perdure.cli.table import columns
@@ -26,7 +27,7 @@ def config(
     file: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A perdure.toml to use instead.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """The settings a delivery of this repository would run with.
 

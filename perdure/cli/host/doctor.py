@@ -11,6 +11,7 @@ import typer
 from perdure.cli.host import checkups
 from perdure.cli.host.agents import check_agents
 from perdure.cli.host.checkups import Checkup
+from perdure.cli.ids import Json
 from perdure.cli.screen import Screen
 from perdure.models.errors import PerdureError
 
@@ -20,7 +21,7 @@ def doctor(
     notify: Annotated[
         bool, typer.Option("--notify", help="Only send a test to every webhook; say what it answered.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Check this host, and the repository you are in: every line says what to do. Exit code 1 when something needed
     is missing."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure.cli.commands import ADVANCED, Commands
+from perdure.cli.ids import Json
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out
 from perdure.cli.words import count
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 Port = Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of Temporal; default: the first free one.")]
 UiPort = Annotated[int | None, typer.Option("--ui-port", min=1, max=65535, help="Of the Web UI.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 server = Commands(
     no_args_is_help=True,
@@ -167,7 +167,7 @@ def gc(
     days: Annotated[int, typer.Option("--days", min=0, max=timedelta.max.days, help="Since a delivery ended.")] = 90,
     unmerged: Annotated[bool, typer.Option("--unmerged", help="Also those whose commits are not merged.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Remove worktrees, checkpoints and artifacts of deliveries that ended long ago. What runs, and what was committed
     and is not merged, stays. Exit code 1 when something could not be removed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import resolve_id
+from perdure.cli.ids import Json, resolve_id
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out, connected
 from perdure.cli.words import count, money, short
@@ -29,7 +29,7 @@ _FILES_SHOWN = 40
 def compare(
     one: Annotated[str, typer.Argument(metavar="ID1", help="A delivery: its id, the beginning of it, or @last.")],
     other: Annotated[str, typer.Argument(metavar="ID2", help="Another one: a fork, an attempt, any.")],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Show two deliveries side by side: what each changed, tests, review, cost, turns."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure import secrets
+from perdure.cli.ids import Json
 from perdure.cli.request.repository import origin_of
 from perdure.cli.screen import Screen
 from perdure.cli.table import columns
@@ -29,7 +30,7 @@ def pulls(
     repo: Annotated[
         str, typer.Option("--repo", metavar="PATH|URL", help="A path with an origin means that origin.")
     ] = ".",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Pull requests of a repository that is a directory; with a number one of them, and how to take it."""
     screen = Screen(json=json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import BACKLOG, DeliveryId
+from perdure.cli.ids import BACKLOG, DeliveryId, Json
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out, connected, with_delivery
 from perdure.cli.table import delivery_rows, listed_json, waiting_rows
@@ -19,8 +19,6 @@ from perdure.text import one_line, visible
 if TYPE_CHECKING:
     from perdure.client import Delivery, Listed
     from perdure.models.state import Progress
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def watch(

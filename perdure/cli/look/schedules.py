@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perdure.cli.commands import STEER, Commands
+from perdure.cli.ids import Json
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out, connected
 from perdure.cli.table import columns
@@ -28,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 
 @schedules.callback(invoke_without_command=True)
-def list_(context: typer.Context, json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def list_(context: typer.Context, json: Json = False) -> None:
     """List all that begins at a time (--at, --every), and what became of it the last time."""
     if context.invoked_subcommand is not None:
         return

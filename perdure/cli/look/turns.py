@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId
+from perdure.cli.ids import DeliveryId, Json
 from perdure.cli.request.fork import Agent, Model
 from perdure.cli.screen import Screen
 from perdure.cli.session import with_delivery, worker_started
@@ -16,8 +16,6 @@ from perdure.text import one_line
 if TYPE_CHECKING:
     from perdure.client import Delivery
     from perdure.client.turns import Turn
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def turns(id: DeliveryId = "@last", json: Json = False) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.ids import DeliveryId, resolve_id
+from perdure.cli.ids import DeliveryId, Json, resolve_id
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out, connected, worker_started
 from perdure.cli.words import count
@@ -27,7 +27,7 @@ def fork(
     model: Model = "",
     agent: Agent = "",
     name: Annotated[str, typer.Option("--id", metavar="NAME", help="The sibling's id.")] = "",
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Start a sibling from a turn of a delivery, running or ended: its files and conversation, then its own way.
 
