@@ -7,12 +7,14 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
 
 from tests import needs
 from tests.processes import as_from_a_terminal
+from tests.sharing import shares
 from tests.waiting import PATIENCE, patient
 
 KEPT = ("GIT_SSL_CAINFO",)
@@ -47,8 +49,8 @@ ABOUT_SECRETS_OR_MONEY = re.compile(
 """In the name of a test or its file. Such a test that fails has found something, or is wrong: `never_again`."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Long tests begin first, so that none of them is waited for alone at the end; time-outs fit the machine."""
     for item in items:
         if PATIENCE > 1:
@@ -57,7 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(patient(seconds), **(mark.kwargs if mark else {})), append=False)
         if ABOUT_SECRETS_OR_MONEY.search(item.nodeid.partition("[")[0]):
             item.add_marker("never_again")
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    yield
+    # Only now is it known which are run: shares are counted over them.
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    ranks = [
+        0 if item.get_closest_marker("long") else 1 if item.nodeid.startswith("tests/e2e/") else 2 for item in items
+    ]
+    items[:] = [items[at] for at in shares(ranks, workers)]
 
 
 def pytest_configure() -> None:

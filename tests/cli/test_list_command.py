@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -37,5 +36,4 @@ async def test_what_waits_is_on_top_and_the_newest_by_start_is_meant_where_none_
         desk.scene.log = "── the log\n"
         assert (await desk("logs")).out == "── the log\n"
         assert "newer-one has ended" in await desk.refused("hold")
-        await desk("reject", "older-one", "--note", "never mind")
-        await asyncio.to_thread(desk.cli, "cancel", "older-one", "--now")
+        await desk("cancel", "older-one")

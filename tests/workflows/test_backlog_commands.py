@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,9 @@ async def test_a_running_backlog_is_looked_at_and_changed_from_the_command_line(
 
 
 @pytest.mark.timeout(90)
-async def test_the_same_backlog_again_attaches_and_another_of_that_id_is_refused(client: Client, fresh: str) -> None:
+async def test_the_same_backlog_again_attaches_and_another_of_that_id_is_refused(
+    client: Client, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     branch, perdure = Branch(api="a"), Perdure(client)
     branch.holding = {"api": asyncio.Event()}
     mine, other = night({"id": "api"}), night({"id": "api", "request": "Something else"})
@@ -109,12 +112,15 @@ async def test_the_same_backlog_again_attaches_and_another_of_that_id_is_refused
         return (await perdure.submit_backlog(request, fresh)).attached
 
     assert not await again(mine)
-    assert await again(mine), "no worker runs: history says what it is"
-    with pytest.raises(BadInput, match="is taken by a backlog of other items: api"):
-        await again(other)
     backlog = perdure.backlog(fresh)
-    with pytest.raises(PerdureError, match="no worker"):
-        await backlog.progress()
+    with monkeypatch.context() as shorter:
+        for patience in ("DECISION_ACCEPTED", "QUERY_TIMEOUT"):
+            shorter.setattr(f"perdure.client.backlog.{patience}", timedelta(seconds=0.5))
+        assert await again(mine), "no worker runs: history says what it is"
+        with pytest.raises(BadInput, match="is taken by a backlog of other items: api"):
+            await again(other)
+        with pytest.raises(PerdureError, match="no worker"):
+            await backlog.progress()
     async with playing(client, branch):
         await shown(perdure, fresh, api="building")
         assert await again(mine | {"parallel": 2})

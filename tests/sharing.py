@@ -1,0 +1,22 @@
+"""The order of tests in which each of some workers begins with its part of the long ones."""
+
+from __future__ import annotations
+
+
+def shares(ranks: list[int], workers: int) -> list[int]:
+    """The positions of `ranks` anew: cut into as many equal pieces as there are workers, each begins with the lowest.
+
+    pytest-xdist's `worksteal` cuts the list so and gives the first piece to the first worker: with all long tests in
+    front, one worker would run them one after another, and they would be left over for the end of the run. Neighbours
+    stay beside each other: they share servers and fixtures.
+    """
+    *lower, rest = [[at for at, each in enumerate(ranks) if each == rank] for rank in sorted({*ranks, 0})]
+    left, order = len(ranks), []
+    for worker in range(workers):
+        size = left // (workers - worker)
+        left -= size
+        own = [at for tier in lower for at in tier[worker * len(tier) // workers : (worker + 1) * len(tier) // workers]]
+        room = max(0, size - len(own))
+        order += own + rest[:room]
+        rest = rest[room:]
+    return order + rest
