@@ -57,7 +57,8 @@ async def test_a_server_answers_the_commands_beside_it_and_no_others_and_is_stop
         bash(GET, handle="b1"),
     )
     assert started["content"].startswith("runs in the background as b1")
-    assert "up" in started["content"] + words["content"], "said at once, or on a busy machine later"
+    said = started["content"] + got["content"] + words["content"]
+    assert "up" in said, "at once, or on a busy machine with a later call"
     assert got["content"].startswith("exit code 0\n")
     assert "return int(text)" in got["content"]
     assert "return int" not in alone["content"], "other sandboxes have networks of their own"
