@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -17,6 +19,12 @@ _UNSEEN = re.compile(
 )
 """Invisible to people, and most of it printable to Unicode: fillers, tags, variation selectors, which can carry whole
 messages."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean X?)`, or nothing when no known name is close."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def without_control(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from perdure.models.config import Settings
+from perdure.text import nearest
 
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 """Names of presets: the file's without `.toml`."""
@@ -158,9 +159,7 @@ class Preset(Settings):
     @classmethod
     def _known_wire(cls, given: object) -> object:
         if isinstance(given, str) and given not in WIRES:
-            near = difflib.get_close_matches(given, WIRES, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise ValueError(f"no proxy speaks {given[:40]!r}{hint}; known: {', '.join(WIRES)}")
+            raise ValueError(f"no proxy speaks {given[:40]!r}{nearest(given, WIRES)}; known: {', '.join(WIRES)}")
         return given
 
     @field_validator("network")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Annotated, Any, Literal
 
@@ -17,6 +16,7 @@ from perdure.models.issue import IssueName
 from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, TASK_QUEUE, USD_MOST
 from perdure.models.phases import Phase, speaks_for_itself
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
+from perdure.text import nearest
 
 
 class ResumePoint(Recorded):
@@ -175,8 +175,7 @@ def explain(error: ValidationError, names: tuple[str, ...]) -> str:
     problem = first_problem(error)
     path = ".".join(str(part) for part in problem["loc"])[:100]  # it goes into history, whatever was sent
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1)
-        return f"{path}: unknown field" + (f" (did you mean {near[0]}?)" if near else f" (known: {', '.join(names)})")
+        return f"{path}: unknown field" + (nearest(str(problem["loc"][-1]), names) or f" (known: {', '.join(names)})")
     if problem["type"] == "missing":
         return f"{path}: required field is missing"
     message = _PYTHON_WORDS.sub(lambda found: _JSON_FOR[found[1]], problem["msg"].removeprefix("Value error, "))

@@ -5,12 +5,12 @@ Temporal's schedules do it (perdure.client.schedules). A time has its zone behin
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from perdure.models.window import DAY, parse_zone
+from perdure.text import nearest
 
 YEARS = (2000, 2100)
 """A schedule's calendar knows no others."""
@@ -114,8 +114,7 @@ def _days(word: str) -> frozenset[int]:
     first, dash, last = word.partition("-")
     for name in (first, last) if dash else (first,):
         if name not in _SETS or (dash and len(_SETS[name]) > 1):
-            near = difflib.get_close_matches(name, _SETS, n=1)
-            words = f" (did you mean {near[0]}?)" if near else ": write weekdays, daily, weekends, or mon,thu"
+            words = nearest(name, _SETS) or ": write weekdays, daily, weekends, or mon,thu"
             raise ValueError(f"{name[:40]!r} is no day{words}")
     if not dash:
         return _SETS[first]

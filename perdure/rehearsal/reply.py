@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import difflib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from perdure.rehearsal.wire import (
     canonical,
     invalid,
 )
+from perdure.text import nearest
 
 Json = dict[str, Any]
 Where = Callable[[], str]
@@ -121,11 +121,9 @@ def _answer(answer: Json, schema: Json | None, where: Where) -> str:
 
 
 def _not_offered(tool: str, offered: list[str], where: Where) -> Refused:
-    near = difflib.get_close_matches(tool, offered, n=1)
     return invalid(
         f"screenplay: {where()}: uses tool '{tool}', the request offers {', '.join(offered) or 'none'}"
-        + (f" (did you mean {near[0]}?)" if near else "")
-        + "; write unknown = true in the call to have the model make it up"
+        f"{nearest(tool, offered)}; write unknown = true in the call to have the model make it up"
     )
 
 

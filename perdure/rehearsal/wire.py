@@ -90,7 +90,7 @@ class OutputConfig(Wire):
 
 
 class Message(Wire):
-    """`system` among the messages, and a setting of one turn, are betas: `betas`."""
+    """`system` among the messages, and a setting of one turn, are betas: `strict`."""
 
     role: Literal["user", "assistant", "system"]
     content: Annotated[list[Block], BeforeValidator(_blocks)]
@@ -128,9 +128,9 @@ class BlockBinding(Wire):
 
 class ThinkingConfig(Wire):
     type: Literal["adaptive", "between_tools", "enabled", "disabled"]
-    display: Literal["summarized", "omitted", "updates"] | None = None  # the last: `betas`
+    display: Literal["summarized", "omitted", "updates"] | None = None  # the last: `strict`
     budget_tokens: int | None = Field(default=None, ge=1024)
-    block_binding: BlockBinding | None = None  # `betas`
+    block_binding: BlockBinding | None = None  # `strict`
 
 
 class Diagnostics(Wire):
@@ -165,7 +165,7 @@ class Request(Wire):
     service_tier: Literal["auto", "standard_only"] | None = None
     speed: Literal["standard", "fast"] | None = None
     context_management: dict[str, Any] | None = None
-    compaction: Compaction | None = None  # `betas`
+    compaction: Compaction | None = None  # `strict`
 
     @property
     def json_schema(self) -> dict[str, Any] | None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import perdure
 from perdure.adapters.repository.host import user_file
-from perdure.adapters.repository.keys import nearest, parse
+from perdure.adapters.repository.keys import parse
 from perdure.adapters.system.bounded import read_text
 from perdure.models.config import BUILT_IN
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
 from perdure.models.preset import AGENT_NAME, Preset
+from perdure.text import nearest
 
 SHIPPED = Path(perdure.__file__).parent / "agents"
 

@@ -10,7 +10,7 @@ from typing import Any
 from platformdirs import user_config_path
 from pydantic import ValidationError
 
-from perdure.adapters.repository.keys import load, names, nearest, parse, plain
+from perdure.adapters.repository.keys import load, names, parse, plain
 from perdure.adapters.system.bounded import read_text
 from perdure.models.base import Written
 from perdure.models.config import Limits, StepsSettings
@@ -21,6 +21,7 @@ from perdure.models.host_config import HostConfig
 from perdure.models.limits import CONFIG_BYTES
 from perdure.models.request import DeliveryRequest
 from perdure.models.treasury import Budgets, matching
+from perdure.text import nearest
 
 VARIABLES: Mapping[str, str] = {
     "PERDURE_SANDBOX": "sandbox",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from pydantic.fields import FieldInfo
 from perdure.adapters.system.bounded import TooMuch, parse_toml
 from perdure.models.errors import BadInput
 from perdure.models.limits import CONFIG_BYTES
+from perdure.text import nearest
 
 PLACE_CHARS_TRIED = 1024 * 1024
 """Read again to find a key's line for an error message, a quarter of a second; else the nearest known one is named."""
@@ -61,12 +61,6 @@ def place(text: str, where: str, loc: Loc, data: Mapping[str, Any] | None = None
 def names(model: type[BaseModel]) -> list[str]:
     """The keys a person may write."""
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """` (did you mean X?)`, or nothing when no known name is close."""
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _complaint(error: ValidationError, model: type[BaseModel], text: str, data: dict[str, Any], where: str) -> BadInput:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import zoneinfo
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 from perdure.models.errors import InvalidRequest
 from perdure.models.window import Offset, Window
+from perdure.text import nearest
 
 _AHEAD = timedelta(days=400)
 """A backlog knows when it opens how clocks change within the next year; after that the last change holds."""
@@ -38,9 +38,8 @@ def clock(minutes: int, zone: str) -> tzinfo:
     try:
         return zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        near = difflib.get_close_matches(zone, sorted(zoneinfo.available_timezones()), n=1)
-        words = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"this host knows no time zone {zone}{words}") from None
+        near = nearest(zone, zoneinfo.available_timezones())
+        raise ValueError(f"this host knows no time zone {zone}{near}") from None
 
 
 def _change(zone: tzinfo, before: datetime, after: datetime) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from perdure.models.issue import IssueName, same_repository
 from perdure.models.request import explain, first_problem
 from perdure.models.rules.dependencies import cycle
 from perdure.models.rules.stack import no_place
-from perdure.text import one_line
+from perdure.text import nearest, one_line
 
 _FIELD_WITHIN = re.compile(r"(items\.\d+): (\w+: )")
 
@@ -71,7 +70,7 @@ def unfit(item: BacklogItem, others: Mapping[str, BacklogItem], repository: str 
     if item.id in item.depends_on:
         return f"depends_on: {item.id} depends on itself"
     if unknown := next((id for id in item.depends_on if id not in others), ""):
-        return f"depends_on: there is no item {unknown}{near(unknown, others)}"
+        return f"depends_on: there is no item {unknown}{nearest(unknown, others)}"
     if item.issue is not None and repository and not IssueName.parse(item.issue).belongs_to(repository):
         return f"issue: {str(item.issue)[:200]} is not an issue of {repository[:200]}"
     return ""
@@ -80,12 +79,6 @@ def unfit(item: BacklogItem, others: Mapping[str, BacklogItem], repository: str 
 def circle(items: Iterable[BacklogItem]) -> str:
     """`api → page → api` where these wait for each other; empty: there is an order."""
     return " → ".join(cycle({item.id: item.depends_on for item in items}))
-
-
-def near(id: str, known: Iterable[str]) -> str:
-    """` (did you mean api?)`, or nothing."""
-    found = difflib.get_close_matches(id, sorted(known), n=1)
-    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def sent_digest(request: BacklogRequest) -> str:

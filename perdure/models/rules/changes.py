@@ -7,10 +7,11 @@ from datetime import datetime
 
 from perdure.models.backlog import ITEMS_MOST, BacklogItem
 from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, ItemState
-from perdure.models.rules.backlog import circle, near, oversized, unfit
+from perdure.models.rules.backlog import circle, oversized, unfit
 from perdure.models.rules.dependencies import Dependencies
 from perdure.models.rules.inbox import NotCounted
 from perdure.models.rules.stack import placed
+from perdure.text import nearest
 
 
 def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None = None, repository: str = "") -> str:
@@ -22,7 +23,7 @@ def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None 
     if change == "add":
         return _add(state, at, item, repository)
     if at is None:
-        return f"there is no item {id[:60]}{near(id[:60], state.items)}"
+        return f"there is no item {id[:60]}{nearest(id[:60], state.items)}"
     match change:
         case "edit":
             return _edit(state, at, item, repository)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from perdure.page.views import activity, backlog, compare, decide, delivery, history, hosts, inbox, start
+from perdure.page.views import activity, backlog, decide, delivery, history, hosts, inbox, start
 
 
 def all_routes() -> list[web.RouteDef]:
-    views = (inbox, decide, delivery, compare, backlog, activity, history, hosts, start)
+    views = (inbox, decide, delivery, backlog, activity, history, hosts, start)
     return [route for view in views for route in view.routes()]

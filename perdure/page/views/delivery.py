@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from perdure.cli.look.compare import comparison, rows_of
 from perdure.cli.look.report.from_host import PNG
 from perdure.cli.look.report.gather import gather
 from perdure.cli.look.report.page import values_of
@@ -47,6 +48,7 @@ def routes() -> list[web.RouteDef]:
     return [
         web.get("/deliveries/{id}", show),
         web.get("/live/deliveries/{id}", live),
+        web.get("/compare", compare),
         web.get("/deliveries/{id}/pictures/{sha256}", picture),
         web.post("/deliveries/{id}/{act:say|hold|resume|cancel|retry|rewind|fork}", act),
     ]
@@ -80,6 +82,16 @@ async def picture(request: web.Request) -> web.StreamResponse:
     if not data.startswith(PNG):
         raise web.HTTPNotFound(text="no such picture")
     return web.Response(body=data, content_type="image/png")
+
+
+async def compare(request: web.Request) -> web.StreamResponse:
+    """`/compare?one=ID&other=ID`: two deliveries side by side, as `perdure compare` shows them. BadInput without two
+    ids, and for one that is not there."""
+    one, other = (request.query.get(name, "").strip() for name in ("one", "other"))
+    if not one or not other or one == other:
+        raise BadInput("name two deliveries to compare", fix="/compare?one=ID&other=ID")
+    found = await comparison(perdure_of(request).delivery(one), perdure_of(request).delivery(other))
+    return render(request, "compare.html", found=found, rows=rows_of(found)[1:])
 
 
 async def act(request: web.Request) -> web.StreamResponse:
