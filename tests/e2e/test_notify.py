@@ -62,7 +62,7 @@ async def test_who_was_not_told_is_named_by_doctor_and_by_the_report(tmp_path: P
         receiver.answers = [(404, {})] * 5
         host = receiver.url.removeprefix("http://")
         env = {"PERDURE_WEBHOOK_URL": receiver.url + "/secret-part"}
-        async with Lab.open(tmp_path, HAPPY, ports=ports, env=env, measured=True, own_server=True) as lab:
+        async with Lab.open(tmp_path, HAPPY, ports=ports, env=env, measured=True) as lab:
             lab.worker()
             submitted = await lab.submit(origin, **BUILT)
             result = await finished(submitted, lab)

@@ -57,6 +57,7 @@ async def refuses(address: str) -> bool:
             return False
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_up_keeps_the_page_ui_and_page_name_it_and_down_ends_it(home: Home) -> None:
     code, out, err = await perdure("up", "--detach")
