@@ -17,7 +17,6 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 import perdure
-from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.models.errors import BadInput, PerdureError
 from perdure.secrets import without_secrets
@@ -146,9 +145,11 @@ class SupervisorRecord(BaseModel):
 
 def read_supervisor(home: Home) -> SupervisorRecord | None:
     """The running supervisor of a home, None when there is none or it has only just begun."""
+    from perdure.local.processes import holds  # loads asyncio
+
     places = Places(home)
     record = last_supervisor(places)
-    return record if held(places.supervisor_lock) else None
+    return record if record is not None and holds(record.pid, places.supervisor_lock) else None
 
 
 def last_supervisor(places: Places) -> SupervisorRecord | None:

@@ -34,12 +34,16 @@ class Supervisor:
     `command` is the worker's; without one this installation's worker.py, forked where that is possible.
     """
 
-    def __init__(self, home: Home, command: Sequence[str] | None, *, idle_exit: float | None, say: Say) -> None:
+    def __init__(
+        self, home: Home, command: Sequence[str] | None, *, idle_exit: float | None, say: Say, lock: int | None = None
+    ) -> None:
+        """`lock`: the descriptor of the home's supervisor lock, where who starts this has it already."""
         self._home, self._places = home, Places(home)
         self._command = list(command or worker_command())
         self._forks = forkserver.POSSIBLE and not command
         self._page = not command  # another command is no worker of ours, and has no page
         self._server: ForkServer | None = None
+        self._lock = lock
         self._idle_exit, self._say = idle_exit, say
         self._stopping, self._hurry, self._stays = asyncio.Event(), asyncio.Event(), asyncio.Event()
         if idle_exit is None:
@@ -50,7 +54,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until a signal, `stop`, or the end of idleness. Raises BadInput when this home has a supervisor already."""
-        lock = try_lock(self._places.supervisor_lock)
+        lock = self._lock if self._lock is not None else try_lock(self._places.supervisor_lock)
         if lock is None:
             raise BadInput(
                 "this home's worker is supervised already", where=str(self._home.root), fix="perdure down ends it"
@@ -252,6 +256,7 @@ def main(arguments: Sequence[str]) -> int:
     secrets.take()
     parser = argparse.ArgumentParser(prog="python -m perdure.local.supervisor", description=__doc__)
     parser.add_argument("--idle-exit", type=float, metavar="S", help="end after S seconds without a running delivery")
+    parser.add_argument("--lock", type=int, metavar="N", help="the descriptor of the home's lock, held already")
     parser.add_argument("command", nargs="*", help="the worker's command line, default: this installation's worker.py")
     chosen = parser.parse_args(arguments)
 
@@ -259,7 +264,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} supervisor {os.getpid()}: {line}", flush=True)
 
     try:
-        asyncio.run(Supervisor(Home.find(), chosen.command, idle_exit=chosen.idle_exit, say=say).run())
+        supervisor = Supervisor(Home.find(), chosen.command, idle_exit=chosen.idle_exit, say=say, lock=chosen.lock)
+        asyncio.run(supervisor.run())
     except PerdureError as error:
         say(str(error))
         return error.exit_code

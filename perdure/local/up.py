@@ -151,8 +151,16 @@ async def _server_told(home: Home, say: Say) -> None:
 
 
 async def _start_supervisor(home: Home, idle_exit: float | None, command: Sequence[str] | None) -> SupervisorRecord:
-    """Start one detached. Of two who do so at once one's ends at once, and both return the other."""
+    """Start one detached, with the lock that it shall hold for life. Who finds it taken waits for that one.
+
+    Were the lock its own to take, a second one that begins slowly would get it when the first was ended already.
+    """
     places = Places(home)
+    lock = try_lock(places.supervisor_lock)
+    if lock is None:
+        if (other := await _supervisor_record(home)) is None:
+            raise PerdureError("a worker begins, and does not say that it is there", where=str(places.worker_log))
+        return other
     log_start = rotate(places.worker_log)
     arguments = ["--idle-exit", str(idle_exit)] if idle_exit is not None else []
     alive, kept_open = os.pipe()  # ends when the supervisor does, however it ends
@@ -167,16 +175,18 @@ async def _start_supervisor(home: Home, idle_exit: float | None, command: Sequen
                     "-m",
                     "perdure.local.supervisor",
                     *arguments,
+                    f"--lock={lock}",
                     "--",
                     *(command or ()),
                 ],
                 log=places.worker_log,
                 env=worker_environment(home, env),
                 cwd=home.root,
-                inherit=[kept_open, pipe],
+                inherit=[kept_open, pipe, lock],
             )
     finally:
         os.close(kept_open)
+        os.close(lock)
     try:
         record = await _supervisor_record(home, alive)
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
 import signal
 import sys
 from pathlib import Path
@@ -85,6 +86,8 @@ async def test_deliver_starts_what_is_missing_says_so_and_up_makes_it_stay(home:
     assert now is not None
     assert now.worker_pid == record.worker_pid
     await down(home, said.append)
+    begun = set(re.findall(r"supervisor (\d+):", Places(home).worker_log.read_text()))
+    assert begun == {str(record.pid)}, "a second one that begins slowly would have stayed when the first was ended"
 
 
 async def test_a_delivery_is_not_given_to_a_worker_with_another_key(
