@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from test_held_requests import RUN, WORK, Api, books, request, turn
 
+from perdure.adapters.agents.proxied.base import OnBegun, ProxiedReply
 from perdure.adapters.worker.spend import SpendLog
 from perdure.adapters.worker.turn.held import Held
 from perdure.models.errors import BudgetReached, ModelRefusesUs, ModelUnavailable
@@ -65,9 +66,24 @@ async def test_an_agent_that_asked_for_too_much_gets_the_same_error_from_then_on
 
 async def test_several_at_a_time_do_not_count_on_the_same_rest(tmp_path: Path) -> None:
     api, agent = Api(), await held(tmp_path, within(1.5))
-    asked = (agent.reply(request(name, turn=False), api) for name in "abc")
-    got = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(one, BudgetReached) for one in got) == 2
+    refused = asyncio.Semaphore(0)
+
+    async def late(on_begun: OnBegun) -> ProxiedReply:
+        """Answer once the others were refused: what is spent by then is less than what was reserved."""
+        await refused.acquire()
+        await refused.acquire()
+        return await api(on_begun)
+
+    async def ask(name: str) -> bool:
+        try:
+            await agent.reply(request(name, turn=False), late)
+        except BudgetReached:
+            refused.release()
+            return False
+        return True
+
+    async with asyncio.timeout(30):
+        assert sorted(await asyncio.gather(*map(ask, "abc"))) == [False, False, True]
     assert api.asked == 1
 
 
