@@ -120,16 +120,19 @@ class Stage:
         return done
 
     async def turns(self, step: Step, attempt: int, materials: dict[str, str], effort: str = "") -> Outcome:
-        """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off.
-        `effort`: another one than its settings say."""
+        """Carry out an agentic step, one activity a turn, to its outcome; resume where an earlier run was cut off, also
+        behind the last turn. `effort`: another one than its settings say."""
+        if (ended := self.state.outcome_of(step, attempt)) is not None:
+            return ended
         with self._record_kept(step, attempt):
             outcome, model = await self._outcome(step, attempt, materials, effort)
-        self.state.at = None
         if outcome.ending is Ending.DONE:
+            self.state.end(step, outcome)
             unlike = (f"effort {effort}" if effort else "", f"with {model}" if model else "")
             self._end("done", summary=" · ".join(words for words in (*unlike, outcome.summary) if words))
             return outcome
         self._end("failed", summary=outcome.summary)
+        self.state.at = None
         self.state.sample = short_run(workflow.info().run_id)  # these replies end it: a retry has to ask for others
         reason, words = ENDINGS[outcome.ending]
         told = outcome.summary if outcome.summary.startswith(words) else f"{words}: {outcome.summary}"
@@ -231,8 +234,7 @@ class Stage:
             return Closed(message=words, receipt=state.receipt, spend=state.spend)
 
     def left_behind(self) -> DeliveryState:
-        """The state as another run begins from it. One that was rewound says so: its replies are others than those of
-        the run before, and a retry goes on with them. The run's id decides nothing here: it only goes along."""
+        """The state as another run begins from it. One that was rewound says so: a retry goes on with its replies."""
         info = workflow.info()
         if info.run_id != info.original_execution_run_id:
             self.state.sample = short_run(info.run_id)
@@ -269,10 +271,7 @@ class Stage:
         set_attributes(values, state.spend.usd, more, state.prepared.labels, state.prepared.shows)
 
     async def wait(self, reason: str, pause: timedelta) -> None:
-        """Let time pass, and say what for: in the Web UI's details, in its list, and to whoever watches.
-
-        It does not count as the delivery's: an outage of the forge must not use up the time for the work.
-        """
+        """Let time pass, and say what for. An outage of the forge must not use up the delivery's own time."""
         self.state.waiting = reason
         self.show()
         await workflow.sleep(pause, summary=reason[:100])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
@@ -35,8 +37,8 @@ from workflows.stage import Stage
 
 
 class Steps:
-    """One delivery's steps; `prepare` comes first. `foresees`: hears of conflicts with other open deliveries.
-    `reviewed_before`: the commit whose review is bought and stands, until the next one."""
+    """One delivery's steps; `prepare` comes first. `foresees`: hears of conflicts with other open deliveries;
+    `reviewed_before`: the commit whose review is bought and stands."""
 
     def __init__(self, stage: Stage, forge: Publishing) -> None:
         self._stage, self._forge, self.specialists = stage, forge, Specialists(stage)
@@ -112,8 +114,7 @@ class Steps:
         return await self._stage.aside("check_plan", work, CheckedPlan, what)
 
     async def _take_plan(self, edited: Decided, *, items: bool) -> None:
-        """An edited plan takes the place of the one that waits; one nobody could work by does not, and both ways it
-        is put for approval."""
+        """An edited plan takes the place of the one that waits, if it can be worked by; and is put for approval."""
         state, checked = self._state, CheckedPlan()
         if self._prepared.checks_plans:
             checked = await self.check_plan(edited.artifact, "the edited plan", items=items)
@@ -160,8 +161,7 @@ class Steps:
         self._state.remember(Said(id=f"publishing-{self._state.mends}", text=words))
 
     async def commit(self, step: Step, attempt: int, summary: str) -> bool:
-        """Commit; False where there was nothing to commit. A secret stays in the commit that brought it: the fix that
-        takes it out replaces all commits so far."""
+        """Commit; False where there was nothing to. The fix that takes a secret out replaces all commits so far."""
         state = self._state
         anew = step is Step.FIX_REVIEW and state.found.secrets > 0
         subject = state.title if (step is Step.IMPLEMENT or anew) and state.title else summary
@@ -176,12 +176,14 @@ class Steps:
             kind=state.kind,
         )
         made = await self._stage.once(Step.COMMIT, work, Committed, attempt=attempt)
+        state.at = state.outcome = None
         if not made.commit:
             return False
         fold.committed(state, made)
         self._stage.committed(made.commit, made.summary)
         if self.foresees is not None:
-            await self.foresees(made.conflicts)
+            with suppress(asyncio.CancelledError):  # the next step heeds it: this one has to be counted first
+                await self.foresees(made.conflicts)
         return True
 
     async def run_tests(self, check: dict[str, tuple[str, ...]] | None = None) -> TestVerdict:

@@ -41,6 +41,7 @@ def state_before(past: Past, turn: Turn) -> DeliveryState:
     afresh: dict[str, Any] = {
         "checkpoint": str(here.given.get("checkpoint") or state.checkpoint),
         "at": state.at if turn.turn > 1 else None,
+        "outcome": None,
         "plan": "" if turn.step == Step.PLAN else state.plan,
         "decided": decided,
         "said": tuple(one for one in said if one.about),  # answers to what its agent has asked

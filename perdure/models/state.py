@@ -12,7 +12,7 @@ from perdure.models.backlog import BacklogItem
 from perdure.models.decisions import Asked, Decided, Question, Said, Verdict
 from perdure.models.errors import InvalidRequest
 from perdure.models.ledger import Spend, Usage
-from perdure.models.phases import Phase
+from perdure.models.phases import Phase, Step
 from perdure.models.request import ResumePoint, explain
 from perdure.models.result import (
     Attempted,
@@ -25,8 +25,9 @@ from perdure.models.result import (
     StepRecord,
 )
 from perdure.models.specialists import TaskBuilt
+from perdure.models.steps import STEPS
 from perdure.models.treasury import Purse
-from perdure.models.turn import Try
+from perdure.models.turn import Outcome, Try
 from perdure.models.work import ChangeSize, Inspected, Prepared, TestVerdict
 
 RESUME_BYTES = 512 * 1024
@@ -49,6 +50,7 @@ class DeliveryState(BaseModel):
     screenshots artifact: the application's pages at the commit `captured`
     built, documented   whether the step and its commit are behind us
     at          (step, attempt, turn) of the newest turn of an unfinished step, so that a retry goes on within it
+    outcome     of the step at `at`, where its commit is all that is left of it
     waiting     what it waits for, in one line, while it waits
     notes       what a person should know about the forge, one sentence each
     started     when its time limit began to run
@@ -112,6 +114,7 @@ class DeliveryState(BaseModel):
     built: bool = False
     documented: bool = False
     at: tuple[str, int, int] | None = None
+    outcome: Outcome | None = None
     test_fixes: int = 0
     review_fixes: int = 0
     test_runs: int = 0
@@ -179,6 +182,14 @@ class DeliveryState(BaseModel):
             kept.insert(0, said)
         self.told = tuple(kept)
 
+    def end(self, step: Step, outcome: Outcome) -> None:
+        """An agentic step has ended; one that writes is over with its commit, and is not to be written again."""
+        self.at, self.outcome = (self.at, outcome) if STEPS[step].writes else (None, None)
+
+    def outcome_of(self, step: Step, attempt: int) -> Outcome | None:
+        """Return the outcome of a step whose commit is all that is left of it, or None."""
+        return self.outcome if self.at is not None and self.at[:2] == (step, attempt) else None
+
     def again(self, booked: Usage | None = None) -> DeliveryState:
         """As a retry begins: the work is kept, the verdict and the counts that led to it are not; what people decided
         is, but not that nobody did in time.
@@ -208,16 +219,15 @@ class DeliveryState(BaseModel):
         return self.model_copy(update={"usage": self.paid or self.usage})
 
     def begin(self, prepared: Prepared) -> None:
-        """A workspace is there. Where it had to fall back behind a damaged checkpoint, what came after is done again.
-
-        Within the unfinished step its conversation goes on; further back, building goes on from the files that are
-        left, because commits and verdicts may be of files that are not.
-        """
+        """A workspace is there. Where it had to fall back behind a damaged checkpoint, what came after is done again:
+        within the unfinished step its conversation goes on; further back, building goes on from the files that are
+        left, because commits and verdicts may be of files that are not."""
         self.prepared = prepared
         self.plan = self.plan or prepared.plan
         self.checkpoint = prepared.fallback or self.checkpoint or prepared.checkpoint
         if not prepared.fallback:
             return
+        self.outcome = None
         if self.at and prepared.at and self.at[:2] == prepared.at[:2]:
             self.at = prepared.at
         else:

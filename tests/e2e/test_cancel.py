@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client import Submitted
-from tests.lab import BUILT, HAPPY, Lab, check_shipped, finished, heads, make_target, pulls, until
+from tests.lab import BUILT, FIXES, HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls, until
 
 TURNS = "title = 'turns'\n" + "".join(
     f"""
@@ -135,3 +135,37 @@ async def test_a_cancel_or_a_death_while_a_delivered_delivery_tidies_up_changes_
         assert result.receipt.worker_deaths == 1
         assert not ports_leased(lab)
         assert not lab.home.tree("calc-sub").exists()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("step", "turns"), [("implement", 4), ("fix_review", 2)])
+async def test_a_step_that_ended_but_was_not_committed_is_committed_by_the_retry_and_not_done_again(
+    step: str, turns: int, tmp_path: Path, ports: int
+) -> None:
+    """The command of the fix adds a line wherever it runs: run again, the line would be there twice."""
+    origin = make_target(tmp_path / "calc.git")
+    slow = FIXES.replace(f'step = "{step}"\nsay', f'step = "{step}"\nseconds = 2\nsay')
+    async with Lab.open(tmp_path, slow, ports=ports, measured=True) as lab:
+        lab.worker()
+        submitted = await lab.submit(origin)
+        await until(lambda: _asked(lab, step) == turns)
+        await submitted.delivery.hold("before the commit")
+        await until(lambda: _stands_behind(submitted, step))
+        await submitted.delivery.cancel()
+        assert (await finished(submitted, lab, timeout=30)).status == "cancelled"
+        await submitted.delivery.retry()
+        result = await finished(submitted, lab, timeout=60)
+        assert git(origin, "show", "perdure/calc-sub:calc.py").count("The difference of two numbers.") == 1
+        assert _asked(lab, step) == turns
+        check_shipped(origin, lab, result, {})
+
+
+def _asked(lab: Lab, step: str) -> int:
+    assert lab.rehearsal is not None
+    return sum(call.step == step for call in lab.rehearsal.calls)
+
+
+async def _stands_behind(submitted: Submitted, step: str) -> bool:
+    """Its last turn has ended, and nothing has begun since."""
+    newest = (await submitted.delivery.progress()).steps[-1]
+    return newest.step == step and newest.status == "done"
