@@ -144,8 +144,9 @@ async def power_cut(world: World) -> str:
 
 async def dirty_worktree(world: World) -> str:
     """The worker dies, and before the next one starts somebody or something was at the worktree."""
+    worker = await until(world.worker, timeout=60)  # one that is just being started would outlive this
     with _nobody_restarts(world):
-        world.signal(world.worker(), signal.SIGKILL)
+        world.signal(worker, signal.SIGKILL)
         await _gone(world)
         return _damage(world)
 

@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -44,6 +45,9 @@ REPORT_PAUSE = timedelta(milliseconds=1)
 RPC_TIMEOUT = timedelta(seconds=5)
 """For one report; a server that is down is tried again at the next scan."""
 
+UNSEEN_S = 60.0
+"""A worker makes its lock visible microseconds after it has made it."""
+
 _SETTLED = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 """Answers that will not change: it is over, it is not running, or this server never gave out such a token."""
 
@@ -60,11 +64,11 @@ class InFlight:
         self.identity = f"{os.getpid()}@{socket.gethostname()}/{self.worker}"
         self._root = home.inflight
         self._notes = home.inflight / self.worker
-        self._notes.mkdir(parents=True)
         unseen = home.inflight / f".{self.worker}"
         self._lock = try_lock(unseen)
         assert self._lock is not None, "a fresh name cannot be locked"
         os.rename(unseen, home.inflight / f"{self.worker}.lock")  # whoever finds it finds it held
+        self._notes.mkdir()  # after its lock: notes without one would be nobody's to clear, if it died in between
 
     def alive(self, worker: str) -> bool:
         """True where that worker of this host lives: its lock is held."""
@@ -107,6 +111,7 @@ class InFlight:
 
     async def report_the_dead(self, client: Client) -> None:
         """For ever: find workers whose lock is free and report what they had in flight."""
+        await asyncio.to_thread(_clear_unseen, self._root)
         while True:
             try:
                 for lock in await asyncio.to_thread(lambda: sorted(self._root.glob("*.lock"))):
@@ -164,6 +169,14 @@ def _clear(lock: Path) -> None:
     if not any(notes.glob("*.json")):
         shutil.rmtree(notes, ignore_errors=True)
         lock.unlink(missing_ok=True)
+
+
+def _clear_unseen(root: Path) -> None:
+    """Remove the locks of workers that died before anybody could see them."""
+    for path in root.glob(".*"):
+        with contextlib.suppress(FileNotFoundError):  # seen by now
+            if time.time() - path.stat().st_mtime > UNSEEN_S and not held(path):
+                path.unlink()
 
 
 async def _unstick(client: Client, note: dict[str, Any]) -> bool:

@@ -30,6 +30,7 @@ from perdure.adapters.worker.journal import Journal
 from perdure.models.result import Receipt
 from perdure.plugin import perdure_plugin
 from tests.other_process import ROOT, line
+from tests.waiting import patient
 
 
 @contextmanager
@@ -169,6 +170,30 @@ def test_a_worker_is_found_held_from_the_first_moment_and_leaves_nothing_at_an_o
     worker.close()
     worker.close()
     assert os.listdir(home.inflight) == []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("dies_at", ["os.rename", "os.mkdir"])
+async def test_a_worker_killed_while_it_makes_itself_known_leaves_nothing(
+    dies_at: str, home: Home, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.inflight.mkdir(parents=True)
+    script = f"""
+import os, sys
+from pathlib import Path
+from perdure.adapters.system.home import Home
+from perdure.adapters.worker import inflight
+{dies_at} = lambda *_: os.kill(os.getpid(), 9)
+inflight.InFlight(Home(Path(sys.argv[1])))
+"""
+    died = subprocess.run([sys.executable, "-c", script, str(home.root)], cwd=ROOT, timeout=60)
+    assert died.returncode == -9
+    assert os.listdir(home.inflight)
+    monkeypatch.setattr(inflights, "UNSEEN_S", -1.0)
+    async with undertaker(home, await Client.connect(server)) as other:
+        async with asyncio.timeout(patient(40)):
+            while not {path.stem for path in home.inflight.iterdir()} <= {other.worker, inflights.BURIAL}:
+                await asyncio.sleep(0.02)
 
 
 def test_activities_are_reported_by_task_token_and_never_by_id() -> None:
