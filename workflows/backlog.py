@@ -17,6 +17,7 @@ from perdure.models.backlog import BacklogRequest
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.backlog_state import BacklogState, ItemState
 from perdure.models.errors import InvalidRequest
+from perdure.models.ids import following
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.notice import backlog_notice
 from perdure.models.rules.backlog import parse_backlog, sent_digest, unlisted
@@ -119,7 +120,7 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             await workflow.start_child_workflow(
                 "Following",
                 left,
-                id=f"{id}/stack:{info.run_id[:8]}",
+                id=following(id, info.run_id),
                 task_queue=TASK_QUEUE,
                 task_timeout=WORKFLOW_TASK,
                 parent_close_policy=ParentClosePolicy.ABANDON,

@@ -31,6 +31,7 @@ from perdure.models.backlog import BacklogItem
 from perdure.models.backlog_messages import BacklogProgress
 from perdure.models.backlog_state import BacklogState, GoOn
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
+from perdure.models.ids import following
 from perdure.models.limits import DECISION_ACCEPTED
 from perdure.models.rules.changes import reopened
 from perdure.models.rules.inbox import NotCounted
@@ -170,10 +171,21 @@ class Backlog:
         """Go on after a hold."""
         await self._signal("resume", {})
 
-    async def cancel(self) -> None:
-        """Ask all of it to stop: its deliveries end, what has landed stays."""
-        await self._running()
-        await self._handle.cancel()
+    async def cancel(self) -> str:
+        """Ask all of it to stop: its deliveries end, what has landed stays. Of one that has ended, the pull requests
+        of its stack are followed no longer. Returns which it was."""
+        described = await self.describe()
+        stack = self._client.get_workflow_handle(following(self.id, described.run_id))
+        if described.running:
+            await self._handle.cancel()
+            return f"{self.id} asked to stop: its deliveries end, what has landed stays"
+        try:
+            if (await stack.describe()).status is not WorkflowExecutionStatus.RUNNING:
+                raise self._ended(described)
+        except RPCError as error:
+            raise (self._ended(described) if error.status == RPCStatusCode.NOT_FOUND else error) from None
+        await stack.cancel()
+        return f"the pull requests of {self.id} are followed no longer"
 
     async def _running(self) -> None:
         described = await self.describe()

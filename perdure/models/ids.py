@@ -84,6 +84,11 @@ def branch_name(delivery: str) -> str:
     return f"perdure/{delivery}"
 
 
+def following(backlog: str, run_id: str) -> str:
+    """The workflow that follows the stack which a run of a backlog has left."""
+    return f"{backlog}/stack:{short_run(run_id)}"
+
+
 def run_ref(delivery: str, run_id: str) -> str:
     """The hidden ref that holds one run's checkpoints."""
     return f"refs/perdure/{delivery}/{run_id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from perdure.models.ids import following
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.result import DeliveryResult
 from tests.e2e.test_attempts import RED, SUB, TESTS, attempt
@@ -152,7 +153,7 @@ async def left(root: Path, keep: Keep) -> None:
         handle = await lab.client.start_workflow("Backlog", asked, id="left", task_queue=TASK_QUEUE)
         await handle.result()
         await keep(handle, "backlog-that-left-a-stack")
-        followed = lab.handle(f"left/stack:{((await handle.describe()).run_id or '')[:8]}")
+        followed = lab.handle(following("left", (await handle.describe()).run_id or ""))
 
         async def sleeps() -> bool:
             return "timerStartedEventAttributes" in (await followed.fetch_history()).to_json()

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 from backlog_fixtures import Branch, backlog, night, until
-from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
+from temporalio.exceptions import CancelledError
 from workflow_fixtures import playing
 
+from perdure.client.backlog import Backlog
+from perdure.models import ids
+from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.stacked import Seen, StackLeft
 from tests.waiting import patient
@@ -63,8 +73,7 @@ async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_sta
     async with playing(client, branch):
         handle = await backlog(client, fresh, night(*CHAIN, land="stack"))
         await ended(handle)
-        run = (await handle.describe()).run_id
-        follows = client.get_workflow_handle(f"{fresh}/stack:{run[:8]}")
+        follows = await _follows(client, fresh)
         looked = len(branch.stacked)
         async with asyncio.timeout(patient(40)):
             while len(branch.stacked) < looked + 3:
@@ -79,6 +88,46 @@ async def test_what_is_merged_after_its_end_takes_others_along_until_nothing_sta
         branch.pulls["three"] = Seen(state="closed", into="p/two")
         async with asyncio.timeout(patient(40)):
             assert await follows.result() == "no pull request stands on another one any more"
+
+
+async def _follows(client: Client, id: str) -> WorkflowHandle[Any, str]:
+    """The workflow that follows the stack of the backlog's newest run."""
+    run = (await client.get_workflow_handle(id).describe()).run_id
+    return client.get_workflow_handle(ids.following(id, run), result_type=str)
+
+
+async def test_one_that_ends_twice_within_a_minute_is_followed_after_each_end(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b", four="d")
+    branch.fails = {"four"}
+    branch.pulls = {"two": Seen(state="open", into="p/one")}
+    async with playing(client, branch):
+        handle = await backlog(client, fresh, night(*CHAIN[:2], {"id": "four"}, land="stack"))
+        assert (await ended(handle))["items"][2]["phase"] == "failed"
+        first, branch.fails = await _follows(client, fresh), set()
+        await Backlog(client, fresh).retry("four")
+        assert (await Backlog(client, fresh).result()).message == "3 of 3 items have a pull request"
+        second = await _follows(client, fresh)
+        assert first.id != second.id
+        for one in (first, second):
+            assert (await one.describe()).status is WorkflowExecutionStatus.RUNNING
+            await one.cancel()
+
+
+async def test_who_cancels_a_backlog_that_has_ended_ends_the_following_of_its_stack(client: Client, fresh: str) -> None:
+    branch = Branch(one="a", two="b")
+    branch.pulls = {"two": Seen(state="open", into="p/one")}
+    async with playing(client, branch):
+        await ended(await backlog(client, fresh, night(*CHAIN[:2], land="stack")))
+        assert await Backlog(client, fresh).cancel() == f"the pull requests of {fresh} are followed no longer"
+        with pytest.raises(WorkflowFailureError) as failure:
+            await (await _follows(client, fresh)).result()
+        assert isinstance(failure.value.cause, CancelledError)
+        with pytest.raises(BadInput, match="has ended"):
+            await Backlog(client, fresh).cancel()
+        flat = f"{fresh}-flat"
+        await ended(await backlog(client, flat, night({"id": "one"})))
+        with pytest.raises(BadInput, match="has ended"):
+            await Backlog(client, flat).cancel()
 
 
 async def test_nobody_but_a_backlog_has_a_stack_followed(client: Client, fresh: str) -> None:

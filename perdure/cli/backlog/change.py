@@ -140,13 +140,13 @@ def cancel(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first, as on a terminal.")] = False,
     json: Json = False,
 ) -> None:
-    """Stop one item, or all of it; what has landed stays."""
+    """Stop one item, or all of it; what has landed stays. A stack that has ended is followed no longer."""
     if item is not None:
         _tell(id, json, item, "cancelled", lambda backlog: backlog.cancel_item(item, by=who()))
         return
     if not yes and Screen(json=json).terminal and sys.stdin.isatty() and not typer.confirm(f"cancel all of {id}?"):
         raise typer.Exit(1)
-    _tell(id, json, "", "asked to stop: its deliveries end, what has landed stays", lambda backlog: backlog.cancel())
+    _tell(id, json, "", "asked to stop", lambda backlog: backlog.cancel())
 
 
 def _item(params: dict[str, Any], before: dict[str, Any]) -> BacklogItem:
