@@ -23,7 +23,7 @@ from perdure.models.result import ReviewResult, Status
 from perdure.models.work import (
     Prepared,
 )
-from workflows.endings import heed_cancellation, interpret
+from workflows.endings import finished, heed_cancellation, interpret
 from workflows.stage import Stage
 
 FORGE_PATIENCE = timedelta(days=7)
@@ -175,7 +175,7 @@ class Publishing:
         while True:
             heed_cancellation()
             try:
-                done: T = await workflow.execute_activity(
+                doing: workflow.ActivityHandle[T] = workflow.start_activity(
                     activity,
                     work,
                     result_type=result,
@@ -187,7 +187,7 @@ class Publishing:
                     cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )
-                return done
+                return await finished(doing)
             except ActivityError as error:
                 words = self._away(error)
                 if not words or workflow.now() - since > FORGE_PATIENCE:

@@ -36,7 +36,7 @@ from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
 from workflows.allowance import Allowance
 from workflows.attributes import set_attributes
-from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time, reached
+from workflows.endings import ENDINGS, Stopped, asking, cut_off, finished, interpret, not_delivered, out_of_time, reached
 from workflows.notification import DeliveryNotices
 from workflows.people import People
 
@@ -76,7 +76,7 @@ class Stage:
         """
         while True:
             try:
-                done: T = await workflow.execute_activity(
+                doing: ActivityHandle[T] = workflow.start_activity(
                     activity,
                     work,
                     result_type=result,
@@ -87,7 +87,7 @@ class Stage:
                     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )
-                return done
+                return await finished(doing)
             except ActivityError as error:
                 if isinstance(work, TurnInput) and (limit := reached(error)) is not None:
                     await self.allowance.refused(limit)
