@@ -34,9 +34,10 @@ from perdure.models.visibility import CHANGE, WAITING
 from perdure.models.webui import captions, columns
 from perdure.models.webui.details import details
 from perdure.models.work import Asking, Closed, CloseInput, PrepareInput, TestInput
+from workflows import endings
 from workflows.allowance import Allowance
 from workflows.attributes import set_attributes
-from workflows.endings import ENDINGS, Stopped, asking, cut_off, finished, interpret, not_delivered, out_of_time, reached
+from workflows.endings import ENDINGS, Stopped, asking, cut_off, interpret, not_delivered, out_of_time, reached
 from workflows.notification import DeliveryNotices
 from workflows.people import People
 
@@ -87,7 +88,7 @@ class Stage:
                     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                     summary=summary,
                 )
-                return await finished(doing)
+                return await endings.finished(doing)
             except ActivityError as error:
                 if isinstance(work, TurnInput) and (limit := reached(error)) is not None:
                     await self.allowance.refused(limit)

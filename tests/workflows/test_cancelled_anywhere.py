@@ -23,7 +23,7 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Step
 from perdure.models.result import DeliveryResult, TestsStatus
 from perdure.models.turn import Outcome, TurnInput
-from perdure.models.work import CommitInput, Committed, TestInput, TestVerdict
+from perdure.models.work import CommitInput, Committed, TestVerdict
 from tests.waiting import patient
 from workflows import WORKFLOWS
 
