@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, suppress
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from perdure.models.ledger import Reached
 from perdure.models.rules.allowance import Limit, paid
 from perdure.models.state import DeliveryState
 from perdure.models.treasury import TREASURY, Granted, Reserve
+from workflows.telling import tell
 
 BLOCK_AHEAD = 0.25
 """Of a block, left when the next one is asked for: a turn takes seconds, an answer milliseconds."""
@@ -173,5 +173,5 @@ class Allowance:
             ends=ends,
             needs=0.0 if ends else purse.needs,
         )
-        with suppress(ApplicationError):  # there is none: the next one hears it again
-            await workflow.get_external_workflow_handle(TREASURY).signal("reserve", said)
+        # Where there is none the next one hears it again.
+        await tell(workflow.get_external_workflow_handle(TREASURY), "reserve", said, heeds=not ends)

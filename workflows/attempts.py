@@ -14,7 +14,7 @@ from typing import Any
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 from perdure.models import fold
@@ -32,6 +32,7 @@ from workflows.attempts_heard import Builders, Child, ended
 from workflows.endings import Stopped, not_delivered
 from workflows.stage import Stage
 from workflows.steps import Steps
+from workflows.telling import tell
 
 THERE_STILL = timedelta(minutes=1)
 """Between looks for the end of the same attempt, which a run before a rewind began: what it makes counts no more."""
@@ -207,8 +208,7 @@ class Attempts:
         forked = self._stage.request.forked
         assert forked is not None
         said = AttemptWaits(number=forked.attempt, words=asked.words[:200] if asked is not None else "")
-        with suppress(ApplicationError):  # it has just ended
-            await workflow.get_external_workflow_handle(forked.delivery).signal("attempt_waits", said)
+        await tell(workflow.get_external_workflow_handle(forked.delivery), "attempt_waits", said)
 
     async def _take(self, attempts: list[Attempted], own: int = 0) -> None:
         """The best one's files are this delivery's from here on."""

@@ -16,6 +16,7 @@ from perdure.models.result import Attempted, DeliveryResult, Status
 from perdure.models.state import DeliveryState
 from perdure.models.summary import UNREAD_SHOWN, shortened
 from workflows.specialists import Told, extra
+from workflows.telling import tell
 
 Child = ChildWorkflowHandle[Any, Any]
 
@@ -130,10 +131,4 @@ def _share(before: tuple[float, int, float], now: tuple[float, int, float], shar
 
 async def _tell(children: dict[int, Child], name: str, said: dict[str, Any]) -> set[int]:
     """Return the numbers of those that have just ended, and were not told."""
-    ended = set[int]()
-    for number, child in children.items():
-        try:
-            await child.signal(name, said)
-        except ApplicationError:
-            ended.add(number)
-    return ended
+    return {number for number, child in children.items() if not await tell(child, name, said)}

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ParentClosePolicy
 
 from perdure.models.backlog import BacklogRequest
@@ -25,7 +25,7 @@ from perdure.models.rules.scheduling import ended, startable, views, wakes
 from perdure.models.webui.backlog import details
 from perdure.models.webui.details import refused
 from workflows.attributes import set_attributes
-from workflows.endings import heed_cancellation, invalid, not_by_itself
+from workflows.endings import cancels, heed_cancellation, invalid, not_by_itself
 from workflows.following import left_to_follow
 from workflows.items import Items
 from workflows.items_base import Base, FollowsBase
@@ -76,7 +76,9 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             await self.stack.look(last=True)
             await self.items.publish()
             await self.leave_stack()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ActivityError) as error:
+            if not cancels(error):
+                raise
             self.state.status = "cancelled"
             self.base.stop()
             await self.items.cancel()

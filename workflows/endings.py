@@ -8,7 +8,14 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    RetryState,
+    TimeoutError,
+    is_cancelled_exception,
+)
 from temporalio.workflow import ActivityHandle
 
 from perdure.models.errors import InvalidRequest
@@ -184,6 +191,12 @@ async def finished(activity: ActivityHandle[T]) -> T:
     elif not workflow.patched("result-beside-a-cancel"):
         raise asyncio.CancelledError
     return await activity
+
+
+def cancels(error: BaseException) -> bool:
+    """True for a cancellation, also for one that has ended an activity by the way."""
+    by_the_way = is_cancelled_exception(error) and not isinstance(error, asyncio.CancelledError)
+    return workflow.patched("activity-cancelled") if by_the_way else isinstance(error, asyncio.CancelledError)
 
 
 def heed_cancellation() -> None:

@@ -34,6 +34,7 @@ from workflows.endings import interpret
 from workflows.items_request import request_of
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
 from workflows.room import room_for_pull_request
+from workflows.telling import tell
 
 T = TypeVar("T")
 
@@ -160,12 +161,10 @@ class Items:
             for other in check.keys() & state.items.keys() - {id}:
                 state.items[other].checked = workflow.now()  # the next time it is the others' turn
             said = LandingGranted(seq=at.asked, head=state.head, check=check)
-            try:
-                await workflow.get_external_workflow_handle(at.delivery).signal("landing_granted", said)
+            if await tell(workflow.get_external_workflow_handle(at.delivery), "landing_granted", said):
                 return
-            except ApplicationError:  # it has ended meanwhile
-                self.unsure.add(id)
-                state.turn = next_to_land(state)
+            self.unsure.add(id)
+            state.turn = next_to_land(state)
 
     async def look(self) -> None:
         """Find out what became of deliveries that said nothing."""

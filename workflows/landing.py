@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from perdure.models import fold, landing
 from perdure.models.backlog import LandingPlace
@@ -29,6 +28,7 @@ from workflows.publishing import Publishing
 from workflows.room import find_room
 from workflows.stage import Stage
 from workflows.steps import Steps
+from workflows.telling import tell
 
 TURN_SOON = timedelta(seconds=10)
 """The turn comes, unless somebody else lands, in a fraction of a second; only what takes longer is shown as waiting."""
@@ -290,10 +290,8 @@ class Landing:
 
     async def _tell(self, signal: str, said: Any) -> bool:
         """False: the backlog is not there any more. It hears nothing, and the delivery goes on."""
-        there = False
-        with suppress(ApplicationError):
-            await workflow.get_external_workflow_handle(self._place.backlog).signal(signal, said)
-            there = True
+        heeds = signal == "item_waits"  # behind it there may be days of waiting
+        there = await tell(workflow.get_external_workflow_handle(self._place.backlog), signal, said, heeds=heeds)
         forgotten = signal == "landing_asked" and workflow.cancellation_reason() is not None  # came meanwhile
         if forgotten and workflow.patched("cancelled-while-asking"):
             heed_cancellation()

@@ -40,6 +40,7 @@ from perdure.models.state import DeliveryState
 from perdure.models.work import Prepared
 from workflows.endings import not_delivered
 from workflows.stage import Stage
+from workflows.telling import tell
 
 THERE_STILL = timedelta(minutes=1)
 """Between looks for the end of the same tasks, which a run before a rewind began: then they are adopted."""
@@ -215,7 +216,7 @@ class Specialists:
         if state.held != told.held:
             told.held = state.held
             note = told.held.removeprefix("held").removeprefix(": ").strip()
-            await child.signal(*(("hold", {"note": note}) if told.held else ("resume", {})))
+            await tell(child, *(("hold", {"note": note}) if told.held else ("resume", {})))
             return
         words, before = [said for said in state.said if said.id not in told.said], told.extra
         told.said |= {said.id for said in words}
@@ -223,12 +224,12 @@ class Specialists:
         if not workflow.patched("tasks-are-told"):
             return
         for said in words:
-            await child.signal("said", said)
+            await tell(child, "said", said)
         if told.extra != before:
             usd, tokens, time_s = (now - then for now, then in zip(told.extra, before, strict=True))
             state.added += 1
             more = MoreForTasks(number=state.added, usd=round(usd, 6), tokens=int(tokens), time_s=time_s)
-            await child.signal("more", more)
+            await tell(child, "more", more)
 
     async def _take(self, id: str, tasks: tuple[PlannedTask, ...], ended: BacklogProgress) -> None:
         """Their commits are this delivery's from here on."""

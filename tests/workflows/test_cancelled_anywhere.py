@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Any, Self
+from typing import Any
 
 import pytest
+from deciding import Deciding
 from people_fixtures import TURN_USD, WHOLE, Company
 from temporalio import activity
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
     Interceptor,
-    UnsandboxedWorkflowRunner,
     Worker,
 )
 
@@ -25,7 +25,6 @@ from perdure.models.result import DeliveryResult, TestsStatus
 from perdure.models.turn import Outcome, TurnInput
 from perdure.models.work import CommitInput, Committed, TestVerdict
 from tests.waiting import patient
-from workflows import WORKFLOWS
 
 LAST = (Step.OPEN_PULL_REQUEST, "close")
 """Whoever cancels here is too late: it is delivered."""
@@ -92,42 +91,6 @@ class _During(ActivityInboundInterceptor):
             await handle.cancel()
             self.at.deciding.go_on_after(handle)
         return await super().execute_activity(input)
-
-
-class Deciding:
-    """A worker of workflows alone, that remembers none of them and can be stopped for a while."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._going_on: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._worker = Worker(
-            self._client,
-            task_queue=TASK_QUEUE,
-            workflows=WORKFLOWS,
-            workflow_runner=UnsandboxedWorkflowRunner(),
-            max_cached_workflows=0,
-        )
-        await self._worker.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.pause()
-
-    async def pause(self) -> None:
-        if self._going_on is not None:
-            await self._going_on
-        await self._worker.shutdown()
-
-    def go_on_after(self, handle: WorkflowHandle[Any, Any]) -> None:
-        """Once the activity has been reported, which is under way."""
-        self._going_on = asyncio.create_task(self._once_reported(handle))
-
-    async def _once_reported(self, handle: WorkflowHandle[Any, Any]) -> None:
-        while (await handle.describe()).raw_description.pending_activities:
-            await asyncio.sleep(0.01)
-        await self.__aenter__()
 
 
 async def delivered(client: Client, nth: int) -> tuple[DeliveryResult, Honest, list[str]]:
