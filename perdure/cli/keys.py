@@ -43,8 +43,7 @@ class Keys:
     def forget(self) -> None:
         """Drop all that was pressed so far, also what the terminal still holds. Before something is shown, not after
         it: a key that is pressed because of it counts, and none that was meant for something else."""
-        with suppress(termios.error):  # the terminal is gone
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        forget_typed()
         while not self._pressed.empty():
             self._pressed.get_nowait()
 
@@ -71,6 +70,12 @@ class Keys:
             self._pressed.put_nowait(key)
             if key in self.on:
                 self.on[key]()
+
+
+def forget_typed() -> None:
+    """Drop the lines and keys that the terminal still holds: typed before a question, they are no answer to it."""
+    with suppress(termios.error, OSError, ValueError):  # it is gone, or is none
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def at_a_terminal() -> bool:

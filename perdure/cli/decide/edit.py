@@ -106,6 +106,7 @@ async def _send(
     ask: bool,
 ) -> int:
     from perdure.cli.decide.planfile import blank, parsed
+    from perdure.cli.keys import forget_typed
     from perdure.models.rules.inbox import NotCounted
 
     where = "standard input" if str(source) == "-" else str(source)
@@ -133,6 +134,7 @@ async def _send(
         new = await put_again(delivery, asked)
         if ask:
             with person_at_work(interrupts=True):
+                forget_typed()
                 agreed = typer.confirm("approve the edited plan?")
             if not agreed:
                 screen.say(f"not approved: it waits; perdure approve {shlex.quote(delivery.id)}")

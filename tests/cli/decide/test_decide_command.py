@@ -201,9 +201,14 @@ async def test_on_a_terminal_approve_shows_the_plan_and_asks_and_an_editor_edits
         assert "solution: Input should be a valid string" in slip
         assert str(kept) in slip
         editor.write_text('#!/bin/sh\nsed -i "s/^solution:.*/solution: Write it well./" "$1"\n')
-        mended = await on_a_terminal(desk.cli, "n\n", "approve", "terminal", "--edit", EDITOR=str(editor))
-        assert "going on with what you edited before" in mended
-        assert f"edited: plan {first.of}" in mended
+        with Typist(desk.cli, "approve", "terminal", "--edit", EDITOR=str(editor)) as person:
+            person.types("y\n")  # before anything is asked: it approves nothing
+            await asyncio.to_thread(person.until, "going on with what you edited before")
+            await asyncio.to_thread(person.until, r"approve the edited plan\?")
+            person.types("n\n")
+            await asyncio.to_thread(person.until, "not approved: it waits")
+            await asyncio.to_thread(person.ends)
+        assert f"edited: plan {first.of}" in person.seen
         assert not kept.exists()
         await desk.asked("terminal", first.of)
         assert "approved: plan" in await presses(desk.cli, "y", "approve", "terminal")
