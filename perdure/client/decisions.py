@@ -27,24 +27,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.standalone import ask_host
 from perdure.client.view import Described, ended_words
-from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, Verdict, understood
+from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, understood
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key
 from perdure.models.limits import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
-from perdure.models.rules.inbox import SHAPES, Inbox, NotCounted
+from perdure.models.rules.inbox import SHAPES, VERDICTS, Inbox, NotCounted
 from perdure.models.state import DeliveryState, Progress
 
 KEEP_TIMEOUT = timedelta(seconds=30)
 """Keeping a text takes milliseconds on a host that lives."""
-
-_VERDICTS = {
-    "approve": Verdict.APPROVED,
-    "reject": Verdict.REJECTED,
-    "edit_plan": Verdict.EDITED,
-    "answer": Verdict.ANSWERED,
-    "add_budget": Verdict.APPROVED,
-}
 
 
 @dataclass(frozen=True)
@@ -256,7 +248,7 @@ class Decisions(ABC):
                 raise
             raise await self._ended(await self.describe()) from None
         before = words.removeprefix("counted before: ")
-        if not before.startswith((_VERDICTS[update], "added ")):
+        if not before.startswith((VERDICTS[update], "added ")):
             raise NotCounted(f"this was decided before, otherwise: {before}", where=self.id)
         return Answered(words)
 

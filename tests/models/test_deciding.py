@@ -228,6 +228,17 @@ def test_a_signal_that_names_nothing_is_noted_and_one_with_an_id_adds_once() -> 
     assert inbox.state.notes[2] == "a decision did not count: unknown decision 'aprove'"
 
 
+def test_a_signal_that_comes_after_another_persons_decision_is_noted_and_the_same_again_is_not() -> None:
+    inbox = asking(PLAN)
+    of = inbox.state.asked.of if inbox.state.asked else ""
+    assert inbox.decide("approve", {"of": of, "by": "Ada"})
+    for _ in range(2):
+        inbox.hear_decision({"update": "approve", "said": {"of": of, "by": "Ada"}})
+    assert inbox.state.notes == ()
+    inbox.hear_decision({"update": "reject", "said": {"of": of, "note": "no", "by": "Ben"}})
+    assert inbox.state.notes == ("reject by Ben came too late: approved by Ada",)
+
+
 def test_decisions_are_remembered_up_to_a_bound() -> None:
     state = DeliveryState()
     for number in range(DECIDED_KEPT + 10):

@@ -34,6 +34,16 @@ SHAPES: Mapping[str, type[decisions.Deciding]] = MappingProxyType(
     }
 )
 
+VERDICTS: Mapping[str, decisions.Verdict] = MappingProxyType(
+    {
+        "approve": decisions.Verdict.APPROVED,
+        "reject": decisions.Verdict.REJECTED,
+        "edit_plan": decisions.Verdict.EDITED,
+        "answer": decisions.Verdict.ANSWERED,
+        "add_budget": decisions.Verdict.APPROVED,
+    }
+)
+
 
 class NotCounted(BadInput):
     """A message that does not count; `what` says why, in words its sender can use."""
@@ -68,16 +78,14 @@ class Inbox:
         if isinstance(said, decisions.AddBudget):
             return self._add(said)
         self._fits(name, said, asked)
-        verdict, note, artifact = decisions.Verdict.APPROVED, "", ""
+        verdict, note, artifact = VERDICTS[name], "", ""
         match said:
-            case decisions.Approve():
+            case decisions.Approve() | decisions.Reject():
                 note = said.note
-            case decisions.Reject():
-                verdict, note = decisions.Verdict.REJECTED, said.note
             case decisions.EditPlan():
-                verdict, artifact, note = decisions.Verdict.EDITED, said.plan, said.title
+                artifact, note = said.plan, said.title
             case decisions.Answer():
-                verdict, note = decisions.Verdict.ANSWERED, said.answer
+                note = said.answer
         made = decisions.Decided(verdict=verdict, note=note, by=said.by, artifact=artifact, at=self.now)
         count(self.state, asked, made)
         return f"{verdict}: {asked.gate.replace('_', ' ')} {asked.of}"
@@ -91,7 +99,11 @@ class Inbox:
             if not (sent.said.get("of") or (sent.update == "add_budget" and sent.said.get("id"))):
                 raise NotCounted(f"{sent.update}: a decision sent as a signal must say what it decides (of)")
             self.check(sent.update, sent.said)
+            said = self._read(sent.update, sent.said)
+            known = None if isinstance(said, decisions.AddBudget) else self._known(said)
             self.decide(sent.update, sent.said)
+            if known is not None and (known.verdict, known.by) != (VERDICTS[sent.update], said.by):
+                self._note(f"{sent.update}{f' by {said.by}' if said.by else ''} came too late: {known.told}")
         except (InvalidRequest, NotCounted) as error:
             self._note(f"a decision did not count: {error}")
 
