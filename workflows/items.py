@@ -282,7 +282,7 @@ class Items:
         """Send it on; None cancels. Who has ended meanwhile needs nothing."""
         handle = workflow.get_external_workflow_handle(self.state.items[id].delivery)
         with suppress(ApplicationError):
-            await (handle.cancel() if signal is None else handle.signal(*signal))
+            await (handle.cancel() if signal is None else tell(handle, *signal))
 
     async def activity(self, name: str, work: Any, result: type[T], summary: str, *, queue: str = TASK_QUEUE) -> T:
         done: T = await workflow.execute_activity(
