@@ -29,7 +29,7 @@ from perdure.client.standalone import ask_host
 from perdure.client.view import Described, ended_words
 from perdure.models.decisions import Asked, Hold, KeepInput, Kept, Say, understood
 from perdure.models.errors import BadInput, PerdureError
-from perdure.models.ids import delivery_key
+from perdure.models.ids import delivery_key, short_run
 from perdure.models.limits import DECISION_ACCEPTED, KEPT_BYTES, WATCH_EVERY_S
 from perdure.models.result import DeliveryResult
 from perdure.models.rules.inbox import SHAPES, VERDICTS, Inbox, NotCounted
@@ -229,7 +229,7 @@ class Decisions(ABC):
         gate = asked.gate if asked is not None and asked.of == meant.of else update
         raw = meant.model_dump(mode="json", exclude_defaults=True)
         how = sha256(json.dumps([update, raw], sort_keys=True).encode()).hexdigest()[:8]
-        id = f"{gate}-{meant.of or said['id']}-{described.run_id[:8]}-{how}"
+        id = f"{gate}-{meant.of or said['id']}-{short_run(described.run_id)}-{how}"
         try:
             async with asyncio.timeout(2 * DECISION_ACCEPTED.total_seconds()):
                 words: str = await self._handle.execute_update(
