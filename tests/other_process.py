@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,18 @@ def python(code: str, *args: object, env: dict[str, str] | None = None) -> Itera
         if process.poll() is None:
             process.kill()
         process.communicate(timeout=patient(20))
+
+
+@contextmanager
+def program(path: Path, *args: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python program of the tests, killed on the way out if it still runs."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(path), *map(str, args)], cwd=ROOT, env=env)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(patient(20))
 
 
 def line(process: subprocess.Popen[str]) -> str:

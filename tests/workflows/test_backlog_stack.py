@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +26,9 @@ from perdure.models import ids
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 from perdure.models.stacked import Seen, StackLeft
+from tests.other_process import program
 from tests.waiting import patient
+from tests.waiting import until as true
 from workflows import following, items_stack
 
 
@@ -128,6 +133,41 @@ async def test_who_cancels_a_backlog_that_has_ended_ends_the_following_of_its_st
         await ended(await backlog(client, flat, night({"id": "one"})))
         with pytest.raises(BadInput, match="has ended"):
             await Backlog(client, flat).cancel()
+
+
+@pytest.mark.timeout(120)
+async def test_a_worker_that_dies_as_it_moves_a_pull_request_or_while_it_waits_ends_no_following(
+    client: Client, fresh: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "FOLLOW_PAUSE", timedelta(seconds=0.3))
+    branch = Branch(one="a", two="b", three="c")
+    branch.pulls = {"two": Seen(state="open", into="p/one"), "three": Seen(state="open", into="p/two")}
+    async with playing(client, branch):
+        await ended(await backlog(client, fresh, night(*CHAIN, land="stack")))
+        follows = await _follows(client, fresh)
+    pulls = tmp_path / "pulls.json"
+
+    def seen(**changed: Seen) -> None:
+        pulls.write_text(json.dumps({item: one.model_dump() for item, one in (branch.pulls | changed).items()}))
+
+    seen(one=Seen(state="merged", into="main"))
+    worker = (Path(__file__).with_name("following_worker.py"), server, pulls)
+    with program(*worker) as first:
+        assert await asyncio.to_thread(first.wait, patient(40)) == -signal.SIGKILL
+    assert Seen.model_validate(json.loads(pulls.read_text())["two"]).into == "main", "it has moved it, and told nobody"
+    with program(*worker) as second:
+        await true(lambda: _waits(follows))
+        second.kill()
+    seen(two=Seen(state="closed", into="main"), three=Seen(state="closed", into="p/two"))
+    with program(*worker):
+        assert await follows.result() == "no pull request stands on another one any more"
+
+
+async def _waits(handle: WorkflowHandle[Any, Any]) -> bool:
+    """It has seen what was moved, and waits for the next look."""
+    events = [event async for event in handle.fetch_history_events()]
+    looked = sum(event.HasField("activity_task_completed_event_attributes") for event in events)
+    return looked >= 3 and events[-1].HasField("timer_started_event_attributes")
 
 
 async def test_nobody_but_a_backlog_has_a_stack_followed(client: Client, fresh: str) -> None:
