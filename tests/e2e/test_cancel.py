@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure.client import Submitted
+from tests.cli.conftest import Cli
 from tests.lab import BUILT, FIXES, HAPPY, Lab, check_shipped, finished, git, heads, make_target, pulls, until
 
 TURNS = "title = 'turns'\n" + "".join(
@@ -158,6 +161,8 @@ async def test_a_step_that_ended_but_was_not_committed_is_committed_by_the_retry
         assert git(origin, "show", "perdure/calc-sub:calc.py").count("The difference of two numbers.") == 1
         assert _asked(lab, step) == turns
         check_shipped(origin, lab, result, {})
+        ran = await asyncio.to_thread(Cli(lab.home.root, lab.root, lab.env), "verify", "calc-sub", "--json")
+        assert [one for one in json.loads(ran.out)["claims"] if one["mark"] == "contradicted"] == []
 
 
 def _asked(lab: Lab, step: str) -> int:

@@ -173,8 +173,10 @@ def _clear(lock: Path) -> None:
 
 def _clear_unseen(root: Path) -> None:
     """Remove the locks of workers that died before anybody could see them."""
-    for path in root.glob(".*"):
-        with contextlib.suppress(FileNotFoundError):  # seen by now
+    with contextlib.suppress(
+        OSError
+    ):  # one was seen meanwhile, or there are no descriptors: the next worker looks again
+        for path in root.glob(".*"):
             if time.time() - path.stat().st_mtime > UNSEEN_S and not held(path):
                 path.unlink()
 
