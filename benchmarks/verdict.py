@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -287,6 +288,9 @@ async def main() -> int:
     print(f"median of {ROUNDS} rounds; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as scratch:
         names = [name for name in REPOSITORIES if not ONLY or name in ONLY]
+        if "go" in names and shutil.which("go") is None:
+            names.remove("go")
+            print("go is not here: left out (sudo apt-get install -y golang-go)", flush=True)
         kept = [await measure(name, Path(scratch) / name) for name in names]
     return 0 if all(kept) else 1
 
