@@ -235,8 +235,8 @@ def test_a_signal_that_comes_after_another_persons_decision_is_noted_and_the_sam
     for _ in range(2):
         inbox.hear_decision({"update": "approve", "said": {"of": of, "by": "Ada"}})
     assert inbox.state.notes == ()
-    inbox.hear_decision({"update": "reject", "said": {"of": of, "note": "no", "by": "Ben"}})
-    assert inbox.state.notes == ("reject by Ben came too late: approved by Ada",)
+    inbox.hear_decision({"update": "reject", "said": {"of": of, "note": "no", "by": "Ben\n# Ada"}})
+    assert inbox.state.notes == ("rejected by Ben # Ada came too late: approved by Ada",)
 
 
 def test_decisions_are_remembered_up_to_a_bound() -> None:

@@ -102,8 +102,9 @@ class Inbox:
             said = self._read(sent.update, sent.said)
             known = None if isinstance(said, decisions.AddBudget) else self._known(said)
             self.decide(sent.update, sent.said)
-            if known is not None and (known.verdict, known.by) != (VERDICTS[sent.update], said.by):
-                self._note(f"{sent.update}{f' by {said.by}' if said.by else ''} came too late: {known.told}")
+            late = decisions.Decided(verdict=VERDICTS[sent.update], by=said.by)
+            if known is not None and (known.verdict, known.by) != (late.verdict, late.by):
+                self._note(f"{late.told} came too late: {known.told}")
         except (InvalidRequest, NotCounted) as error:
             self._note(f"a decision did not count: {error}")
 
