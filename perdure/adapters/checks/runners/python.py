@@ -66,8 +66,9 @@ INTACT = """\
     names = ('unittest', 'unittest.', 'pytest', '_pytest.')
     found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
     found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
-    parts = {id(one): one for place in {id(one): one for one in found}.values() for one in list(vars(place).values())}
-    if any(map(foreign, parts.values())):
+    kinds = (types.FunctionType, types.MethodType, classmethod, staticmethod, property)
+    parts = [one for place in {id(one): one for one in found}.values() for one in list(vars(place).values())]
+    if any(foreign(one) for one in parts if isinstance(one, kinds)):
         return
 """
 """Statements of a test that returns before their end where somebody has put a function of his own into the runner or
