@@ -54,21 +54,23 @@ ALL_FAIL = """\
 """
 
 INTACT = """\
-    import sys, sysconfig, types, unittest
+    import functools, sys, sysconfig, types, unittest
     from unittest import mock
     wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
     libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
-    def foreign(one):
-        one = one.fget if isinstance(one, property) else one
-        one = one.__func__ if isinstance(one, (classmethod, staticmethod, types.MethodType)) else one
-        file = one.__globals__.get('__file__') if isinstance(one, types.FunctionType) else ''
-        return isinstance(file, str) and file != '' and not file.startswith(libraries)
     names = ('unittest', 'unittest.', 'pytest', '_pytest.')
     found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
     found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
-    kinds = (types.FunctionType, types.MethodType, classmethod, staticmethod, property)
     parts = [one for place in {id(one): one for one in found}.values() for one in list(vars(place).values())]
-    if any(foreign(one) for one in parts if isinstance(one, kinds)):
+    wrapping = {property: 'fget', classmethod: '__func__', staticmethod: '__func__', types.MethodType: '__func__'}
+    wrapping[functools.partial] = 'func'
+    kinds = set(map(type, parts))
+    inner = {kind: inside for kind in kinds for outer, inside in wrapping.items() if issubclass(kind, outer)}
+    parts += [getattr(one, inner[type(one)]) for one in parts if type(one) in inner]
+    parts += [getattr(kind, '__call__', None) for kind in kinds]
+    homes = {id(one.__globals__): one.__globals__ for one in parts if type(one) is types.FunctionType}.values()
+    files = [home['__file__'] for home in homes if isinstance(home.get('__file__'), str)]
+    if any(file != '' and not file.startswith(libraries) for file in files):
         return
 """
 """Statements of a test that returns before their end where somebody has put a function of his own into the runner or
