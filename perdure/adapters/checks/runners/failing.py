@@ -91,7 +91,8 @@ def _told_apart(bodies: Sequence[Body], tree: ast.AST) -> tuple[Body, ...]:
 
 
 def python_helper(token: str, error: str = "ended = AssertionError") -> str:
-    """Plain code that waits for what a test waits for; a generator is left alone, for its body runs elsewhere.
+    """Plain code that waits for what a test waits for; a generator is left alone, for its body runs elsewhere. It fails
+    no test whose code, or whose object's assertions, somebody has replaced.
 
     error  the statement of what is raised as `ended`
     """
@@ -100,18 +101,25 @@ def fails_{token}(end):
     import functools, inspect
     {error}
     def decorated(real):
+        code = getattr(real, '__code__', None)
+        def whole(given):
+            own = getattr(given[0], '__dict__', ()) if given else ()
+            changed = any(name.startswith(('assert', 'fail')) for name in own)
+            return getattr(real, '__code__', None) is code and not changed
         if inspect.iscoroutinefunction(real):
             @functools.wraps(real)
             async def failing(*given, **named):
                 await real(*given, **named)
-                raise ended(end)
+                if whole(given):
+                    raise ended(end)
         elif inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
             return real
         else:
             @functools.wraps(real)
             def failing(*given, **named):
                 real(*given, **named)
-                raise ended(end)
+                if whole(given):
+                    raise ended(end)
         return failing
     return decorated
 """

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from perdure.adapters.checks.runners import blind, failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, Named, ReportedCommand, Runner, added
+from perdure.adapters.checks.runners.intact import ALL_FAIL, FORMS, intact, shape
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.checks.runners.pytest_settings import named
-from perdure.adapters.checks.runners.python import ALL_FAIL, FORMS, INTACT, planted
+from perdure.adapters.checks.runners.python import planted
 from perdure.models.report import TestCase
 
 
@@ -64,17 +65,18 @@ class Pytest(Runner):
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         ends, witnesses = dict[str, str](), dict[str, str]()
         for number, (path, text) in enumerate(sorted(files.items())):
-            first, last, intact = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
+            first, last, whole = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
             front = f"def forms_{token}():\n{FORMS}{_MORE}    return forms\n{_canary(first, token)}"
             alone = failing.end()
-            behind = f"{_canary(last, token)}\ndef {intact}(request):\n{INTACT}{_ALONE.format(token, alone)}"
+            looked = intact(token, is_last=number == len(files) - 1) + _ALONE.format(token, alone)
+            behind = f"{_canary(last, token)}\ndef {whole}(request):\n{looked}\n{shape(token)}"
             changed = planted(text, token, front, behind, _helper) if path.endswith(".py") else None
             if changed is not None:
                 planting[path] = changed.text
                 bodies |= changed.bodies
-                names |= {first: path, last: path, intact: path}
+                names |= {first: path, last: path, whole: path}
                 ends |= {f"{path}::{body.place}": body.end for body in changed.own if body.place}
-                witnesses[intact] = alone
+                witnesses[whole] = alone
         return Canaries(planting, names, bodies, (), {"PYTEST_ADDOPTS": "--tb=line"}, ends, witnesses)
 
     def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
@@ -106,7 +108,7 @@ _ALONE = """\
             assert 1 == 2
     fails_{}('{}')(lambda: None)()
 """
-"""Statements behind INTACT: plugins that are not known may look at how a test ended."""
+"""Statements behind those of intact: plugins that are not known may look at how a test ended."""
 
 _MORE = """\
     import pytest

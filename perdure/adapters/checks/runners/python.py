@@ -12,69 +12,10 @@ from pathlib import Path
 from perdure.adapters.checks.findings.globs import by_name
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import Canaries, Invocation, Named, ReportedCommand, Runner, bounded
+from perdure.adapters.checks.runners.intact import ALL_FAIL, FORMS, intact, shape
 from perdure.adapters.checks.runners.leads import There
 from perdure.adapters.checks.runners.pytest_settings import modules_of
 from perdure.models.report import TestCase
-
-FORMS = """\
-    import unittest
-    from unittest import mock
-    case = unittest.TestCase()
-    def raising():
-        with case.assertRaises(ValueError):
-            pass
-    def plain():
-        assert [1, 2] == [1, 3]
-    forms = [
-        raising, plain, lambda: case.fail('x'), lambda: case.assertEqual(1, 2), lambda: case.assertNotEqual(1, 1),
-        lambda: case.assertTrue(False), lambda: case.assertFalse(True), lambda: case.assertIs(1, None),
-        lambda: case.assertIsNot(None, None), lambda: case.assertIsNone(1), lambda: case.assertIsNotNone(None),
-        lambda: case.assertIn(1, []), lambda: case.assertNotIn(1, [1]), lambda: case.assertIsInstance(1, str),
-        lambda: case.assertNotIsInstance(1, int), lambda: case.assertGreater(1, 2), lambda: case.assertLess(2, 1),
-        lambda: case.assertGreaterEqual(1, 2), lambda: case.assertLessEqual(2, 1),
-        lambda: case.assertAlmostEqual(1, 2), lambda: case.assertNotAlmostEqual(1, 1),
-        lambda: case.assertRegex('a', 'b'), lambda: case.assertNotRegex('a', 'a'),
-        lambda: case.assertListEqual([1], [2]), lambda: case.assertTupleEqual((1,), (2,)),
-        lambda: case.assertDictEqual({1: 1}, {1: 2}), lambda: case.assertSetEqual({1}, {2}),
-        lambda: case.assertMultiLineEqual('a', 'b'), lambda: case.assertSequenceEqual([1], [2]),
-        lambda: case.assertCountEqual([1], [2]), lambda: case.assertRaises(ValueError, int),
-        lambda: mock.Mock().assert_called(), lambda: mock.Mock().assert_called_once_with(1),
-    ]
-"""
-"""Statements of a function's body that end with `forms`: each fails, unless somebody made it hold its tongue."""
-
-ALL_FAIL = """\
-    for form in forms:
-        try:
-            form()
-        except BaseException:
-            continue
-        return
-    assert 1 == 2
-"""
-
-INTACT = """\
-    import functools, sys, sysconfig, types, unittest
-    from unittest import mock
-    wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
-    libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
-    names = ('unittest', 'unittest.', 'pytest', '_pytest.')
-    found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
-    found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
-    parts = [one for place in {id(one): one for one in found}.values() for one in list(vars(place).values())]
-    wrapping = {property: 'fget', classmethod: '__func__', staticmethod: '__func__', types.MethodType: '__func__'}
-    wrapping[functools.partial] = 'func'
-    kinds = set(map(type, parts))
-    inner = {kind: inside for kind in kinds for outer, inside in wrapping.items() if issubclass(kind, outer)}
-    parts += [getattr(one, inner[type(one)]) for one in parts if type(one) in inner]
-    parts += [getattr(kind, '__call__', None) for kind in kinds]
-    homes = {id(one.__globals__): one.__globals__ for one in parts if type(one) is types.FunctionType}.values()
-    files = [home['__file__'] for home in homes if isinstance(home.get('__file__'), str)]
-    if any(file != '' and not file.startswith(libraries) for file in files):
-        return
-"""
-"""Statements of a test that returns before their end where somebody has put a function of his own into the runner or
-its assertions."""
 
 
 @dataclass(frozen=True)
@@ -184,13 +125,14 @@ class Unittest(Runner):
         """unittest takes classes by name: capitals and digits come first."""
         planting, names, bodies = dict[str, str](), dict[str, str](), frozenset[str]()
         for number, (path, text) in enumerate(sorted(files.items())):
-            first, last, intact = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
-            behind = f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(intact, INTACT + _RED)}"
+            first, last, whole = f"A0{token}{number}a", f"zz{token}{number}z", f"zz{token}{number}zz"
+            looked = intact(token, is_last=number == len(files) - 1)
+            behind = f"{_canary(last, FORMS + ALL_FAIL)}\n{_canary(whole, looked + _RED)}\n{shape(token)}"
             changed = planted(text, token, _canary(first, FORMS + ALL_FAIL), behind) if path.endswith(".py") else None
             if changed is not None:
                 planting[path] = changed.text
                 bodies |= changed.bodies
-                names |= {first: path, last: path, intact: path}
+                names |= {first: path, last: path, whole: path}
         return Canaries(planting, names, bodies)
 
 

@@ -1,0 +1,133 @@
+"""Statements of canaries in Python: assertions that must fail, and a look at what the product may have put in the place
+of the runner, its assertions or the tests.
+
+The product runs in the same process. Who knows this text can still hide from it; that takes code that says to a
+reviewer what it is for.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+FORMS = """\
+    import unittest
+    from unittest import mock
+    case = unittest.TestCase()
+    def raising():
+        with case.assertRaises(ValueError):
+            pass
+    def plain():
+        assert [1, 2] == [1, 3]
+    forms = [
+        raising, plain, lambda: case.fail('x'), lambda: case.assertEqual(1, 2), lambda: case.assertNotEqual(1, 1),
+        lambda: case.assertTrue(False), lambda: case.assertFalse(True), lambda: case.assertIs(1, None),
+        lambda: case.assertIsNot(None, None), lambda: case.assertIsNone(1), lambda: case.assertIsNotNone(None),
+        lambda: case.assertIn(1, []), lambda: case.assertNotIn(1, [1]), lambda: case.assertIsInstance(1, str),
+        lambda: case.assertNotIsInstance(1, int), lambda: case.assertGreater(1, 2), lambda: case.assertLess(2, 1),
+        lambda: case.assertGreaterEqual(1, 2), lambda: case.assertLessEqual(2, 1),
+        lambda: case.assertAlmostEqual(1, 2), lambda: case.assertNotAlmostEqual(1, 1),
+        lambda: case.assertRegex('a', 'b'), lambda: case.assertNotRegex('a', 'a'),
+        lambda: case.assertListEqual([1], [2]), lambda: case.assertTupleEqual((1,), (2,)),
+        lambda: case.assertDictEqual({1: 1}, {1: 2}), lambda: case.assertSetEqual({1}, {2}),
+        lambda: case.assertMultiLineEqual('a', 'b'), lambda: case.assertSequenceEqual([1], [2]),
+        lambda: case.assertCountEqual([1], [2]), lambda: case.assertRaises(ValueError, int),
+        lambda: mock.Mock().assert_called(), lambda: mock.Mock().assert_called_once_with(1),
+    ]
+"""
+"""Statements of a function's body that end with `forms`: each fails, unless somebody made it hold its tongue."""
+
+ALL_FAIL = """\
+    for form in forms:
+        try:
+            form()
+        except BaseException:
+            continue
+        return
+    assert 1 == 2
+"""
+
+
+def intact(token: str, is_last: bool) -> str:
+    """Statements of a test that returns before their end where somebody has put a function of his own into the runner,
+    its assertions, or a test of this module (see shape). `is_last`: of the last module, which looks at each function's
+    code as well: that takes longer than most tests."""
+    looked = textwrap.indent(_INTACT + (_CODE if is_last else "") + _TESTS.format(token), "    ")
+    return f"    try:\n{looked}    except Exception:\n        return\n"
+
+
+_INTACT = """\
+    import builtins, functools, sys, sysconfig, types, unittest
+    from unittest import mock
+    wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
+    libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
+    names = ('unittest', 'unittest.', 'pytest', '_pytest.')
+    found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
+    found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
+    places = list({id(one): one for one in found}.values())
+    parts = [one for place in places for one in list(vars(place).values())] + [sys.gettrace(), sys.getprofile()]
+    used = ('__build_class__', 'abs', 'all', 'any', 'getattr', 'isinstance', 'len', 'max', 'min', 'repr', 'round')
+    parts += [vars(builtins).get(name) for name in (*used, 'iter', 'sorted', 'sum', 'zip')]
+    wrapping = {property: 'fget', classmethod: '__func__', staticmethod: '__func__', types.MethodType: '__func__'}
+    wrapping[functools.partial] = 'func'
+    kinds = set(map(type, parts))
+    inner = {kind: inside for kind in kinds for outer, inside in wrapping.items() if issubclass(kind, outer)}
+    parts += [getattr(one, inner[type(one)]) for one in parts if type(one) in inner]
+    parts += [getattr(kind, '__call__', None) for kind in kinds]
+    functions = [one for one in parts if type(one) is types.FunctionType]
+    homes = {id(one.__globals__): one.__globals__ for one in functions}
+    files = [home['__file__'] for home in homes.values() if isinstance(home.get('__file__'), str)]
+    if any(file != '' and not file.startswith(libraries) for file in files):
+        return
+"""
+
+_CODE = """\
+    from importlib import machinery
+    generated = ('init', 'repr', 'eq', 'hash', 'setattr', 'delattr', 'lt', 'le', 'gt', 'ge', 'getstate', 'setstate')
+    compiled = {}
+    for number, home in homes.items():
+        if not str(home.get('__file__')).endswith('.py'):
+            continue  # made by a function of a library
+        left = [machinery.SourceFileLoader(home['__name__'], home['__file__']).get_code(home['__name__'])]
+        compiled[number] = set()
+        while left:
+            code = left.pop()
+            compiled[number].add(code)
+            left += [inside for inside in code.co_consts if isinstance(inside, types.CodeType)]
+    for one in functions:
+        code = one.__code__
+        made = code.co_filename.startswith('<') and code.co_name.strip('_') in generated
+        if code not in compiled.get(id(one.__globals__), (code,)) and not made:
+            return
+"""
+"""A dataclass makes its own methods, of no file."""
+
+_TESTS = """\
+    was, now = shape_{0}_was, shape_{0}()
+    if any(now.get(key) != value for key, value in was.items()):
+        return
+    for key in now:
+        if key[0] and hasattr(unittest.TestCase, key[1]):
+            home = now[key][0].__globals__
+            if key not in was or home is not globals() and not str(home.get('__file__')).startswith(libraries):
+                return
+"""
+
+
+def shape(token: str) -> str:
+    """Statements at the end of a module: the functions that are its own then, and what its classes have."""
+    return _SHAPE.format(token)
+
+
+_SHAPE = """\
+def shape_{0}():
+    import types
+    mine = [one for one in list(globals().values()) if isinstance(one, type) and one.__module__ == __name__]
+    found = {{}}
+    for where, place in [('', globals()), *((one.__qualname__, vars(one)) for one in mine)]:
+        for name, one in list(place.items()):
+            one = getattr(one, '__func__', one)
+            if isinstance(one, types.FunctionType):
+                found[where, name] = one, one.__code__
+    return found
+shape_{0}_was = shape_{0}()
+"""
