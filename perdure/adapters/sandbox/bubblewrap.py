@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import platform
@@ -223,6 +224,26 @@ def _worktree(command: Command) -> Iterator[str]:
         if command.source is not None:
             _mount_point(command.source, name, real.is_dir())
         yield from ("--ro-bind", str(real), str(command.seen / name))
+        yield from _caches(real, command.seen / name) if real.name == "node_modules" else ()
+
+
+_CACHES = (".cache", ".vite", ".vite-temp")
+"""Below node_modules, made again by the tools that keep something there; nyc, and vitest before 3, fail where they
+cannot write to them."""
+
+
+def _caches(real: Path, seen: Path) -> Iterator[str]:
+    """Each empty, in memory and gone with the command; what setup fetched into a `.cache` is there to read."""
+    for name in _CACHES:
+        cache = real / name
+        with contextlib.suppress(OSError):
+            cache.mkdir(exist_ok=True)
+        if cache.is_symlink() or not cache.is_dir():
+            continue
+        yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(seen / name))
+        for inside in sorted(cache.iterdir()) if name == ".cache" else ():
+            if not inside.is_symlink():
+                yield from ("--ro-bind", str(inside), str(seen / name / inside.name))
 
 
 def _unlinked(root: Path, name: str) -> Path | None:

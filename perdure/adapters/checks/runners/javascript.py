@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import quote
 
 from perdure.adapters.checks.runners import failing
 from perdure.adapters.checks.runners.base import (
@@ -43,6 +44,16 @@ ALL_FAIL = """\
   }
   throw new Error('x');
 """
+
+
+_CHAI = (
+    "((e) => e ? [e, Object.getPrototypeOf(e(1))].map(Object.getOwnPropertyDescriptors) : [])"
+    "(globalThis[Symbol.for('expect-global')])"
+)
+_REPLACED = (
+    "Object.keys(one).some((key) => one[key].value !== now[at][key]?.value || one[key].get !== now[at][key]?.get)"
+)
+_MATCHERS = "globalThis[Symbol.for('$$jest-matchers-object')]?.matchers"
 
 
 def expecting(name: str, load: str, test: str, expect: str) -> str:
@@ -124,9 +135,10 @@ class Jest(Runner):
 
         def intact(name: str, path: str, text: str) -> tuple[str, str]:
             held = "[globalThis.expect, globalThis.test, globalThis.it]"
-            check = f"if ({held}.some((one, at) => one !== k{name}[at])) return;"
+            other = f"Object.keys(m{name}).some((key) => m{name}[key] !== {_MATCHERS}[key])"
+            check = f"if ({held}.some((one, at) => one !== k{name}[at]) || {other}) return;"
             failing = f"globalThis.test('{name}', () => {{ {check} throw new Error('x'); }});"
-            return f"const k{name} = {held};", failing
+            return f"const k{name} = {held}, m{name} = {{ ...{_MATCHERS} }};", failing
 
         return planted(files, token, r"\.[cm]?[jt]sx?$", "jest", canary, intact)
 
@@ -162,7 +174,14 @@ class Vitest(Runner):
             test, expect = f"t{name}", f"e{name}"
             return expecting(name, f"import {{ test as {test}, expect as {expect} }} from 'vitest';", test, expect)
 
-        return planted(files, token, r"\.[cm]?[jt]sx?$", "vitest", canary)
+        def intact(name: str, path: str, text: str) -> tuple[str, str]:
+            """Its import stands first and runs first, and a URL of this kind brings its own text."""
+            kept = f"import k{name} from 'data:text/javascript,{quote(f'export default {_CHAI};')}';"
+            check = f"const now = {_CHAI}; if (k{name}.some((one, at) => {_REPLACED})) return;"
+            failing = f"i{name}('{name}', () => {{ {check} throw new Error('x'); }});"
+            return kept, f"import {{ test as i{name} }} from 'vitest';\n{failing}"
+
+        return planted(files, token, r"\.[cm]?[jt]sx?$", "vitest", canary, intact)
 
     def arguments(self, case: TestCase) -> tuple[str, ...]:
         return "-t", f"(^| ){escaped(last_part(case).replace(' > ', ' '))}$"

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from perdure.adapters.checks.findings.globs import alternatives, exactly
 from perdure.adapters.checks.runners import blind, failing
@@ -74,14 +75,15 @@ class Node(Runner):
             return _canary(name, module(path, text))
 
         def intact(name: str, path: str, text: str) -> tuple[str, str]:
-            """Modules load what they import before anything of their own runs: none there."""
-            if module(path, text):
-                return "", ""
-            check = "const now = require('node:assert'); for (const key in k) if (now[key] !== k[key]) return;"
-            return (
-                f"const k{name} = {{ ...require('node:assert') }};",
-                f"require('node:test')('{name}', () => {{ const k = k{name}; {check} throw new Error('x'); }});",
-            )
+            if module(path, text):  # what is imported first runs first, and a URL of this kind brings its own text
+                kept = f"import k{name} from '{_KEPT}';"
+                load = f"import {{ test as i{name} }} from 'node:test'; {_LOADED.replace('A', f'n{name}')}"
+                now, test = _NOW.replace("A", f"n{name}"), f"i{name}"
+            else:
+                kept = f"const k{name} = [{_REQUIRED}].map((one) => ({{ ...one }}));"
+                load, now, test = "", _REQUIRED, "require('node:test')"
+            check = f"const now = [{now}]; if (k{name}.some((one, at) => {_OTHER})) return;"
+            return kept, f"{load}\n{test}('{name}', () => {{ {check} throw new Error('x'); }});"
 
         return planted(files, token, r"\.[cm]?js$", "node:test", canary, intact, failing.end())
 
@@ -135,6 +137,13 @@ _FORMS = """\
   ];
 """
 """With messages: for one that is not given node parses the whole file again, which took longer than the tests."""
+
+
+_REQUIRED = "require('node:assert'), require('node:assert').strict"
+_LOADED = "import * as A from 'node:assert'; import * as AA from 'node:assert/strict';"
+_NOW = "A, A.default, AA, AA.default"
+_KEPT = "data:text/javascript," + quote(f"{_LOADED} export default [{_NOW}].map((one) => ({{ ...one }}));")
+_OTHER = "Object.keys(one).some((key) => one[key] !== now[at][key])"
 
 
 def _canary(name: str, module: bool) -> str:

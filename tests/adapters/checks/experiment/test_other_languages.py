@@ -121,6 +121,7 @@ async def test_vitest_and_jest(tried: Trials, runner: str) -> None:
     async def judged(**after: str) -> Experiment:
         return await tried(before, {name.replace("__", "."): text for name, text in after.items()}, command)
 
+    assert await tried.is_green(before, command)
     found = await judged(calc__js=wrong, calc__test__js=test.replace("(3)", "(-1)"))
     assert ([p.name.rpartition("::")[2] for p in found.commands[0].promises], found.tampered) == (["adds"], False)
     assert found.commands[0].canaries is Caught.CAUGHT

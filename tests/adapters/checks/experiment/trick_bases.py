@@ -154,6 +154,7 @@ _FOR_PYTEST = {TEST: PLAIN, "conftest.py": "\n", "tests/conftest.py": "\n"}
 _FOR_UNITTEST = {TEST: CLASSES, "tests/__init__.py": ""}
 _PACKAGE = {"package.json": '{"scripts": {"test": "node --test"}}'}
 _LATE = f"{JS_HEAD}{JS_CALC}const {{ test }} = require('node:test');\n{JS_TESTS}"
+_STRICT, _EQUAL = JS_HEAD.replace("node:assert", "node:assert/strict"), JS_TESTS.replace("strictEqual", "equal")
 _CARGO = {
     "Cargo.toml": '[package]\nname = "calc"\nversion = "0.1.0"\nedition = "2021"\n',
     "Cargo.lock": 'version = 3\n\n[[package]]\nname = "calc"\nversion = "0.1.0"\n',
@@ -175,6 +176,13 @@ BASES = {
         "calc.js",
         JS,
         {**_PACKAGE, "test/calc.test.js": f"{JS_HEAD}const test = require('node:test');\n{JS_CALC}{JS_TESTS}"},
+        *("node", "npm"),
+    ),
+    "node-strict": _base(
+        "npm test",
+        "calc.js",
+        JS,
+        {**_PACKAGE, "test/calc.test.js": f"{_STRICT}const test = require('node:test');\n{JS_CALC}{_EQUAL}"},
         *("node", "npm"),
     ),
     "node-late": _base("npm test", "calc.js", JS, {**_PACKAGE, "test/calc.test.js": _LATE}, "node", "npm"),
