@@ -228,7 +228,7 @@ def _worktree(command: Command) -> Iterator[str]:
 
 
 _CACHES = (".cache", ".vite", ".vite-temp")
-"""Below node_modules, made again by the tools that keep something there; nyc, and vitest before 3, fail where they
+"""Below node_modules, made again by the tools that keep something there; ava, and vitest before 3, fail where they
 cannot write to them."""
 
 
