@@ -105,12 +105,14 @@ _TESTS = """\
     was, now = shape_{0}_was, shape_{0}()
     if any(now.get(key) != value for key, value in was.items()):
         return
+    borrowed = ('setup', 'teardown', 'class')
     for key in now:
-        if key[0] and hasattr(unittest.TestCase, key[1]):
+        if key[0] and hasattr(unittest.TestCase, key[1]) and not key[1].lower().endswith(borrowed):
             home = now[key][0].__globals__
             if key not in was or home is not globals() and not str(home.get('__file__')).startswith(libraries):
                 return
 """
+"""A class may borrow how it sets itself up; what it asserts with, and how it is run, is its own or the library's."""
 
 
 def shape(token: str) -> str:
