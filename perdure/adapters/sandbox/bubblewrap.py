@@ -227,9 +227,12 @@ def _worktree(command: Command) -> Iterator[str]:
         yield from _caches(real, command.seen / name) if real.name == "node_modules" else ()
 
 
-_CACHES = (".cache", ".vite", ".vite-temp")
+_CACHES = (".cache", ".vite", ".vite-temp", ".vitest")
 """Below node_modules, made again by the tools that keep something there; ava, and vitest before 3, fail where they
 cannot write to them."""
+
+_CACHED = 100
+"""Entries of a `.cache` that are shown one by one: bwrap takes some thousand options, tools have one directory each."""
 
 
 def _caches(real: Path, seen: Path) -> Iterator[str]:
@@ -240,10 +243,11 @@ def _caches(real: Path, seen: Path) -> Iterator[str]:
             cache.mkdir(exist_ok=True)
         if cache.is_symlink() or not cache.is_dir():
             continue
-        yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(seen / name))
-        for inside in sorted(cache.iterdir()) if name == ".cache" else ():
-            if not inside.is_symlink():
-                yield from ("--ro-bind", str(inside), str(seen / name / inside.name))
+        kept = [one for one in cache.iterdir() if not one.is_symlink()] if name == ".cache" else []
+        if len(kept) <= _CACHED:
+            yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(seen / name))
+            for one in sorted(kept):
+                yield from ("--ro-bind", str(one), str(seen / name / one.name))
 
 
 def _unlinked(root: Path, name: str) -> Path | None:
