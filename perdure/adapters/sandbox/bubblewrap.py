@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 import platform
@@ -21,6 +20,7 @@ from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.program import bubblewrap
 from perdure.adapters.sandbox.reach import Reach
 from perdure.adapters.sandbox.rules import SYSTEM
+from perdure.adapters.sandbox.shared import caches, mount_point, unlinked
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
@@ -212,66 +212,33 @@ def _worktree(command: Command) -> Iterator[str]:
     root, shown = command.worktree, command.source or command.worktree
     yield from ("--bind" if command.writable else "--ro-bind", str(shown), str(command.seen))
     for name in sorted(command.held):
-        if (place := _unlinked(shown, name)) is not None:
+        if (place := unlinked(shown, name)) is not None:
             yield from ("--ro-bind", str(place), str(command.seen / name))
     kept = {".git", *command.shared} if command.source else {*READ_ONLY, *command.shared}
     if command.network:  # setup makes them
         kept -= {*READ_ONLY[1:], *command.shared}
     for name in sorted(kept):
-        real = _unlinked(root, name)
+        real = unlinked(root, name)
         if real is None:
             continue
         if command.source is not None:
-            _mount_point(command.source, name, real.is_dir())
+            mount_point(command.source, name, real.is_dir())
         yield from ("--ro-bind", str(real), str(command.seen / name))
         yield from _caches(real, command.seen / name) if real.name == "node_modules" else ()
 
-
-_CACHES = (".cache", ".vite", ".vite-temp", ".vitest")
-"""Below node_modules, made again by the tools that keep something there; ava, and vitest before 3, fail where they
-cannot write to them."""
 
 _CACHED = 100
 """Entries of a `.cache` that are shown one by one: bwrap takes some thousand options, tools have one directory each."""
 
 
-def _caches(real: Path, seen: Path) -> Iterator[str]:
+def _caches(modules: Path, seen: Path) -> Iterator[str]:
     """Each empty, in memory and gone with the command; what setup fetched into a `.cache` is there to read."""
-    for name in _CACHES:
-        cache = real / name
-        with contextlib.suppress(OSError):
-            cache.mkdir(exist_ok=True)
-        if cache.is_symlink() or not cache.is_dir():
-            continue
-        kept = [one for one in cache.iterdir() if not one.is_symlink()] if name == ".cache" else []
+    for cache in caches(modules):
+        kept = [one for one in cache.iterdir() if not one.is_symlink()] if cache.name == ".cache" else []
         if len(kept) <= _CACHED:
-            yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(seen / name))
+            yield from ("--size", str(SANDBOX_TMPFS_BYTES // 16), "--tmpfs", str(seen / cache.name))
             for one in sorted(kept):
-                yield from ("--ro-bind", str(one), str(seen / name / one.name))
-
-
-def _unlinked(root: Path, name: str) -> Path | None:
-    """The path, unless it is absent or any part of it is a link: an agent's link would mount the host's files."""
-    path = root
-    for part in Path(name).parts:
-        path = path / part
-        if part == ".." or path.is_symlink() or not path.exists():
-            return None
-    return path if path != root and not Path(name).is_absolute() else None
-
-
-def _mount_point(source: Path, name: str, directory: bool) -> None:
-    """bwrap cannot make one in a read-only tree, and must not follow a link that the checkout has in its place."""
-    point = source
-    for part in Path(name).parts:
-        point = point / part
-        if point.is_symlink():
-            point.unlink()
-    if directory:
-        point.mkdir(parents=True, exist_ok=True)
-    elif not point.exists():
-        point.parent.mkdir(parents=True, exist_ok=True)
-        point.touch()
+                yield from ("--ro-bind", str(one), str(seen / cache.name / one.name))
 
 
 def _shell(command: Command) -> Sequence[str]:

@@ -17,6 +17,7 @@ from perdure.adapters.sandbox.etc import ALLOWED, sweep
 from perdure.adapters.sandbox.probe import probe, probe_landlock
 from perdure.adapters.sandbox.process import Launch, supervise
 from perdure.adapters.sandbox.rules import SYSTEM
+from perdure.adapters.sandbox.shared import linked
 from perdure.adapters.sandbox.status import StatusFile
 from perdure.adapters.sandbox.toolchain import Binds
 from perdure.adapters.sandbox.usage import Caps
@@ -57,7 +58,8 @@ class _Launched:
     async def run(self, command: Command) -> Finished:
         """See Sandbox.run. Superseded: someone else owns the workspace, or `command.fence` said so.
 
-        With a private home and temporary directory. A `source` is run where it is: nothing is mounted here.
+        With a private home and temporary directory. A `source` is run where it is: nothing is mounted here, what setup
+        made is linked.
         """
         base = self._home.root / "sandbox" / "tmp"
         base.mkdir(parents=True, exist_ok=True)
@@ -75,13 +77,14 @@ class _Launched:
 
     def _spec(self, command: Command, private: Path) -> dict[str, Any]:
         binds, directory = self._binds, str(command.source or command.worktree)
+        kept = [str(cache) for cache in linked(command)]
         variables = environment.inside(command, binds, home=str(private), tmp=str(private), run=str(private))
         readable = (*binds.prefixes, directory, *(str(command.worktree / name) for name in command.shared))
         # Nothing can be mounted here: `.git` leads into the vault itself, with what other deliveries keep there.
         git_dir = command.git_dir.at if isinstance(command.git_dir, GitView) else command.git_dir
         readable = (*readable, *([str(git_dir)] if git_dir else []), *map(str, command.shown))
         writable = (str(private), *([directory] if command.writable else []))
-        writable = (*writable, *([str(command.results)] if command.results else []))
+        writable = (*writable, *([str(command.results)] if command.results else []), *kept)
         if command.network:
             variables |= setup.variables(os.environ, Path.home())
             setup.copy_owner_files(Path.home(), private)

@@ -210,26 +210,6 @@ async def test_a_clean_checkout_is_seen_at_the_worktrees_path_with_setups_depend
     assert not (worktree / "made").exists()
 
 
-async def test_tools_may_keep_something_below_node_modules_that_is_gone_with_the_command(full, run, worktree, tmp_path):
-    """vitest 1 and 2 end red where they cannot write to `.vite`, ava where it cannot write to `.cache`."""
-    (tmp_path / "clean").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    for modules in ("node_modules", "packages/web/node_modules"):
-        (worktree / modules / ".cache/fetched").mkdir(parents=True)
-        (worktree / modules / ".cache/fetched/browser").write_text("as setup left it\n")
-        (worktree / modules / ".vite-temp").symlink_to(tmp_path / "elsewhere")
-        script = f"""cd {modules}; mkdir -p .vite/vitest .cache/ava && touch .vite/vitest/results .cache/ava/made
-        cat .cache/fetched/browser; echo bent > .cache/fetched/browser; touch bent .vite-temp/bent; ls -A"""
-        for source in (None, tmp_path / "clean"):
-            finished, said = await run(full, script, source=source, shared=("node_modules", modules))
-            assert finished.exit_code == 0, said
-            assert "as setup left it" in said
-        assert (worktree / modules / ".cache/fetched/browser").read_text() == "as setup left it\n"
-        assert not (worktree / modules / "bent").exists()
-        assert [one.name for one in (worktree / modules).glob(".[cv]*e/*")] == ["fetched"]
-    assert not list((tmp_path / "elsewhere").iterdir())
-
-
 async def test_report_files_survive_in_the_results_directory(any_grade, run, tmp_path):
     results = tmp_path / "results"
     results.mkdir()
