@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from perdure.adapters.checks.baseline import Key, by_command, command, key
 from perdure.adapters.checks.experiment.commits import CommitPair, Layout
-from perdure.adapters.checks.experiment.joined import as_passed, may_be_one
+from perdure.adapters.checks.experiment.joined import as_passed, may_be_one, parts, whole
 from perdure.adapters.checks.experiment.judge import ended, green, messages, ordered, outcomes, proving
 from perdure.adapters.checks.experiment.missing import MissedCanaries
 from perdure.adapters.checks.experiment.runs import Ran, Runs, Setting, beside
@@ -90,17 +90,23 @@ class _Trial:
         joined = touched and await in_thread(
             may_be_one, self._commits, self._runner, self._test, canaries, self._before
         )
+        asked = parts(canaries, self._runner, self._before) if joined else (canaries,)
         jobs: list[Coroutine[None, None, Ran | None]] = [
             self._runs.whole("b", first) if touched and not joined else _nothing(),
-            self._runs.whole("bc" if joined else "c", first.with_canaries(canaries)) if canaries.names else _nothing(),
             self._proof() if touched and self._counts else _nothing(),
             self._counted("base", self._before),
             self._counted("change", self._now),
+            *(self._runs.whole("bc" if joined else "c", first.with_canaries(one)) for one in asked if one.names),
         ]
-        on_change, with_canaries, on_base, before, now = await beside(jobs, self._runs.ground.place.sandbox.grade)
+        on_change, on_base, before, now, *red = await beside(jobs, self._runs.ground.place.sandbox.grade)
+        with_canaries = whole([ran for ran in red if ran is not None]) if red else None
         if joined and with_canaries is not None and before is not None and self._runner is not None:
             on_change = as_passed(self._runner, canaries, before.result, with_canaries)
-            on_change = on_change or await self._runs.whole("b", first)
+            if on_change is None:
+                again = [first] if len(asked) == 1 else [first, first.with_canaries(canaries)]
+                runs = [self._runs.whole(what, layout) for what, layout in zip("bc", again, strict=False)]
+                on_change, *red = await beside(runs, self._runs.ground.place.sandbox.grade)
+                with_canaries = red[0] if red else with_canaries
         if on_change is not None and before is not None and green(before.result) - outcomes(on_change.result).keys():
             lessened = await in_thread(self._commits.lessened)
             if lessened is not None:  # tests that do not even load, for what they name is deleted, and some with it

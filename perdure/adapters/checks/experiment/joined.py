@@ -6,6 +6,9 @@ to be said. So a test counts only where its runner alone calls it and looks at h
 where nothing new in its product can look at tests, files, frames or the interpreter. Where any of that is not known, or
 a single test of the base says anything else, B is a run of its own.
 
+A suite that runs one test after another is asked in two halves beside each other, each of some of its files, with
+canaries of its own: a half says of its tests what the whole would, or both runs are made as a whole.
+
 A forger gains nothing by it. The words are random, one for each test, made for this run alone; they stand in the test
 file and in the function around the body. Whoever gets at them at run time can tell B from C, or any test run from all
 others, and needs nothing else to fool both: such code is for the reviewer in any case, and here has B for itself.
@@ -13,8 +16,10 @@ others, and needs nothing else to fool both: such code is for the reviewer in an
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 
 from perdure.adapters.checks.baseline import Key, key
 from perdure.adapters.checks.experiment.commits import CommitPair
@@ -23,6 +28,12 @@ from perdure.adapters.checks.experiment.runs import Ran
 from perdure.adapters.checks.runners.base import Canaries, Runner
 from perdure.models.config import TestCommand
 from perdure.models.report import CommandResult, TestCase
+
+HALVED_FROM_S = 1.5
+"""Seconds that the tests of a suite took: to start a runner once more takes some 0.3 s of a processor."""
+
+HALVED_SHARE = 0.5
+"""Of a command's time, that its tests took: what else it does, both halves do. Over 1.1 it runs several at once."""
 
 
 def may_be_one(
@@ -35,6 +46,36 @@ def may_be_one(
         return False
     told = all(canaries.end(*one) or not canaries.expects(one[1]) for one in green(before))
     return told and commits.cannot_look(runner)
+
+
+def parts(canaries: Canaries, runner: Runner | None, before: CommandResult | None) -> tuple[Canaries, ...]:
+    """The same canaries in two halves of their files that take as long, or as they are where that gains nothing."""
+    if runner is None or before is None or len(os.sched_getaffinity(0)) < 2 or len(canaries.files) < 2:
+        return (canaries,)
+    took = defaultdict[str, float](float)
+    for case in before.cases:
+        took[case.file] += case.duration_s
+    share = sum(took.values()) / (before.duration_s or 1)
+    left_out = {path: runner.left_out(text) for path, text in canaries.files.items()}
+    if sum(took.values()) < HALVED_FROM_S or not HALVED_SHARE <= share <= 1.1 or not all(left_out.values()):
+        return (canaries,)
+    *rest, last_but_one, last = sorted(canaries.files)  # these two look at the runner's own code (see intact)
+    halves = [{last_but_one}, {last}]
+    for path in sorted(rest, key=lambda path: -took[path]):
+        min(halves, key=lambda half: sum(took[one] for one in half)).add(path)
+    return tuple(canaries.only(half, left_out) for half in halves)
+
+
+def whole(rans: Sequence[Ran]) -> Ran:
+    """One run of all that these ran; what is not known of one of them is not known of it."""
+    odd = next((ran.result for ran in rans if ran.result.verdict != "failed" or not ended(ran.result)), None)
+    result = (odd or rans[0].result).model_copy(
+        update={
+            "cases": tuple(case for ran in rans for case in ran.result.cases),
+            "partial": any(ran.result.partial for ran in rans),
+        }
+    )
+    return Ran(result, tuple(sorted({path for ran in rans for path in ran.written})))
 
 
 def as_passed(runner: Runner, canaries: Canaries, before: CommandResult, ran: Ran) -> Ran | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -150,6 +150,13 @@ class Canaries:
         witnesses = {**self.witnesses, **other.witnesses}
         return Canaries(files, names, self.bodies | other.bodies, (), env, ends, witnesses)
 
+    def only(self, files: Collection[str], left_out: Mapping[str, str]) -> Canaries:
+        """Those of these files. `left_out`: the text of each other one, of which no test is to run."""
+        names = {name: path for name, path in self.names.items() if path in files}
+        witnesses = {name: words for name, words in self.witnesses.items() if name in names}
+        over = {path: text if path in files else left_out[path] for path, text in self.files.items()}
+        return replace(self, files=over, names=names, witnesses=witnesses)
+
     def end(self, file: str, name: str) -> str:
         """The words that the test a report names so says at its end; empty where that is not known."""
         place = name.partition("::")[2].partition("[")[0]
@@ -224,6 +231,10 @@ class Runner(ABC):
     def minds(self, path: str, text: str) -> bool:
         """True where a file of the test side may look at how a test ended."""
         return True
+
+    def left_out(self, text: str) -> str:
+        """A test file that others can go on using, with no test to run; empty where there is no such thing."""
+        return ""
 
     def said(self, message: str) -> str:
         """The words of a failure, of all that the runner tells of it."""

@@ -68,7 +68,7 @@ class Pytest(Runner):
             first, last, whole = (f"test_{token}_{number}_{end}" for end in ("a", "z", "zz"))
             front = f"def forms_{token}():\n{FORMS}{_MORE}    return forms\n{_canary(first, token)}"
             alone = failing.end()
-            looked = intact(token, is_last=number == len(files) - 1) + _ALONE.format(token, alone)
+            looked = intact(token, is_last=number >= len(files) - 2) + _ALONE.format(token, alone)
             behind = f"{_canary(last, token)}\ndef {whole}(request):\n{looked}\n{shape(token)}"
             changed = planted(text, token, front, behind, _helper) if path.endswith(".py") else None
             if changed is not None:
@@ -81,6 +81,9 @@ class Pytest(Runner):
 
     def is_blind(self, path: str, before: str, after: str, own: frozenset[str]) -> bool:
         return blind.python(path, before, after, own)
+
+    def left_out(self, text: str) -> str:
+        return f"{text}\n__test__ = False\n"
 
     def minds(self, path: str, text: str) -> bool:
         return path.endswith(".py") and _MINDS.search(text) is not None
