@@ -81,7 +81,8 @@ NODE = """\
 const {{test}} = require('node:test');
 const assert = require('node:assert');
 const {{one}} = require('../calc.js');
-for (let n = 0; n < 20; n++) test(`case ${{n}} of {number}`, () => assert.equal(n + one, 1 + n));
+const sum = () => {{ let all = 0; for (let n = 0; n < 2e7; n++) all += n % 7; return all; }};
+for (let n = 0; n < 20; n++) test(`case ${{n}} of {number}`, () => assert.equal(sum() * 0 + n + one, 1 + n));
 """
 NODE_FLAKY = """\
 const fs = require('node:fs');
@@ -96,7 +97,7 @@ import (
 )
 
 func Test{0}(t *testing.T) {{
-	for n := 0; n < 20; n++ {{
+	for n := 0; n < 200; n++ {{
 		time.Sleep(time.Millisecond)
 		if One()+n != n+1 {{
 			t.Fatal(n)

@@ -233,7 +233,7 @@ class Runner(ABC):
         return True
 
     def left_out(self, text: str) -> str:
-        """A test file that others can go on using, with no test to run; empty where there is no such thing."""
+        """Text for a test file of which no test is to run; empty where the others could not be run without them."""
         return ""
 
     def said(self, message: str) -> str:
