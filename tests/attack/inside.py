@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ READING = (
     Try("reads any process's environment", "not visible", f"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep {SECRET} && echo REACHED", open=False),
     Try("sees the host's processes", "not visible", "test -d /proc/{worker} && echo REACHED", reduced=False),
     Try("reads another delivery's worktree", "not there", "cat {other}/notes && echo REACHED"),
+    Try("reads the host's shared memory", "not there", "cat {shm} && echo REACHED", reduced=False),
     Try("reads PERDURE_HOME", "not there", "ls {home} && echo REACHED"),
     Try("follows a link out of the worktree", "leads nowhere", "ln -s {owner}/.ssh/id_rsa key; cat key && echo REACHED"),
     Try("goes through /proc/self/root", "the same root", "cat /proc/self/root{owner}/.ssh/id_rsa && echo REACHED"),
@@ -154,10 +156,13 @@ def _world(at: Ground) -> Iterator[tuple[dict[str, object], socket.socket]]:
         unix.listen()
         abstract.bind(f"\0attack-{os.getpid()}")
         abstract.listen()
+        shared = stack.enter_context(tempfile.NamedTemporaryFile("w", dir="/dev/shm"))
+        shared.write(SECRET)
+        shared.flush()
         places: dict[str, object] = {
             "owner": owner, "other": other, "home": at.home.root, "worker": os.getpid(), "shadow": "/etc/shadow",
             "tcp": tcp.getsockname()[1], "tcp6": tcp.getsockname()[1], "udp": udp.getsockname()[1],
-            "unix": at.root / "s", "abstract": f"attack-{os.getpid()}", "tmp": at.root.parent,
+            "unix": at.root / "s", "abstract": f"attack-{os.getpid()}", "tmp": at.root.parent, "shm": shared.name,
             "nap": f"86{os.getpid() % 1000:03}.7",
         }  # fmt: skip
         yield places, udp
