@@ -1,6 +1,6 @@
 """What a verdict costs: a test command as Perdure runs it, against the same command typed into a shell.
 
-`make bench-verdict`: four repositories (pytest with a suite of two to three seconds, node's runner, go test, a shell
+`make bench-verdict`: four repositories (suites of two to three seconds of pytest, node's runner and go test, a shell
 script under make), in turns, the median of ROUNDS, each part beside the bare command and in its multiples:
 
 verdict     all of A: a clean checkout of the commit, the sandbox, the report asked for and read, the comparison
