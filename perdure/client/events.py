@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.event_kinds import Told, ended, of_act, of_begin
@@ -18,10 +20,6 @@ from perdure.client.history import Reading, is_reset
 from perdure.client.view import look_up
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
-
-if TYPE_CHECKING:
-    from temporalio.api.history.v1 import HistoryEvent
-    from temporalio.client import Client
 
 
 @dataclass

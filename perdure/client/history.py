@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.view import died
 from perdure.models.decisions import holding
 from perdure.models.limits import RUNS_READ
-
-if TYPE_CHECKING:
-    from temporalio.api.history.v1 import HistoryEvent
-    from temporalio.client import Client, WorkflowHistory
-    from temporalio.converter import DataConverter
 
 
 @dataclass(frozen=True)

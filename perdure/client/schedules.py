@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     Schedule,
@@ -237,7 +238,7 @@ class Schedules:
         )
 
     async def _asked(self, action: ScheduleActionStartWorkflow) -> str:
-        values = await self._client.data_converter.decode([one for one in action.args if _is_payload(one)])
+        values = await self._client.data_converter.decode([one for one in action.args if isinstance(one, Payload)])
         return _about(values[0]) if values and isinstance(values[0], dict) else ""
 
 
@@ -249,12 +250,6 @@ def _about(raw: dict[str, Any]) -> str:
 def to_come(times: Sequence[datetime], now: datetime) -> datetime | None:
     """The first that can still begin something. A server was seen to name a time that it had missed for ever."""
     return min((time for time in times if time > now - LATE_MOST), default=None)
-
-
-def _is_payload(value: Any) -> bool:
-    from temporalio.api.common.v1 import Payload
-
-    return isinstance(value, Payload)
 
 
 def _apart(workflow: str) -> str:

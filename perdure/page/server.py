@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import ssl
 from collections.abc import AsyncIterator
@@ -178,8 +179,6 @@ async def _static(request: web.Request) -> web.Response:
 
 
 def _taken(error: OSError) -> bool:
-    import errno
-
     return error.errno in (errno.EADDRINUSE, errno.EACCES)
 
 

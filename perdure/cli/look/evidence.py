@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from perdure.client.history import Act
 from perdure.models import fold
 from perdure.models.forking import ForkedFrom
 from perdure.models.ids import delivery_key
@@ -15,9 +15,6 @@ from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
 from perdure.models.verify import CheckpointFact, Facts, Mark, PublishedFacts
 from perdure.models.work import Prepared
-
-if TYPE_CHECKING:
-    from perdure.client.history import Act
 
 
 @dataclass(frozen=True)

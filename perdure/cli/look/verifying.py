@@ -6,25 +6,26 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
+from temporalio.client import Client
 
+from perdure.adapters.system.home import Home
 from perdure.cli.look.claims import claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, no, told_by, unknown, yes
+from perdure.cli.look.report.from_history import request_of
 from perdure.cli.words import count, short
+from perdure.client import Delivery, Perdure
+from perdure.client.history import Past
+from perdure.client.standalone import HostRefused, HostSilent, ask_host
+from perdure.client.view import word
 from perdure.models import verify
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from perdure.client import Delivery
-    from perdure.client.history import Past
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """For one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is said
@@ -37,9 +38,6 @@ Say = Callable[[str], None]
 
 async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
     """The claims of a delivery that has ended, as they are judged. BadInput while it runs."""
-    from perdure.cli.look.report.from_history import request_of
-    from perdure.client.view import word
-
     described = await delivery.describe()
     if described.running:
         raise BadInput(f"{delivery.id} is running: there is no receipt yet", fix=f"perdure watch {delivery.id}")
@@ -108,8 +106,6 @@ async def _pages(
 async def _ask(
     client: Client, activity: str, work: verify.VerifyInput | verify.PublishedInput, queue: str, answer: type[M]
 ) -> M | Unknown:
-    from perdure.client.standalone import HostRefused, HostSilent, ask_host
-
     try:
         return await ask_host(
             client,
@@ -149,9 +145,6 @@ async def _tested_again(
 ) -> list[verify.Claim]:
     """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing. The
     experiments are made again with it."""
-    from perdure.adapters.system.home import Home
-    from perdure.client import Perdure
-
     result = evidence.result
     names = ["tests run again", *(["experiment again"] if result.tests.experiment else [])]
     if not tests:
