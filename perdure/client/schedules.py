@@ -99,7 +99,10 @@ class Schedules:
         raw = request.model_dump(mode="json", exclude_defaults=True)
         sent = digest(workflow, said, json.dumps(raw, sort_keys=True))
         if self._key is not None:
-            raw["proof"] = schedule_proof(self._key, id, {name: raw[name] for name in raw if name != _apart(workflow)})
+            proved = {
+                name: value for name, value in raw.items() if name != "items"
+            }  # of a backlog, whose items may change
+            raw["proof"] = schedule_proof(self._key, id, proved)
         caption, details = submit.told(raw)
         schedule = Schedule(
             action=ScheduleActionStartWorkflow(
@@ -250,11 +253,6 @@ def _about(raw: dict[str, Any]) -> str:
 def to_come(times: Sequence[datetime], now: datetime) -> datetime | None:
     """The first that can still begin something. A server was seen to name a time that it had missed for ever."""
     return min((time for time in times if time > now - LATE_MOST), default=None)
-
-
-def _apart(workflow: str) -> str:
-    """The field that a proof does not cover: a backlog's items."""
-    return "items" if workflow == backlog.WORKFLOW else ""
 
 
 def _spec(when: Every | datetime) -> ScheduleSpec:
