@@ -19,8 +19,8 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
 )
-from temporalio.service import RPCError, RPCStatusCode
 
+from activities.look import begun, described
 from perdure.models.backlog_state import BacklogState, GoOn
 from perdure.models.former import Former, FormerInput, state_digest
 from perdure.models.limits import TASK_QUEUE
@@ -40,7 +40,7 @@ async def former_run(work: FormerInput) -> Former:
     if work.continued:
         known = await _went_on(client, work.backlog, work.continued)
     elif work.parent:
-        known = _is_ours(await _described(client, work.parent, work.parent_run), "Delivery")
+        known = _is_ours(await described(client, work.parent, work.parent_run), "Delivery")
     elif work.again is not None:
         return Former(refused=await _not_that_of(client, work, work.again))
     else:
@@ -51,7 +51,7 @@ async def former_run(work: FormerInput) -> Former:
 async def _went_on(client: Client, id: str, run_id: str) -> bool:
     """That run of ours ended by going on in a new one by itself: a retry policy or a cron schedule of whoever started
     it begins a next run, too, with what was sent."""
-    if not _is_ours(await _described(client, id, run_id), "Backlog"):
+    if not _is_ours(await described(client, id, run_id), "Backlog"):
         return False
     # What this run's own first event says: the event that closed the run before leaves it out (seen with 1.32.0).
     this = client.get_workflow_handle(id, run_id=activity.info().workflow_run_id)
@@ -67,11 +67,12 @@ async def _went_on(client: Client, id: str, run_id: str) -> bool:
 
 async def _not_that_of(client: Client, work: FormerInput, again: GoOn) -> str:
     """Say why the state is not that of the ended run, changed; empty: it is."""
-    seen = await _described(client, work.backlog, again.run_id)
+    seen = await described(client, work.backlog, again.run_id)
     if seen is None or not _is_ours(seen, "Backlog") or seen.status == WorkflowExecutionStatus.RUNNING:
         return STRANGE
     handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(work.backlog, run_id=seen.run_id)
-    if await _said(client, handle) != work.said:
+    request, _ = await begun(handle)
+    if {name: value for name, value in request.items() if name != "items"} != work.said:
         return f"its request is not that of the run before it ({seen.run_id})"
     try:
         ended: BacklogState = await handle.query("state", result_type=BacklogState, rpc_timeout=QUERY_TIMEOUT)
@@ -85,23 +86,5 @@ async def _not_that_of(client: Client, work: FormerInput, again: GoOn) -> str:
     return ""
 
 
-async def _described(client: Client, id: str, run_id: str) -> WorkflowExecutionDescription | None:
-    try:
-        return await client.get_workflow_handle(id, run_id=run_id).describe()
-    except RPCError as error:
-        if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
-            raise
-        return None
-
-
 def _is_ours(seen: WorkflowExecutionDescription | None, kind: str) -> bool:
     return seen is not None and (seen.workflow_type, seen.task_queue) == (kind, TASK_QUEUE)
-
-
-async def _said(client: Client, handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
-    """The request that a run was started with, without its items."""
-    async for event in handle.fetch_history_events(page_size=1):
-        values = await client.data_converter.decode_wrapper(event.workflow_execution_started_event_attributes.input)
-        raw = values[0] if values and isinstance(values[0], dict) else {}
-        return {name: value for name, value in raw.items() if name != "items"}
-    return {}

@@ -45,14 +45,14 @@ async def look_for(work: LookInput) -> Look:
 async def resume_point(work: ResumeInput) -> Resumed:
     """The request of a delivery's newest run, made to go on where that ended, as `perdure retry` sends it."""
     client = activity.client()
-    seen = await _described(client, work.workflow_id)
+    seen = await described(client, work.workflow_id)
     if seen is None:
         return Resumed(words="there is no such delivery")
     if seen.status == WorkflowExecutionStatus.RUNNING:
         return Resumed(words="it is running")
     if seen.status == WorkflowExecutionStatus.COMPLETED:
         return Resumed(words="it is delivered")
-    request, _ = await _begun(client.get_workflow_handle(seen.id, run_id=seen.run_id))
+    request, _ = await begun(client.get_workflow_handle(seen.id, run_id=seen.run_id))
     left = (await seen.memo()).get("resume")
     if not left and "resume" not in request:
         return Resumed(words="it left nothing behind to go on from")
@@ -63,12 +63,12 @@ async def resume_point(work: ResumeInput) -> Resumed:
 
 
 async def _found(client: Client, delivery: str, *, ships: bool) -> Found:
-    seen = await _described(client, delivery)
+    seen = await described(client, delivery)
     if seen is None:
         return Found(status=MISSING)
     first = seen.raw_description.workflow_execution_info.first_run_id
     handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(delivery, run_id=seen.run_id)
-    first = first or (await _begun(handle))[1]
+    first = first or (await begun(handle))[1]
     if seen.status == WorkflowExecutionStatus.RUNNING:
         return Found(status=RUNNING, run_id=first)
     result = await _result(client, seen)
@@ -88,13 +88,14 @@ async def _found(client: Client, delivery: str, *, ships: bool) -> Found:
     )
 
 
-async def _described(client: Client, delivery: str) -> WorkflowExecutionDescription | None:
+async def described(client: Client, id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
+    """None where the server knows no such workflow, or no such run; a run's id may be no id at all."""
     try:
-        return await client.get_workflow_handle(delivery).describe()
+        return await client.get_workflow_handle(id, run_id=run_id).describe()
     except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return None
+        if error.status is RPCStatusCode.NOT_FOUND or (run_id and error.status is RPCStatusCode.INVALID_ARGUMENT):
+            return None
+        raise
 
 
 async def _result(client: Client, seen: WorkflowExecutionDescription) -> DeliveryResult | None:
@@ -110,7 +111,7 @@ async def _result(client: Client, seen: WorkflowExecutionDescription) -> Deliver
         return None
 
 
-async def _begun(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], str]:
+async def begun(handle: WorkflowHandle[Any, Any]) -> tuple[dict[str, Any], str]:
     """The request as it was sent, and the first of the runs that follow from it, from the first event of history."""
     async for event in handle.fetch_history_events(page_size=1):
         started = event.workflow_execution_started_event_attributes

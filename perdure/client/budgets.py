@@ -11,6 +11,7 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.view import look_up
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKFLOW_TASK
 from perdure.models.treasury import TREASURY, Add, BudgetRule, Rules, Table
@@ -66,13 +67,8 @@ async def keep(client: Client, rules: Iterable[BudgetRule], every: timedelta = T
 
 async def ended(client: Client) -> str:
     """The run id of the newest one, when it has ended; empty while it runs or where there never was one."""
-    try:
-        described = await client.get_workflow_handle(TREASURY).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return ""
-        raise
-    return "" if described.status is WorkflowExecutionStatus.RUNNING else described.run_id
+    seen = await look_up(client, TREASURY)
+    return "" if seen is None or seen.status is WorkflowExecutionStatus.RUNNING else seen.run_id
 
 
 async def read_table(client: Client) -> Table:

@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from perdure.client.decisions import Decisions
 from perdure.client.events import events
@@ -21,7 +21,7 @@ from perdure.client.notifications import not_notified
 from perdure.client.once import request_of
 from perdure.client.standalone import ask_host
 from perdure.client.submit import start
-from perdure.client.view import Described, describe, polled
+from perdure.client.view import Described, describe, look_up, polled
 from perdure.models.errors import BadInput, InvalidRequest, PerdureError
 from perdure.models.events import Event
 from perdure.models.ids import delivery_key
@@ -46,13 +46,9 @@ class Delivery(Decisions):
 
     async def describe(self) -> Described:
         """Return what the server knows without any worker. BadInput when there is no such delivery."""
-        try:
-            d = await self._handle.describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                raise BadInput(f"no delivery {self.id}", fix="see perdure list") from None
-            raise
-        return await describe(d)
+        if (seen := await look_up(self._client, self.id)) is None:
+            raise BadInput(f"no delivery {self.id}", fix="see perdure list")
+        return await describe(seen)
 
     def events(self, *, follow: bool = False, since: int = 0) -> AsyncIterator[Event]:
         """Its events, in order, as perdure.client.events says; BadInput when there is no such delivery."""

@@ -8,16 +8,14 @@ from contextlib import suppress
 from datetime import datetime
 from heapq import merge
 from itertools import accumulate
-from typing import TYPE_CHECKING
+
+from temporalio.client import Client
 
 from perdure.client.events import events
 from perdure.client.listing import newest
 from perdure.client.submit import WORKFLOW
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
 
 LOOK_EVERY_S = 2.0
 """Between two looks at the list for what is new in a namespace: lists are a second behind anyway."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from perdure.client.history import Act, Reading
 from perdure.models.events import EventType
 from perdure.models.phases import Step
 from perdure.models.steps import AGENTIC, FIXES, STEPS
-
-if TYPE_CHECKING:
-    from perdure.client.history import Act, Reading
 
 REQUEST_SHOWN = 200
 """Characters of a request's first line in the event that begins its delivery."""

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.event_kinds import Told, ended, of_act, of_begin
-from perdure.client.history import Reading
+from perdure.client.history import Reading, is_reset
+from perdure.client.view import look_up
 from perdure.models.errors import BadInput
 from perdure.models.events import Event, EventType
-
-if TYPE_CHECKING:
-    from temporalio.api.history.v1 import HistoryEvent
-    from temporalio.client import Client
 
 
 @dataclass
@@ -39,12 +37,8 @@ class _Stream:
 
     def begin(self) -> None:
         """Another run: its history is folded by itself."""
-        self.reading, self.asked, self.updates, self.runs = (
-            Reading(self.client.data_converter),
-            False,
-            {},
-            self.runs + 1,
-        )
+        self.reading, self.asked, self.updates = Reading(self.client.data_converter), False, {}
+        self.runs += 1
 
     async def take(self, event: HistoryEvent, copied: int) -> list[Event]:
         """Return what one event of history means. Those up to number `copied` were told before, in another run."""
@@ -146,10 +140,7 @@ class _Stream:
         for name, payload in payloads.items():
             try:
                 (found[name],) = await self.client.data_converter.decode([payload])
-            except (
-                ValueError,
-                RuntimeError,
-            ):  # encoded by others, or no JSON: not ours to tell
+            except (ValueError, RuntimeError):  # encoded by others, or no JSON: not ours to tell
                 continue
         return found
 
@@ -179,7 +170,7 @@ async def _of_run(stream: _Stream, run: str, *, follow: bool) -> AsyncIterator[E
     try:
         if stream.runs > 1:
             async for event in handle.fetch_history_events():
-                copied = event.event_id if _is_reset(event) else copied
+                copied = event.event_id if is_reset(event) else copied
         async for event in handle.fetch_history_events(wait_new_event=follow):
             for told in await stream.take(event, copied):
                 yield told
@@ -188,19 +179,10 @@ async def _of_run(stream: _Stream, run: str, *, follow: bool) -> AsyncIterator[E
             raise
 
 
-def _is_reset(event: HistoryEvent) -> bool:
-    failed = event.workflow_task_failed_event_attributes
-    return failed.cause == WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
-
-
 async def _runs(client: Client, id: str) -> list[str]:
     """All runs that the server knows, as they began. The newest is asked for by itself: lists are seconds behind."""
-    try:
-        newest = await client.get_workflow_handle(id).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            raise BadInput(f"no delivery or backlog {id}", fix="see perdure list") from None
-        raise
+    if (newest := await look_up(client, id)) is None:
+        raise BadInput(f"no delivery or backlog {id}", fix="see perdure list")
     began = {newest.run_id: newest.start_time}
     async for run in client.list_workflows(f"WorkflowId = '{id}'"):
         began.setdefault(run.run_id, run.start_time)

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.view import died
 from perdure.models.decisions import holding
 from perdure.models.limits import RUNS_READ
-
-if TYPE_CHECKING:
-    from temporalio.api.history.v1 import HistoryEvent
-    from temporalio.client import Client
-    from temporalio.converter import DataConverter
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Act:
     tries    how often it was started; 0: it has not ended, and history does not say before
     began    when the last try started, None as above; the try before it had ended just then
     died     that try had ended with its worker
-    queue    where it was to be carried out
+    queue    where it was to be carried out; id: Temporal's for it
     task     the event with which the workflow task ended that asked for it: a reset goes there
     result   what it gave, None unless it succeeded; failure: why it did not, empty while it runs
     """
@@ -48,6 +47,7 @@ class Act:
     died: bool = False
     result: dict[str, Any] | None = None
     failure: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Past:
     type      of the workflow
     rewinds   what the signals of that name said, in one run
     held      who holds it and why, by the newest run; empty: nobody does
+    rewound   a run was reset to an earlier point: what it had done after that is in no history
+    histories of the runs, as they are
     """
 
     request: dict[str, Any] = field(default_factory=dict)
@@ -79,12 +81,13 @@ class Past:
     type: str = ""
     rewinds: tuple[dict[str, Any], ...] = ()
     held: str = ""
+    rewound: bool = False
+    histories: tuple[WorkflowHistory, ...] = field(default=(), repr=False)
 
 
 async def read_past(client: Client, id: str) -> Past:
     """The newest run of a delivery, and the ones it goes on from. RPCError when there is no such delivery."""
-    runs = [past for _, past in await runs_of(client, id)]
-    return _joined(runs, complete=not _goes_on_from(runs[0]))
+    return _joined([past for _, past in await runs_of(client, id)])
 
 
 async def runs_of(client: Client, id: str, newest: str | None = None) -> list[tuple[str, Past]]:
@@ -108,25 +111,41 @@ def _goes_on_from(past: Past) -> str:
     return str(resume.get("run_id") or "") if isinstance(resume, dict) else ""
 
 
-def _joined(runs: Sequence[Past], complete: bool) -> Past:
+def _joined(runs: Sequence[Past]) -> Past:
     return Past(
         request=runs[-1].request,
         acts=tuple(act for run in runs for act in run.acts),
         waits=tuple(wait for run in runs for wait in run.waits),
         newest=sum(len(run.acts) for run in runs[:-1]),
-        complete=complete,
+        complete=not _goes_on_from(runs[0]),
         held=runs[-1].held,
+        rewound=any(run.rewound for run in runs),
+        histories=tuple(history for run in runs for history in run.histories),
     )
 
 
 async def read_run(client: Client, id: str, run_id: str | None) -> Past:
     """One run alone. RPCError when there is no such run."""
     reading = Reading(client.data_converter)
-    async for event in client.get_workflow_handle(id, run_id=run_id).fetch_history_events():
+    history = await client.get_workflow_handle(id, run_id=run_id).fetch_history()
+    for event in history.events:
         await reading.take(event)
-    acts, waits = tuple(reading.acts.values()), tuple(reading.waits.values())
-    rewinds = tuple(reading.rewinds)
-    return Past(reading.request, acts, waits, type=reading.type, rewinds=rewinds, held=reading.held)
+    return Past(
+        reading.request,
+        tuple(reading.acts.values()),
+        tuple(reading.waits.values()),
+        type=reading.type,
+        rewinds=tuple(reading.rewinds),
+        held=reading.held,
+        rewound=any(map(is_reset, history.events)),
+        histories=(history,),
+    )
+
+
+def is_reset(event: HistoryEvent) -> bool:
+    """True for the event by which a reset began this run: what is before it was copied from another one."""
+    failed = event.workflow_task_failed_event_attributes
+    return failed.cause == WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
 class Reading:
@@ -180,9 +199,16 @@ class Reading:
     async def _scheduled(self, told: Any, at: datetime) -> Act:
         given = await self.first(told.input)
         attempt, turn = (value if isinstance(value := given.get(name), int) else 0 for name in ("attempt", "turn"))
-        task = told.workflow_task_completed_event_id
-        queue = told.task_queue.name
-        return Act(told.activity_type.name, given, at, attempt=attempt, turn=turn, task=task, queue=queue)
+        return Act(
+            told.activity_type.name,
+            given,
+            at,
+            attempt=attempt,
+            turn=turn,
+            task=told.workflow_task_completed_event_id,
+            queue=told.task_queue.name,
+            id=told.activity_id,
+        )
 
     def _change(self, number: int, **changes: Any) -> None:
         if number in self.acts:

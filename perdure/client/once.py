@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.submit import WORKFLOW
+from perdure.client.view import look_up
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.ids import delivery_id, repository_name, slug
 from perdure.models.request import DeliveryRequest, parse_request
@@ -81,16 +81,14 @@ async def running_of(client: Client, words: SameWords) -> str | None:
 
 async def stands(client: Client, words: SameWords, id: str) -> bool | None:
     """True when the delivery of that id runs and was asked for the same. None: there is none."""
+    if (seen := await look_up(client, id)) is None:
+        return None
+    if seen.status != WorkflowExecutionStatus.RUNNING:
+        return False
     try:
-        if (await client.get_workflow_handle(id).describe()).status != WorkflowExecutionStatus.RUNNING:
-            return False
         return same_wish(parse_request(await request_of(client, id)), words.sent)
     except InvalidRequest:  # started by somebody else's program, and about to fail for it
         return False
-    except RPCError as error:
-        if error.status != RPCStatusCode.NOT_FOUND:
-            raise
-        return None
 
 
 async def request_of(client: Client, id: str) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
-from perdure.client.view import Described, asked_of, describe, listed
+from perdure.client.view import Described, asked_of, describe, listed, look_up
 from perdure.models.decisions import Asked
 
 LOOK_S = 1.0
@@ -149,13 +149,8 @@ class Overview:
         await asyncio.gather(*(self._describe_one(id, run) for id, run in wanted[:most]))
 
     async def _describe_one(self, id: str, run: str) -> None:
-        try:
-            seen = await self.client.get_workflow_handle(id, run_id=run).describe()
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return
-        self._known[id] = (time.monotonic(), run, await describe(seen), datetime.now(UTC))
+        if (seen := await look_up(self.client, id, run)) is not None:
+            self._known[id] = (time.monotonic(), run, await describe(seen), datetime.now(UTC))
 
 
 def with_work(row: Row, known: Described, at: datetime) -> Row:

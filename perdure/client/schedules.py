@@ -8,10 +8,12 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     Schedule,
@@ -20,6 +22,7 @@ from temporalio.client import (
     ScheduleAlreadyRunningError,
     ScheduleCalendarSpec,
     ScheduleDescription,
+    ScheduleHandle,
     ScheduleListActionStartWorkflow,
     ScheduleOverlapPolicy,
     SchedulePolicy,
@@ -31,7 +34,7 @@ from temporalio.common import Priority
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client import backlog, submit
-from perdure.client.view import describe
+from perdure.client.view import describe, look_up
 from perdure.models.backlog import BacklogRequest
 from perdure.models.errors import BadInput
 from perdure.models.fairness import shared_with
@@ -96,7 +99,10 @@ class Schedules:
         raw = request.model_dump(mode="json", exclude_defaults=True)
         sent = digest(workflow, said, json.dumps(raw, sort_keys=True))
         if self._key is not None:
-            raw["proof"] = schedule_proof(self._key, id, {name: raw[name] for name in raw if name != _apart(workflow)})
+            proved = {
+                name: value for name, value in raw.items() if name != "items"
+            }  # of a backlog, whose items may change
+            raw["proof"] = schedule_proof(self._key, id, proved)
         caption, details = submit.told(raw)
         schedule = Schedule(
             action=ScheduleActionStartWorkflow(
@@ -137,16 +143,16 @@ class Schedules:
     async def _there(self, id: str, sent: str) -> bool:
         """True where it is there, BadInput where another one of this id is; one that is over makes room."""
         try:
-            found = await self._client.get_schedule_handle(id).describe()
+            seen = await self._client.get_schedule_handle(id).describe()
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
             raise _told(error, id) from error
-        there = await self._scheduled(found)
+        there = await self._scheduled(seen)
         if there.next is None:
             await self._client.get_schedule_handle(id).delete()
             return False
-        if (await found.memo()).get(_SENT) == sent:
+        if (await seen.memo()).get(_SENT) == sent:
             return True
         raise BadInput(
             f"the id {id} is taken by a schedule: {there.what}, {there.when}",
@@ -167,28 +173,28 @@ class Schedules:
         return False
 
     async def get(self, id: str) -> Scheduled:
-        try:
-            return await self._scheduled(await self._client.get_schedule_handle(id).describe())
-        except RPCError as error:
-            raise await self._unknown(error, id) from None
+        async with self._of(id) as schedule:
+            return await self._scheduled(await schedule.describe())
 
     async def pause(self, id: str, note: str = "") -> None:
         """Begin nothing until `resume`; what runs goes on, and times that pass meanwhile are not made up for."""
-        try:
-            await self._client.get_schedule_handle(id).pause(note=note or "paused")
-        except RPCError as error:
-            raise await self._unknown(error, id) from None
+        async with self._of(id) as schedule:
+            await schedule.pause(note=note or "paused")
 
     async def resume(self, id: str) -> None:
-        try:
-            await self._client.get_schedule_handle(id).unpause(note=(await self.get(id)).when)
-        except RPCError as error:
-            raise await self._unknown(error, id) from None
+        async with self._of(id) as schedule:
+            await schedule.unpause(note=(await self.get(id)).when)
 
     async def remove(self, id: str) -> None:
         """Forget it; what it has started goes on."""
+        async with self._of(id) as schedule:
+            await schedule.delete()
+
+    @asynccontextmanager
+    async def _of(self, id: str) -> AsyncIterator[ScheduleHandle]:
+        """The one of that id, with a server's no in words."""
         try:
-            await self._client.get_schedule_handle(id).delete()
+            yield self._client.get_schedule_handle(id)
         except RPCError as error:
             raise await self._unknown(error, id) from None
 
@@ -215,12 +221,8 @@ class Schedules:
         begun = info.recent_actions[-1].action if info.recent_actions else None
         if isinstance(begun, ScheduleActionExecutionStartWorkflow):
             last = begun.workflow_id
-            try:
-                outcome = (await describe(await self._client.get_workflow_handle(last).describe())).outcome
-            except RPCError as error:
-                if error.status != RPCStatusCode.NOT_FOUND:
-                    raise
-                outcome = "forgotten by the server"
+            run = await look_up(self._client, last)
+            outcome = (await describe(run)).outcome if run is not None else "forgotten by the server"
         workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
         about = await self._asked(action) if isinstance(action, ScheduleActionStartWorkflow) else ""
         return Scheduled(
@@ -239,7 +241,7 @@ class Schedules:
         )
 
     async def _asked(self, action: ScheduleActionStartWorkflow) -> str:
-        values = await self._client.data_converter.decode([one for one in action.args if _is_payload(one)])
+        values = await self._client.data_converter.decode([one for one in action.args if isinstance(one, Payload)])
         return _about(values[0]) if values and isinstance(values[0], dict) else ""
 
 
@@ -251,17 +253,6 @@ def _about(raw: dict[str, Any]) -> str:
 def to_come(times: Sequence[datetime], now: datetime) -> datetime | None:
     """The first that can still begin something. A server was seen to name a time that it had missed for ever."""
     return min((time for time in times if time > now - LATE_MOST), default=None)
-
-
-def _is_payload(value: Any) -> bool:
-    from temporalio.api.common.v1 import Payload
-
-    return isinstance(value, Payload)
-
-
-def _apart(workflow: str) -> str:
-    """The field that a proof does not cover: a backlog's items."""
-    return "items" if workflow == backlog.WORKFLOW else ""
 
 
 def _spec(when: Every | datetime) -> ScheduleSpec:

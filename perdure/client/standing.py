@@ -26,7 +26,8 @@ def state_before(past: Past, turn: Turn) -> DeliveryState:
     """
     resume = past.request.get("resume")
     state = parse_resume(ResumePoint.model_validate(resume)) if resume else DeliveryState()
-    here = [act for act in past.acts if (act.activity, max(act.attempt, 1), act.turn) == _name(turn)][-1]
+    name = turn.step, turn.attempt, turn.turn
+    here = [act for act in past.acts if (act.activity, max(act.attempt, 1), act.turn) == name][-1]
     before = [act for act in past.acts if act.ended is not None and act.ended <= here.scheduled and act is not here]
     for act in before:
         if act.result is not None:
@@ -54,10 +55,6 @@ def state_before(past: Past, turn: Turn) -> DeliveryState:
     if terms := here.given.get("policy"):  # of a turn with another model than it was prepared for
         state.prepared = state.prepared.model_copy(update={"contract": str(terms)})
     return state.again().model_copy(update=afresh)
-
-
-def _name(turn: Turn) -> tuple[str, int, int]:
-    return turn.step, turn.attempt, turn.turn
 
 
 def _take(state: DeliveryState, act: Act, branch: bool) -> None:

@@ -19,6 +19,7 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReus
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure.client.view import look_up
 from perdure.models.backlog_state import BacklogState
 from perdure.models.errors import InvalidRequest
 from perdure.models.fairness import shared_with
@@ -94,7 +95,8 @@ async def start_accepted(
     except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError) as error:
         if isinstance(error.__cause__, asyncio.CancelledError) and not patience.expired():
             raise error.__cause__ from None
-        if not await _is_there(client, id):
+        # It nearly always is there without an answer: an update waits only in a started workflow.
+        if await look_up(client, id) is None:
             await start(client, id, raw, reuse, workflow)
         return False
     except RPCError as error:
@@ -104,17 +106,6 @@ async def start_accepted(
         return False
     finally:
         await _heard(begin)
-
-
-async def _is_there(client: Client, id: str) -> bool:
-    """See whether it is there without an answer: it nearly always is, an update waits only in a started workflow."""
-    try:
-        await client.get_workflow_handle(id).describe()
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return True
 
 
 async def _heard(begin: WithStartWorkflowOperation[Any, Any]) -> None:

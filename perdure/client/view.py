@@ -14,7 +14,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.converter import DataConverter
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.models.decisions import Asked
 from perdure.models.request import ResumePoint
@@ -110,6 +110,16 @@ class Described:
     @property
     def running(self) -> bool:
         return self.status == WorkflowExecutionStatus.RUNNING
+
+
+async def look_up(client: Client, id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
+    """None where the server has no such workflow. Raises RPCError."""
+    try:
+        return await client.get_workflow_handle(id, run_id=run_id).describe()
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return None
 
 
 async def describe(seen: WorkflowExecutionDescription) -> Described:

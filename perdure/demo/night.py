@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 from perdure import __version__
 from perdure.adapters.git.door import Git
@@ -20,6 +19,7 @@ from perdure.cli.look.story import AGAIN
 from perdure.cli.screen import Screen
 from perdure.cli.words import typed_here
 from perdure.client import Backlog, Perdure
+from perdure.demo.killer import paced
 from perdure.demo.performance import Wanted, World, opened_world
 from perdure.demo.stage import DemoDirectories, stage
 from perdure.local.places import Places, examples, read_supervisor
@@ -46,8 +46,7 @@ async def play(screen: Screen, wanted: Wanted) -> int:
     material = examples() / "backlog"
     screenplay = Screenplay.load(material / f"{ID}.toml")
     if wanted.fast:
-        lines = tuple(line.model_copy(update={"seconds": 0.0}) for line in screenplay.lines)
-        screenplay = replace(screenplay, script=screenplay.script.model_copy(update={"line": lines}))
+        screenplay = paced(screenplay, ())
     screen.say(f"perdure {__version__} · demo: eight items, one branch, and workers that get killed")
     with stage(wanted.keep) as place:
         async with opened_world(place, screenplay) as world:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.checks.seeds import SEED_KEPT
 from perdure.adapters.checks.seeds import sweep as sweep_seeds
@@ -19,6 +18,7 @@ from perdure.adapters.git.workspace import sweep
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
 from perdure.adapters.worker.setting_up import read_binds
+from perdure.client.view import look_up
 from perdure.models.errors import PerdureError
 
 
@@ -53,13 +53,8 @@ def _not_merged(one: KeptDelivery) -> str:
 
 async def _ended(client: Client, one: KeptDelivery) -> datetime | None:
     """The time it ended: the newest of what its record and the server say; None while either says that it goes on."""
-    try:
-        described = await client.get_workflow_handle(one.delivery).describe()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return one.record.ended_at  # the server keeps those that ended for 90 days
-    return described.close_time
+    seen = await look_up(client, one.delivery)
+    return seen.close_time if seen is not None else one.record.ended_at  # the server keeps those that ended for 90 days
 
 
 async def collect(

@@ -185,7 +185,7 @@ def notice_of(
         asked=asked,
         pull_request=state.pull_request,
         cost_usd=round(state.spend.usd, 6) if state.spend.usd is not None else None,
-        result=_bounded(result) if result is not None else None,
+        result=_bounded(result, "steps") if result is not None else None,
     )
 
 
@@ -194,9 +194,6 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notic
     told = " · ".join([counted(progress.items), *([progress.message] if progress.message else [])])
     number = re.search(r"\d+$", progress.pull_request)
     pull = PullRequest(number=int(number[0]), url=progress.pull_request, title=told) if number else None
-    result = progress.model_dump(mode="json")
-    if len(json.dumps(result)) > NOTICE_RESULT_BYTES:
-        result["items"] = []
     return Notice(
         id=id,
         event="ended",
@@ -209,7 +206,7 @@ def backlog_notice(progress: BacklogProgress, *, id: str, at: datetime) -> Notic
         words=_caption(told, 300),
         pull_request=pull,
         cost_usd=progress.usd,
-        result=result,
+        result=_bounded(progress, "items"),
     )
 
 
@@ -249,8 +246,8 @@ def _caption(text: str, limit: int = 120) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _bounded(result: DeliveryResult) -> dict[str, Any]:
+def _bounded(result: DeliveryResult | BacklogProgress, long: str) -> dict[str, Any]:
     written = result.model_dump(mode="json")
     if len(json.dumps(written)) > NOTICE_RESULT_BYTES:
-        written["steps"] = []
+        written[long] = []
     return written

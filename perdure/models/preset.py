@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from perdure.models.config import Settings
 from perdure.text import nearest
@@ -96,17 +96,21 @@ class Result(Settings):
     denied: Find | None = None
 
 
+def _version(given: str) -> str:
+    if given and not _VERSION.fullmatch(given):
+        raise ValueError(f"{given[:40]!r} is no version: write numbers with dots, such as 2.1")
+    return given
+
+
+Numbers = Annotated[str, AfterValidator(_version)]
+
+
 class Version(Settings):
     """`args`: words that make it say its version; the first number with a dot in what it prints is that. `least`: the
     first version the preset was run with; empty: any."""
 
     args: tuple[str, ...] = ("--version",)
-    least: str = ""
-
-    @field_validator("least")
-    @classmethod
-    def _numbers(cls, given: str) -> str:
-        return _version(given)
+    least: Numbers = ""
 
 
 class Preset(Settings):
@@ -150,7 +154,7 @@ class Preset(Settings):
     also: tuple[str, ...] = ()
     result: Result = Result()
     version: Version = Version()
-    node: str = ""
+    node: Numbers = ""
     install: str = ""
     network: bool = False
     abilities: Abilities = Abilities()
@@ -183,11 +187,6 @@ class Preset(Settings):
             if path.startswith("/") or ".." in path.split("/") or not path.isprintable() or not path:
                 raise ValueError(f"{path[:80]!r} is no path below the agent's home")
         return given
-
-    @field_validator("node")
-    @classmethod
-    def _numbers(cls, given: str) -> str:
-        return _version(given)
 
     @model_validator(mode="after")
     def _places(self) -> Preset:
@@ -237,9 +236,3 @@ def older(version: str, least: str) -> bool:
     mine, theirs = ([int(part) for part in _VERSION.findall(text)[0].split(".")] for text in (version, least))
     longest = max(len(mine), len(theirs))
     return mine + [0] * (longest - len(mine)) < theirs + [0] * (longest - len(theirs))
-
-
-def _version(given: str) -> str:
-    if given and not _VERSION.fullmatch(given):
-        raise ValueError(f"{given[:40]!r} is no version: write numbers with dots, such as 2.1")
-    return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hmac
 import os
 import secrets
@@ -173,8 +174,6 @@ def _once_more(request: web.Request) -> web.Response:
 
 def login_name() -> str:
     """The login name of this process, for the record of what they decide."""
-    import getpass
-
     try:
         return getpass.getuser()[:PERSON_CHARS]
     except (OSError, KeyError):

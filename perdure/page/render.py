@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
+from jinja2 import ChoiceLoader, Environment, PackageLoader
+from markupsafe import escape
 
 from perdure import __version__
+from perdure.cli.look.report.page import environment as of_report
+from perdure.client import Delivery, Perdure
+from perdure.client.overview import Overview
 from perdure.page.guard import PERSON, SESSION, Guard
 from perdure.text import span, visible
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-    from perdure.client import Delivery, Perdure
-    from perdure.client.overview import Overview
 
 PERDURE: web.AppKey[Perdure] = web.AppKey("perdure")
 OVERVIEW: web.AppKey[Overview] = web.AppKey("overview")
@@ -94,10 +92,6 @@ def told(request: web.Request) -> str:
 @cache
 def environment() -> Environment:
     """The report's, with our templates before its own: its parts are parts of our pages."""
-    from jinja2 import ChoiceLoader, PackageLoader
-
-    from perdure.cli.look.report.page import environment as of_report
-
     report = of_report()
     assert report.loader is not None
     made = report.overlay(loader=ChoiceLoader([PackageLoader("perdure.page", "templates"), report.loader]))
@@ -114,8 +108,6 @@ def environment() -> Environment:
 
 def whole(text: str) -> str:
     """All of a text that a person edits, its hidden characters left out: what is cut off would be sent without it."""
-    from markupsafe import escape
-
     return escape(visible(text))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import ssl
 from collections.abc import AsyncIterator
@@ -118,7 +119,7 @@ async def serve(perdure: Perdure, token: str, place: Place, web_ui: str = "") ->
             await web.TCPSite(runner, place.host, port, ssl_context=context).start()
         except OSError as error:
             await runner.cleanup()
-            if port == 0 or not _taken(error):
+            if port == 0 or error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise BadInput(f"cannot listen there: {error.strerror}", where=f"{place.host}:{port}") from None
             continue
         try:
@@ -175,12 +176,6 @@ async def _static(request: web.Request) -> web.Response:
         raise web.HTTPNotFound
     body, kind = found
     return web.Response(body=body, content_type=kind, headers={"Cache-Control": "private, max-age=86400"})
-
-
-def _taken(error: OSError) -> bool:
-    import errno
-
-    return error.errno in (errno.EADDRINUSE, errno.EACCES)
 
 
 def _url(place: Place, port: int) -> str:

@@ -21,7 +21,7 @@ from perdure.rehearsal.wire import (
     ToolUse,
     invalid,
 )
-from perdure.rehearsal.wires.base import bearer, body_of, first_problem
+from perdure.rehearsal.wires.base import Json, bearer, body_of, first_problem
 
 MAX_BREAKPOINTS = 4
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -48,11 +48,7 @@ def parse(raw: bytes, headers: Mapping[str, str], scripted_tools: frozenset[str]
     for name in _SAMPLING:
         if name in body:
             raise invalid(f"`{name}` is deprecated for this model")
-    try:
-        request = Request.model_validate(body)
-    except ValidationError as error:
-        where, message, _ = first_problem(error)
-        raise invalid(f"{where}: {message}") from None
+    request = _shaped(body)
     _check_betas(request, headers)
     request = _without_system_turns(request)
     _check_choices(request)
@@ -65,13 +61,17 @@ def parse(raw: bytes, headers: Mapping[str, str], scripted_tools: frozenset[str]
 def count(raw: bytes, headers: Mapping[str, str]) -> int:
     """The tokens of a prompt, for POST /v1/messages/count_tokens. Refused as in `parse`, but for max_tokens."""
     _authenticated(headers)
+    request = _shaped({"max_tokens": 1, **body_of(raw)})
+    blocks = (block for message in request.messages for block in message.content)
+    return sum(map(tokens_of, (*request.tools, *request.system, *blocks)))
+
+
+def _shaped(body: Json) -> Request:
     try:
-        request = Request.model_validate({"max_tokens": 1, **body_of(raw)})
+        return Request.model_validate(body)
     except ValidationError as error:
         where, message, _ = first_problem(error)
         raise invalid(f"{where}: {message}") from None
-    blocks = (block for message in request.messages for block in message.content)
-    return sum(map(tokens_of, (*request.tools, *request.system, *blocks)))
 
 
 def _authenticated(headers: Mapping[str, str]) -> None:
@@ -171,8 +171,7 @@ def check_dialogue(request: Request, scripted_tools: frozenset[str]) -> None:
     for number, message in enumerate(request.messages):
         at = f"messages.{number}"
         _check_role(message, number, at)
-        _check_text(message, at)
-        _check_images(message, images, at)
+        _check_blocks(message, images, at)
         if message.role == "user":
             _check_results(message, asked, at)
             asked = []
@@ -209,14 +208,10 @@ def _check_role(message: Message, number: int, at: str) -> None:
             raise invalid(f"{at}.content.{index}: `{block.type}` blocks can only be in `user` messages")
 
 
-def _check_text(message: Message, at: str) -> None:
+def _check_blocks(message: Message, images: int, at: str) -> None:
     for index, block in enumerate(message.content):
         if isinstance(block, Text) and not block.text.strip():
             raise invalid(f"{at}.content.{index}: text content blocks must contain non-whitespace text")
-
-
-def _check_images(message: Message, images: int, at: str) -> None:
-    for index, block in enumerate(message.content):
         if isinstance(block, Media) and (problem := image_problem(block, images)):
             raise invalid(f"{at}.content.{index}.image.{problem}")
 

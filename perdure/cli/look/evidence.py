@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from perdure.client.history import Act
 from perdure.models import fold
 from perdure.models.forking import ForkedFrom
 from perdure.models.ids import delivery_key
@@ -15,9 +15,6 @@ from perdure.models.state import DeliveryState
 from perdure.models.steps import AGENTIC
 from perdure.models.verify import CheckpointFact, Facts, Mark, PublishedFacts
 from perdure.models.work import Prepared
-
-if TYPE_CHECKING:
-    from perdure.client.history import Act
 
 
 @dataclass(frozen=True)
@@ -108,28 +105,27 @@ def told_by(
     accepted, shipped, receipt = "", None, None
     for number, act in enumerate(done):
         fold.take(state, act.activity, act.given, act.result or {})
+        before = str(act.given.get("checkpoint", ""))
         if act.activity in AGENTIC:
-            turns.append(_turn(act, state.checkpoint))
+            turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt, act.turn))
             late += number > newest
         elif act.activity == Step.PREPARE and state.prepared:
             first.append(state.prepared.checkpoint)
             start = start or state.prepared.head
         elif act.activity == Step.REBASE:
-            before = str(act.given.get("checkpoint", ""))
             if state.checkpoint != before:
                 turns.append(TurnSpan(before, state.checkpoint, Step.REBASE, int(act.given.get("number", 1)), 0))
                 late += number > newest
             if made := (act.result or {}).get("commit"):
                 commits[str(made)] = (state.checkpoint, "")
         elif act.activity in ("take_tasks", "take_attempt"):
-            before = str(act.given.get("checkpoint", ""))
             if state.checkpoint != before:
                 turns.append(TurnSpan(before, state.checkpoint, act.activity, act.attempt or 1, 0))
                 late += number > newest
             tasks |= {task.commit: delivery_key(task.delivery) for task in state.tasks if task.commit}
         elif act.activity == Step.COMMIT and (act.result or {}).get("commit"):
             made_by = f"{act.given.get('step')}/{act.given.get('attempt')}"
-            commits[state.head] = (str(act.given.get("checkpoint", "")), made_by)
+            commits[state.head] = (before, made_by)
         elif act.activity == Step.OPEN_PULL_REQUEST and state.pull_request:
             shipped, accepted = state.pull_request.number, str(act.given.get("accepted", ""))
         elif act.activity == "close":
@@ -152,10 +148,6 @@ def told_by(
         complete=complete,
         forked=forked,
     )
-
-
-def _turn(act: Act, checkpoint: str) -> TurnSpan:
-    return TurnSpan(str(act.given.get("checkpoint", "")), checkpoint, act.activity, act.attempt, act.turn)
 
 
 Judged = tuple[Mark, str]

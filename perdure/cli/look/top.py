@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from perdure.client import Delivery, Perdure
-    from perdure.client.overview import Row
+    from perdure.client.overview import Overview, Row
 
 SHOWN_ENDED = 5
 """Of what has ended, the newest: the rest stands in `perdure list`."""
@@ -46,7 +46,7 @@ def top(
     Looking wakes nothing and writes nothing.
     """
     from perdure.cli.keys import at_a_terminal
-    from perdure.client.overview import Overview
+    from perdure.client.overview import Overview, as_data
 
     screen = Screen(json=json)
 
@@ -54,8 +54,6 @@ def top(
         perdure = await connected(screen)
         overview = Overview(perdure.client)
         if json:
-            from perdure.client.overview import as_data
-
             screen.data([as_data(row) for row in await overview.rows()])
         elif once or not screen.terminal or not at_a_terminal():
             rows = await overview.rows()
@@ -63,17 +61,17 @@ def top(
             if overview.trouble:
                 screen.say(f"! {overview.trouble}")
         else:
-            await _live(perdure, overview.rows, lambda: overview.trouble, screen)
+            await _live(perdure, overview, screen)
 
     with suppress(KeyboardInterrupt):
         carry_out(work())
 
 
-async def _live(perdure: Perdure, look: Callable[[], Any], trouble: Callable[[], str], screen: Screen) -> None:
+async def _live(perdure: Perdure, overview: Overview, screen: Screen) -> None:
     """Until q: show, and carry out what a key asks for with the row that was chosen as it was pressed."""
     chosen, said = "", ""
     while True:
-        key, row = await _screenful(look, trouble, screen, chosen, said)
+        key, row = await _screenful(overview, screen, chosen, said)
         if key == "q":
             return
         said, chosen = "", row.id if row is not None else ""
@@ -81,9 +79,7 @@ async def _live(perdure: Perdure, look: Callable[[], Any], trouble: Callable[[],
             said = await _act(key, row, perdure, screen)
 
 
-async def _screenful(
-    look: Callable[[], Any], trouble: Callable[[], str], screen: Screen, chosen: str, said: str
-) -> tuple[str, Row | None]:
+async def _screenful(overview: Overview, screen: Screen, chosen: str, said: str) -> tuple[str, Row | None]:
     """Show it until a key is pressed that does something; that key and the row that is chosen."""
     import asyncio
 
@@ -92,7 +88,7 @@ async def _screenful(
     from perdure.cli.keys import Keys
     from perdure.client.overview import LOOK_S
 
-    rows: Sequence[Row] = await look()
+    rows = await overview.rows()
     place = next((at for at, row in enumerate(rows) if row.id == chosen), 0)
     with Live(console=screen.console, auto_refresh=False, screen=True) as live:
         async with Keys.of_terminal() as keys:
@@ -100,12 +96,12 @@ async def _screenful(
             while True:
                 place = max(0, min(place, len(rows) - 1))
                 here = rows[place].id if rows else ""
-                live.update(_shown(rows, place, screen, said, trouble()), refresh=True)
+                live.update(_shown(rows, place, screen, said, overview.trouble), refresh=True)
                 try:
                     async with asyncio.timeout(LOOK_S):
                         key = await keys.next()
                 except TimeoutError:
-                    rows = await look()
+                    rows = await overview.rows()
                     place = next((at for at, row in enumerate(rows) if row.id == here), place)
                     continue
                 if key in _ACTS or key == "q":

@@ -6,25 +6,26 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel
+from temporalio.client import Client
 
+from perdure.adapters.system.home import Home
 from perdure.cli.look.claims import claims
 from perdure.cli.look.evidence import Evidence, HistoryFacts, Unknown, no, told_by, unknown, yes
+from perdure.cli.look.report.from_history import request_of
 from perdure.cli.words import count, short
+from perdure.client import Delivery, Perdure
+from perdure.client.history import Past
+from perdure.client.standalone import HostRefused, HostSilent, ask_host
+from perdure.client.view import word
 from perdure.models import verify
 from perdure.models.errors import BadInput, PerdureError
 from perdure.models.ids import delivery_key, verification_id
 from perdure.models.limits import WATCH_SILENCE_S
 from perdure.models.request import DeliveryRequest, parse_request
 from perdure.models.result import DeliveryResult, TestsResult, TestsStatus
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from perdure.cli.look.histories import Histories
-    from perdure.client import Delivery
 
 VERIFY_ANSWER = timedelta(minutes=2)
 """For one such answer: to walk a thousand checkpoints of a large repository, or to wait for a forge; then it is said
@@ -37,21 +38,16 @@ Say = Callable[[str], None]
 
 async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say) -> AsyncIterator[verify.Claim]:
     """The claims of a delivery that has ended, as they are judged. BadInput while it runs."""
-    from perdure.cli.look.histories import read_histories
-    from perdure.cli.look.report.from_history import request_of
-    from perdure.client.view import word
-
     described = await delivery.describe()
     if described.running:
         raise BadInput(f"{delivery.id} is running: there is no receipt yet", fix=f"perdure watch {delivery.id}")
     result = await delivery.result()
-    histories, past = await asyncio.gather(read_histories(client, delivery.id), delivery.past())
-    whole = past.complete and histories.complete
-    told = told_by(past.acts, complete=whole, rewound=histories.rewound, forked=request_of(past).forked)
+    past = await delivery.past()
+    told = told_by(past.acts, complete=past.complete, rewound=past.rewound, forked=request_of(past).forked)
     # Beside what the host is asked: a process that starts and a repository that is walked wait for different things.
-    replaying = asyncio.create_task(_replayed(histories))
+    replaying = asyncio.create_task(_replayed(past))
     try:
-        evidence = await _evidence(client, delivery, result, told, histories, word(described.status))
+        evidence = await _evidence(client, delivery, result, told, past, word(described.status))
         for claim in claims(evidence):
             yield claim
         yield await replaying
@@ -63,7 +59,7 @@ async def verified(client: Client, delivery: Delivery, *, tests: bool, say: Say)
 
 
 async def _evidence(
-    client: Client, delivery: Delivery, result: DeliveryResult, told: HistoryFacts, histories: Histories, ended: str
+    client: Client, delivery: Delivery, result: DeliveryResult, told: HistoryFacts, past: Past, ended: str
 ) -> Evidence:
     key, prepared = delivery_key(delivery.id), told.prepared
     if prepared is None:
@@ -79,7 +75,8 @@ async def _evidence(
         head=result.head_sha or "",
         commits={commit: checkpoint for commit, (checkpoint, _) in told.commits.items()},
         report=(result.tests.report or "").removeprefix("artifact:sha256:"),
-        deaths=histories.deaths,
+        # History tells of the attempt before the last one only, which is enough: the others are in the journal.
+        deaths=tuple(f"{act.id}/{act.tries - 1}" for act in past.acts if act.died),
     )
     asked = verify.PublishedInput(delivery=key, contract=prepared.contract, branch=result.branch or prepared.branch)
     host, outside = await asyncio.gather(
@@ -109,8 +106,6 @@ async def _pages(
 async def _ask(
     client: Client, activity: str, work: verify.VerifyInput | verify.PublishedInput, queue: str, answer: type[M]
 ) -> M | Unknown:
-    from perdure.client.standalone import HostRefused, HostSilent, ask_host
-
     try:
         return await ask_host(
             client,
@@ -130,18 +125,19 @@ async def _ask(
         return Unknown(f"its host does not answer: nobody takes work from queue {queue}")
 
 
-async def _replayed(histories: Histories) -> verify.Claim:
+async def _replayed(past: Past) -> verify.Claim:
     from perdure.local.replay import replay
 
-    name, runs = "history replays", count(len(histories.runs), "run")
+    name, runs = "history replays", count(len(past.histories), "run")
     try:
-        problems = [line for line in await replay(histories.runs) if line]
+        problems = [line for line in await replay(past.histories[::-1]) if line]
     except (PerdureError, OSError) as error:
         return _as(name, unknown(str(error).partition("\n")[0]))
     if problems:
         return _as(name, no(problems[:1]))
-    gone = "" if histories.complete else "; earlier runs are gone from Temporal"
-    return _as(name, yes(f"{histories.events} events of {runs} on this installation's workflow code{gone}"))
+    gone = "" if past.complete else "; earlier runs are gone from Temporal"
+    events = sum(len(one.events) for one in past.histories)
+    return _as(name, yes(f"{events} events of {runs} on this installation's workflow code{gone}"))
 
 
 async def _tested_again(
@@ -149,9 +145,6 @@ async def _tested_again(
 ) -> list[verify.Claim]:
     """A small delivery of its own, so that setup and sandbox are the real ones; it changes and publishes nothing. The
     experiments are made again with it."""
-    from perdure.adapters.system.home import Home
-    from perdure.client import Perdure
-
     result = evidence.result
     names = ["tests run again", *(["experiment again"] if result.tests.experiment else [])]
     if not tests:

@@ -5,7 +5,8 @@ Its workflow is asked when its history has grown, and never while it waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 from markupsafe import Markup
@@ -15,13 +16,11 @@ from perdure.cli.backlog.report import MARKS, state
 from perdure.cli.backlog.text import ORDER
 from perdure.cli.backlog.watch import asked_of
 from perdure.cli.words import short
+from perdure.client import Backlog, Described
 from perdure.models.errors import BadInput
 from perdure.models.webui.backlog import counted
 from perdure.page.live import stream
 from perdure.page.render import done, perdure_of, person_of, render, text_of
-
-if TYPE_CHECKING:
-    from perdure.client import Backlog, Described
 
 _SAID = {
     "hold": "nothing further begins until it is resumed",
@@ -53,10 +52,7 @@ async def live(request: web.Request) -> web.StreamResponse:
         seen = await backlog.describe()
         return (seen.run_id, seen.events, seen.running), seen
 
-    async def values(seen: Described) -> dict[str, Any]:
-        return await _values(backlog, seen)
-
-    return await stream(request, "backlog_inner.html", look, values)
+    return await stream(request, "backlog_inner.html", look, partial(_values, backlog))
 
 
 async def act(request: web.Request) -> web.StreamResponse:

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 
 from perdure.cli.look.compare import comparison, rows_of
+from perdure.cli.look.report.facts import Report
 from perdure.cli.look.report.from_host import PNG
 from perdure.cli.look.report.gather import gather
 from perdure.cli.look.report.page import values_of
+from perdure.client import Delivery, Described
 from perdure.client.forking import fork
 from perdure.client.rewinding import rewind
 from perdure.client.turns import turns
 from perdure.models.errors import BadInput
 from perdure.page.live import stream
 from perdure.page.render import delivery_of, done, part, perdure_of, person_of, render, text_of
-
-if TYPE_CHECKING:
-    from perdure.cli.look.report.facts import Report
-    from perdure.client import Delivery, Described
 
 _REPORTS_MOST = 16
 """Deliveries whose report is kept until something happens to them: some hundred KiB each."""
@@ -68,10 +67,7 @@ async def live(request: web.Request) -> web.StreamResponse:
         seen = await delivery.describe()
         return (seen.run_id, seen.events, seen.running, seen.asked, seen.pending), seen
 
-    async def values(seen: Described) -> dict[str, Any]:
-        return await _values(request, delivery, seen)
-
-    return await stream(request, "delivery_inner.html", look, values)
+    return await stream(request, "delivery_inner.html", look, partial(_values, request, delivery))
 
 
 async def picture(request: web.Request) -> web.StreamResponse:

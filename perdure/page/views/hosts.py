@@ -6,28 +6,24 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListWorkersRequest
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.adapters.system.files import held
 from perdure.adapters.system.home import Home
 from perdure.client.budgets import read_table
 from perdure.client.listing import newest
+from perdure.client.view import Listed
 from perdure.models.errors import PerdureError
 from perdure.models.limits import TASK_QUEUE, WORKER_SAYS
+from perdure.models.treasury import Table
 from perdure.page.render import perdure_of, render
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from perdure.client.view import Listed
-    from perdure.models.treasury import Table
 
 DAYS = 14
 """Of spending, today among them."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
+from multidict import MultiDictProxy
 
 from perdure.cli.backlog.file import parsed
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.request import DeliveryRequest
 from perdure.page.render import done, part, perdure_of, render, text_of
-
-if TYPE_CHECKING:
-    from multidict import MultiDictProxy
 
 PATIENCE = timedelta(seconds=5)
 """For a worker to accept it, which takes milliseconds: a person sees then what is wrong with it."""

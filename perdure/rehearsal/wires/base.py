@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from perdure.rehearsal.record import INPUT_KINDS
 from perdure.rehearsal.wire import CacheControl, Message, Refused, Request, invalid
 
 Json = dict[str, Any]
@@ -114,6 +115,21 @@ def joined(parts: list[tuple[str, list[Json]]]) -> list[Message]:
     ]
 
 
+def as_messages(
+    system: Iterable[str], parts: list[tuple[str, list[Json]]], schema: Json | None, **said: Any
+) -> Request:
+    """A request of another wire as one of the Messages API. `schema`: of its answer; `said`: fields as there."""
+    return Request.model_validate(
+        {
+            **said,
+            "system": [block for text in system for block in text_block(text)],
+            "messages": joined(parts) or [{"role": "user", "content": "…"}],
+            "cache_control": AUTOMATIC,
+            "output_config": {"format": {"type": "json_schema", "schema": schema}} if schema is not None else None,
+        }
+    )
+
+
 def text_block(text: str) -> list[Json]:
     """One block of text; none for an empty one."""
     return [{"type": "text", "text": text}] if text.strip() else []
@@ -148,5 +164,4 @@ def data_frame(data: Json) -> bytes:
 
 def total_input(usage: Json) -> int:
     """All tokens of a prompt, cached or not."""
-    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return sum(int(usage[name]) for name in names)
+    return sum(int(usage[name]) for name in INPUT_KINDS)

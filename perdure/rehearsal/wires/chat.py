@@ -9,16 +9,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from perdure.rehearsal.wire import Refused, Request, Wire
+from perdure.rehearsal.wire import Refused, Wire
 from perdure.rehearsal.wires.base import (
-    AUTOMATIC,
     Asked,
     Came,
     Json,
     arguments_of,
+    as_messages,
     body_of,
     data_frame,
-    joined,
     pieces,
     result_block,
     text_block,
@@ -130,10 +129,9 @@ class ChatRequest(OpenAiRequest):
     seed: int | None = None
 
     @property
-    def format(self) -> Json | None:
-        """The schema of the answer, as the Messages API carries it."""
+    def schema_of_answer(self) -> Json | None:
         wanted = self.response_format.json_schema if self.response_format else None
-        return {"format": {"type": "json_schema", "schema": wanted.json_schema}} if wanted else None
+        return wanted.json_schema if wanted else None
 
 
 class Chat:
@@ -150,17 +148,14 @@ class Chat:
         _check_calls(body.messages)
         system = [message.text for message in body.messages if message.role in ("system", "developer")]
         talk = [message for message in body.messages if message.role not in ("system", "developer")]
-        request = Request.model_validate(
-            {
-                "model": body.model,
-                "max_tokens": body.max_completion_tokens or body.max_tokens or _MOST_OUTPUT,
-                "system": [{"type": "text", "text": text} for text in system if text.strip()],
-                "messages": joined([_part(message) for message in talk]) or [{"role": "user", "content": "\u2026"}],
-                "tools": [_tool(tool.function) for tool in body.tools if tool.function],
-                "cache_control": AUTOMATIC,
-                "output_config": body.format,
-                "stream": body.stream,
-            }
+        request = as_messages(
+            system,
+            [_part(message) for message in talk],
+            body.schema_of_answer,
+            model=body.model,
+            max_tokens=body.max_completion_tokens or body.max_tokens or _MOST_OUTPUT,
+            tools=[_tool(tool.function) for tool in body.tools if tool.function],
+            stream=body.stream,
         )
         return Asked(request, usage=bool(body.stream_options and body.stream_options.include_usage))
 

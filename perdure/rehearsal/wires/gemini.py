@@ -9,16 +9,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from perdure.rehearsal.wire import Refused, Request
+from perdure.rehearsal.wire import Refused
 from perdure.rehearsal.wires.base import (
-    AUTOMATIC,
     Asked,
     Came,
     Json,
+    as_messages,
     body_of,
     data_frame,
     first_problem,
-    joined,
     pieces,
     result_block,
     text_block,
@@ -133,18 +132,14 @@ class Gemini:
             raise _bad(f"Invalid value at '{where}': {message}") from None
         _check_calls(body.contents)
         generation = body.generation_config or Generation()
-        schema = generation.response_json_schema or generation.response_schema
-        request = Request.model_validate(
-            {
-                "model": model,
-                "max_tokens": generation.max_output_tokens or _MOST_OUTPUT,
-                "system": _system(body.system_instruction),
-                "messages": joined(list(_parts(body.contents))) or [{"role": "user", "content": "\u2026"}],
-                "tools": [_tool(one) for tool in body.tools for one in tool.function_declarations],
-                "cache_control": AUTOMATIC,
-                "output_config": {"format": {"type": "json_schema", "schema": schema}} if schema else None,
-                "stream": method == "streamGenerateContent",
-            }
+        request = as_messages(
+            [part.text or "" for part in body.system_instruction.parts] if body.system_instruction else [],
+            list(_parts(body.contents)),
+            generation.response_json_schema or generation.response_schema or None,
+            model=model,
+            max_tokens=generation.max_output_tokens or _MOST_OUTPUT,
+            tools=[_tool(one) for tool in body.tools for one in tool.function_declarations],
+            stream=method == "streamGenerateContent",
         )
         return Asked(request, framed=came.query.get("alt") == "sse")
 
@@ -184,11 +179,6 @@ def _check_calls(contents: list[GeminiContent]) -> None:
                 "Please ensure that the number of function response parts is equal to the number of function call "
                 "parts of the function call turn."
             )
-
-
-def _system(instruction: GeminiContent | None) -> list[Json]:
-    texts = [part.text or "" for part in instruction.parts] if instruction else []
-    return [{"type": "text", "text": text} for text in texts if text.strip()]
 
 
 def _parts(contents: list[GeminiContent]) -> Iterator[tuple[str, list[Json]]]:

@@ -10,16 +10,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from perdure.rehearsal.reply import is_genuine
-from perdure.rehearsal.wire import Refused, Request, Thinking
+from perdure.rehearsal.wire import Refused, Thinking
 from perdure.rehearsal.wires.base import (
-    AUTOMATIC,
     Asked,
     Came,
     Json,
     arguments_of,
+    as_messages,
     body_of,
     event_frame,
-    joined,
     pieces,
     result_block,
     text_block,
@@ -65,17 +64,14 @@ class Responses:
             else:
                 parts.append(_part(item, body.model, number))
         flat = list(_flat(tools, ""))
-        request = Request.model_validate(
-            {
-                "model": body.model,
-                "max_tokens": body.max_output_tokens or MOST_OUTPUT,
-                "system": [{"type": "text", "text": text} for text in system if text.strip()],
-                "messages": joined(parts) or [{"role": "user", "content": "\u2026"}],
-                "tools": [_tool(tool) for _, tool in flat if tool.name],
-                "cache_control": AUTOMATIC,
-                "output_config": body.format,
-                "stream": body.stream,
-            }
+        request = as_messages(
+            system,
+            parts,
+            body.text.format.json_schema if body.text and body.text.format else None,
+            model=body.model,
+            max_tokens=body.max_output_tokens or MOST_OUTPUT,
+            tools=[_tool(tool) for _, tool in flat if tool.name],
+            stream=body.stream,
         )
         freeform = frozenset(tool.name or "" for _, tool in flat if tool.type == "custom")
         return Asked(request, freeform, {tool.name or "": space for space, tool in flat if space})

@@ -170,11 +170,3 @@ class ResponsesRequest(OpenAiRequest):
     max_output_tokens: int | None = Field(default=None, ge=16)
     previous_response_id: str | None = None
     truncation: str | None = None
-
-    @property
-    def format(self) -> dict[str, Any] | None:
-        """The schema of the answer, as the Messages API carries it."""
-        wanted = self.text.format if self.text else None
-        if wanted is None or wanted.json_schema is None:
-            return None
-        return {"format": {"type": "json_schema", "schema": wanted.json_schema}}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from perdure.cli.look.report.facts import Turn
+from perdure.client import Delivery
+from perdure.client.standalone import HostRefused, HostSilent
 from perdure.models.errors import PerdureError
 from perdure.models.report import Screenshots
-
-if TYPE_CHECKING:
-    from perdure.client import Delivery
-    from perdure.models.turn import Page
+from perdure.models.turn import Page
 
 REPORT_DIFF_CHARS = 400_000
 """Of the change, in a report: 10,000 lines, which is more than anybody reads on one page."""
@@ -108,8 +107,6 @@ class HostReader:
         return await self._asked(lambda: self._delivery.read(name, offset, self._queue, patience=REPORT_PATIENCE), what)
 
     async def _asked(self, read: Callable[[], Awaitable[R]], what: str) -> R | None:
-        from perdure.client.standalone import HostRefused, HostSilent
-
         if self._silent is None:
             self._silent = not await self._delivery.polled(self._queue)
         if self._silent:

@@ -6,7 +6,10 @@ import base64
 from collections.abc import Mapping
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from perdure import __version__
 from perdure.adapters.forges.neutral import web_address
@@ -19,17 +22,12 @@ from perdure.cli.words import count, money, shown, shown_line, tokens
 from perdure.models import wording
 from perdure.text import span
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 REPORT_TESTS_SHOWN = 1_000
 """Rows of tests that passed, one command each: folded away, and still not the whole of a suite of 50,000."""
 
 
 def page_of(report: Report) -> str:
     """The whole page. Every word of others is made visible, bounded and escaped on its way into it."""
-    from markupsafe import Markup
-
     pictures = {
         sha256: Markup("data:image/png;base64," + base64.b64encode(data).decode())  # noqa: S704  # base64
         for sha256, data in report.pictures.items()
@@ -40,8 +38,6 @@ def page_of(report: Report) -> str:
 
 def values_of(report: Report, pictures: Mapping[str, str]) -> dict[str, Any]:
     """The values of templates/facts.html.j2 and body.html.j2. `pictures`: address of each screenshot, by SHA-256."""
-    from markupsafe import Markup
-
     timeline = timeline_of(report)
     shots = report.screenshots.pictures if report.screenshots else ()
     return {
@@ -80,8 +76,6 @@ def _sections(report: Report, drawn: bool) -> list[tuple[str, str]]:
 @cache
 def environment() -> Environment:
     """Templates in which every word of others is made visible, bounded and escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
 
     def finalize(value: object) -> object:
         """The last thing that happens to whatever stands in {{ }}: nobody has to remember it."""

@@ -148,14 +148,9 @@ def share(cost: float | None, steps: Sequence[StepRecord]) -> float:
     return 100 * (cost or 0.0) / most if most else 0.0
 
 
-def total(steps: Iterable[StepRecord]) -> float | None:
-    """Return what the steps have cost together; None when one of them is not known."""
-    costs = [record.cost_usd for record in steps]
-    return None if None in costs else sum(cost for cost in costs if cost is not None)
-
-
-def total_of(turns: Iterable[Turn]) -> float | None:
-    costs = [turn.cost_usd for turn in turns]
+def total(parts: Iterable[StepRecord | Turn]) -> float | None:
+    """Return what steps or turns have cost together; None when one of them is not known."""
+    costs = [part.cost_usd for part in parts]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
