@@ -18,7 +18,7 @@ from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.stuck import Stuck
 from perdure.adapters.agents.builtin.tools.read import known_version
-from perdure.adapters.agents.builtin.tools.run import calls_in, result, tools_for
+from perdure.adapters.agents.builtin.tools.run import calls_in, calls_of, result, texts_in, times_told, tools_for
 from perdure.adapters.agents.builtin.untested import untested
 from perdure.adapters.agents.builtin.waits import waits_long
 from perdure.adapters.agents.text import redact
@@ -148,7 +148,7 @@ def after_reply(
             return Continue(user_message(word))
         return StepFinished(Outcome(summary=written_summary(_text(reply.message))))
     try:
-        last = _asked(transcript) >= REASKS
+        last = times_told(transcript, REASK) >= REASKS
         outcome, document = read_answer(step, _text(reply.message), change, promised, last=last)
     except ValueError as problem:
         told = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
@@ -167,20 +167,9 @@ def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
     return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
 
 
-def _asked(transcript: Sequence[Message]) -> int:
-    """Return the number of times an answer was asked for again, for whatever reason."""
-    return sum(
-        1
-        for message in transcript
-        if message["role"] == "user"
-        for block in message["content"]
-        if block.get("type") == "text" and block["text"].startswith(REASK)
-    )
-
-
 def _reask(transcript: Sequence[Message], told: str, summary: str) -> Next:
     """`told`: to the model; `summary`: to people, once it was asked often enough."""
-    if _asked(transcript) >= REASKS:
+    if times_told(transcript, REASK) >= REASKS:
         return _ended(Ending.INVALID, one_line(summary, SUMMARY_LIMIT))
     return Continue(user_message(f"{REASK}: {told}"))
 
@@ -190,7 +179,7 @@ def _ended(ending: Ending, summary: str) -> StepFinished:
 
 
 def _text(message: Message) -> str:
-    return "".join(block["text"] for block in message["content"] if block.get("type") == "text").strip()
+    return "".join(texts_in(message)).strip()
 
 
 def results_message(results: Sequence[Message], transcript: Sequence[Message], circle: Stuck | None = None) -> Message:
@@ -216,12 +205,9 @@ def nudge(run: int) -> str | None:
 def identical_calls(transcript: Iterable[Message]) -> int:
     """Return the number of last tool calls that are the same one with the same input."""
     run, last = 0, ""
-    for message in transcript:
-        if message["role"] != "assistant":
-            continue
-        for call in calls_in(message):
-            this = json.dumps([call["name"], call["input"]], sort_keys=True)
-            run, last = (run + 1 if this == last else 1), this
+    for call in calls_of(transcript):
+        this = json.dumps([call["name"], call["input"]], sort_keys=True)
+        run, last = (run + 1 if this == last else 1), this
     return run
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.tools.ask import ASK
 from perdure.adapters.agents.builtin.tools.bash import BASH
-from perdure.adapters.agents.builtin.tools.run import calls_in
+from perdure.adapters.agents.builtin.tools.run import calls_of
 
 CACHE_S = 300.0
 """The life of what was sent, after its last use, where nothing else is asked for."""
@@ -26,9 +26,7 @@ def waits_long(transcript: Iterable[dict[str, Any]], tests_s: float = 0.0) -> bo
         return True
     return any(
         call["name"] == ASK.name or (call["name"] == BASH.name and _limit(call["input"]) > CACHE_S)
-        for message in transcript
-        if message["role"] == "assistant"
-        for call in calls_in(message)
+        for call in calls_of(transcript)
     )
 
 

@@ -18,7 +18,7 @@ from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard
 from perdure.adapters.agents.builtin.stuck import Stuck, warned
-from perdure.adapters.agents.builtin.tools import describe
+from perdure.adapters.agents.builtin.tools.run import describe, texts_in
 from perdure.adapters.agents.cli.launch import Asking
 from perdure.adapters.agents.cli.output import AgentSaid
 from perdure.adapters.agents.presets import read_preset
@@ -261,4 +261,4 @@ def _anew(turn: TurnToTake, word: str) -> str:
 
 
 def _texts(messages: list[Message]) -> str:
-    return "\n\n".join(block["text"] for block in messages[-1]["content"] if block.get("type") == "text")
+    return "\n\n".join(texts_in(messages[-1]))
