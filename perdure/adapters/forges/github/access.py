@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from perdure.adapters.forges.base import HostedForge
-from perdure.adapters.forges.github.accounts import Account, AppAccount, NoAccount, TokenAccount
+from perdure.adapters.forges.github.accounts import Account, AppAccount, TokenAccount
 from perdure.adapters.git.credentials import Credential, is_loopback
 from perdure.models.errors import BadInput
 from perdure.models.forges import GITHUB
@@ -166,7 +166,7 @@ def _first(given: dict[str, str], variables: tuple[str, ...], server: Server) ->
             raise BadInput("the token has characters in it that no token has", where=name, fix=fix)
         if token:
             return TokenAccount(server.api, token, name)
-    return NoAccount(variables[0])
+    return TokenAccount(server.api, None, variables[0])
 
 
 def _key(path: str) -> str:
