@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from perdure.adapters.agents.builtin.schema import closed
 from perdure.adapters.agents.builtin.tools.paths import ToolError
 from perdure.adapters.sandbox.base import Command, GitView, Sandbox
+from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 from perdure.models.decisions import Question
 from perdure.models.phases import Step
@@ -119,6 +120,11 @@ class Tool(Generic[I]):
         except ValidationError as error:
             raise ToolError(f"{self.name} was called wrongly: {problems(error)}") from None
         return await self.run(given, call)
+
+
+def threaded(work: Callable[[I, ToolCall], str]) -> Callable[[I, ToolCall], Awaitable[str]]:
+    """The same, for a tool whose work blocks."""
+    return lambda given, call: in_thread(work, given, call)
 
 
 def problems(error: ValidationError, most: int = 5) -> str:
