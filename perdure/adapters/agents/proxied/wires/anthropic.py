@@ -6,7 +6,6 @@ from typing import Any
 
 from perdure.adapters.agents.prices import price
 from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.events import objects, parsed
 from perdure.adapters.agents.proxied.wires.shapes import (
     answered,
     asked,
@@ -14,6 +13,8 @@ from perdure.adapters.agents.proxied.wires.shapes import (
     counted,
     items_of,
     limit_of,
+    objects,
+    parsed,
     refuse_addresses,
     refused,
     said_in,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route
-from perdure.adapters.agents.proxied.events import objects, parsed
 from perdure.adapters.agents.proxied.wires import openai
 from perdure.adapters.agents.proxied.wires.openai import texts
 from perdure.adapters.agents.proxied.wires.shapes import (
@@ -15,6 +14,8 @@ from perdure.adapters.agents.proxied.wires.shapes import (
     calls,
     items_of,
     limit_of,
+    objects,
+    parsed,
     refused,
     text_of,
     tool_result,

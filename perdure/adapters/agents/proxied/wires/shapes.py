@@ -1,22 +1,22 @@
-"""Small parts that the wires share: requests and replies as data, fields that must be there, our transcripts."""
+"""Small parts that the wires share: requests and replies as data, their fields, our transcripts, streams of events."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from perdure.adapters.agents.proxied.base import (
     REPLY_TOKENS,
     Bounds,
+    Cut,
     Json,
     ProxiedReply,
     ProxiedRequest,
     Route,
     WireError,
 )
-from perdure.adapters.agents.proxied.events import parsed
 from perdure.models.ledger import Usage
 
 
@@ -167,3 +167,39 @@ def said_in(body: bytes) -> tuple[Any, str]:
         return error, str(error["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}, body[:300].decode("utf-8", "replace").strip()
+
+
+def events(body: bytes) -> Iterator[tuple[str, str]]:
+    """(event, data) of each event that came whole; an event without its empty line did not. `event` may be empty."""
+    text = body.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    for block in text.split("\n\n")[:-1]:
+        name, data = "", []
+        for line in block.split("\n"):
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data.append(value)
+        if data:
+            yield name, "\n".join(data)
+
+
+def objects(body: bytes) -> Iterator[tuple[str, Json]]:
+    """(event, JSON object) of each event, up to the `[DONE]` of some wires, which comes as ("[DONE]", {})."""
+    for name, data in events(body):
+        if data == "[DONE]":
+            yield data, {}
+            return
+        yield name, parsed(data)
+
+
+def parsed(data: str | bytes) -> Json:
+    """The JSON object in these bytes. Raises Cut when it is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Cut("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise Cut("it is no JSON object")
+    return value
