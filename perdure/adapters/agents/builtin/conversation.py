@@ -17,10 +17,11 @@ from perdure.adapters.agents.builtin.opening import opening, roles_of, system_pr
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.stuck import Stuck
+from perdure.adapters.agents.builtin.tools.ask import ASK
+from perdure.adapters.agents.builtin.tools.bash import BASH
 from perdure.adapters.agents.builtin.tools.read import known_version
 from perdure.adapters.agents.builtin.tools.run import calls_in, calls_of, result, texts_in, times_told, tools_for
 from perdure.adapters.agents.builtin.untested import untested
-from perdure.adapters.agents.builtin.waits import waits_long
 from perdure.adapters.agents.text import redact
 from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
@@ -32,6 +33,12 @@ from perdure.text import one_line
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
 """The same tool call with the same input in a row: first a word to the model, then the end of the step."""
+
+CACHE_S = 300.0
+"""The life of what was sent, after its last use, where nothing else is asked for."""
+
+LONG_S = 240.0
+"""A wait for tests that leaves a model less than a minute to write its reply before the cache is gone."""
 
 REASKS = 1
 """Times a model may correct a structured answer that did not validate."""
@@ -230,3 +237,22 @@ def _file_results(transcript: Iterable[Message]) -> Iterator[str]:
         for block in message["content"]:
             if block.get("type") == "tool_result" and block["tool_use_id"] in asked and not block.get("is_error"):
                 yield block["content"]
+
+
+def waits_long(transcript: Iterable[dict[str, Any]], tests_s: float = 0.0) -> bool:
+    """True where a wait over CACHE_S is to be expected again: the tests take long, the conversation has run a command
+    with so long a limit, or it has asked a person.
+
+    tests_s  the time of all test commands on the base, in seconds
+    """
+    if tests_s >= LONG_S:
+        return True
+    return any(
+        call["name"] == ASK.name or (call["name"] == BASH.name and _limit(call["input"]) > CACHE_S)
+        for call in calls_of(transcript)
+    )
+
+
+def _limit(given: object) -> float:
+    limit = given.get("timeout") if isinstance(given, dict) else None
+    return float(limit) if isinstance(limit, int | float) else 0.0
