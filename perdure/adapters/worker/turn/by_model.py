@@ -1,8 +1,10 @@
-"""A turn of the built-in agent: a reply of the model, and its tool calls."""
+"""A turn of the built-in agent: a reply of the model, its tool calls, and why the model's cache has missed."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from perdure.adapters.agents.builtin import conversation
 from perdure.adapters.agents.builtin.compaction import may_begin_anew
@@ -14,6 +16,7 @@ from perdure.adapters.agents.chosen import second_model
 from perdure.adapters.agents.prices import window_of
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.system.crash import crash_point
+from perdure.adapters.system.files import write_whole
 from perdure.adapters.system.threads import in_thread
 from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.live import Waiting
@@ -23,14 +26,18 @@ from perdure.adapters.worker.turn.ask import ask_model
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.history import circle_of, is_full, model_of
 from perdure.adapters.worker.turn.materials import change_of
-from perdure.adapters.worker.turn.misses import last_message, miss, note_message
 from perdure.adapters.worker.turn.seal import seal, summary_of
 from perdure.models.crash import CrashPoint
 from perdure.models.decisions import Question
 from perdure.models.errors import ModelUnavailable
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
-from perdure.models.turn import Ending, Outcome, TurnResult
+from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
+
+MISS_TOKENS = 8192
+"""Of a prompt: smaller ones may be too small for a model to cache (2,048 to 4,096 on some), and cost little."""
+
+_FILE = "last-message.json"
 
 
 class BuiltIn:
@@ -124,3 +131,32 @@ async def _act(turn: TurnToTake, reply: Reply) -> _Acted:
     asked = host.redacted([toolbox.question.model_dump(mode="json")] if toolbox.question else [])
     [assumption] = host.redacted([{"said": "\n".join(toolbox.assumed)}])
     return _Acted((answer,), None, Question.model_validate(asked[0]) if asked else None, assumption["said"])
+
+
+def last_message(directory: Path, work: TurnInput) -> str | None:
+    """The id of the reply of the turn before this one; None in a first turn, and where another host took it. For
+    diagnosis alone: nothing that is decided may depend on it."""
+    try:
+        found = json.loads((directory / _FILE).read_bytes())
+        return str(found["id"]) if found["of"] == _of(work, work.turn - 1) and found["id"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def note_message(directory: Path, work: TurnInput, reply: Reply) -> None:
+    """Remember this turn's reply for the next one."""
+    write_whole(directory / _FILE, json.dumps({"of": _of(work, work.turn), "id": reply.id}).encode())
+
+
+def miss(reply: Reply, after: str | None) -> str:
+    """The reason for a miss of the cache, which costs ten times a hit, in words; empty where there was none, or nobody
+    knows what was sent before (`after`)."""
+    if after is None or reply.usage.prompt_tokens < MISS_TOKENS:
+        return ""
+    if reply.missed:
+        return f"cache missed: {reply.missed}"
+    return "cache missed: expired" if reply.usage.cache_read_tokens == 0 else ""
+
+
+def _of(work: TurnInput, turn: int) -> list[str | int]:
+    return [str(work.step), work.attempt, turn]

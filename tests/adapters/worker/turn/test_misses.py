@@ -10,7 +10,7 @@ from turn_fixtures import DELIVERY, Bench, vault
 
 from perdure.adapters.agents.builtin.model import Reply
 from perdure.adapters.worker.turn import misses
-from perdure.adapters.worker.turn.misses import MISS_TOKENS, miss
+from perdure.adapters.worker.turn.by_model import MISS_TOKENS, miss
 from perdure.models.contract import Contract
 from perdure.models.ledger import Usage
 from tests.adapters.agents.builtin.replies import reply, text
