@@ -32,14 +32,8 @@ def map_of(vault: Vault, checkpoint: str, step: Step) -> dict[str, str]:
 
 @functools.lru_cache(REMEMBERED)
 def _map(vault: Vault, tree: str) -> str:
-    listed = vault.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names
-    files = {path: about.split()[2] for about, _, path in (line.partition("\t") for line in listed) if _plain(about)}
+    files = {path: sha for path, mode, sha in vault.files(tree) if mode.startswith("100")}  # links lead elsewhere
     return mapped(files, lambda paths: _contents(vault, {path: files[path] for path in paths}))
-
-
-def _plain(about: str) -> bool:
-    """A regular file: links lead elsewhere."""
-    return about.startswith("100")
 
 
 def _contents(vault: Vault, shas: Mapping[str, str]) -> dict[str, bytes]:
