@@ -13,8 +13,9 @@ from temporalio.client import Client
 
 from perdure.adapters.checks.seeds import SEED_KEPT
 from perdure.adapters.checks.seeds import sweep as sweep_seeds
-from perdure.adapters.git.retention import KeptDelivery, forget, kept, prune, size, unmerged
+from perdure.adapters.git.retention import KeptDelivery, forget, kept, prune, unmerged
 from perdure.adapters.git.workspace import sweep
+from perdure.adapters.system.files import size_on_disk
 from perdure.adapters.system.home import Home
 from perdure.adapters.system.removal import remove
 from perdure.adapters.worker.setting_up import read_binds
@@ -61,7 +62,7 @@ async def collect(
     client: Client, home: Home, older_than: timedelta, *, also_unmerged: bool = False, dry: bool = False
 ) -> tuple[list[RetentionVerdict], list[str], int]:
     """(each delivery of this host, what could not be removed, bytes freed). `dry`: nothing is removed."""
-    before = 0 if dry else size(home.root)
+    before = 0 if dry else size_on_disk(home.root)
     all_of_them = list(kept(home))
     verdicts = [await judge(client, one, older_than, also_unmerged=also_unmerged) for one in all_of_them]
     if dry:
@@ -75,7 +76,7 @@ async def collect(
     sweep_seeds(home.seeds, min(older_than, SEED_KEPT).total_seconds())
     vaults = {one.vault.path: one.vault for one in all_of_them}
     problems += filter(None, (prune(vault, left) for vault in vaults.values()))
-    return verdicts, problems, max(before - size(home.root), 0)
+    return verdicts, problems, max(before - size_on_disk(home.root), 0)
 
 
 async def forget_ended(client: Client, home: Home, one: KeptDelivery, ended: datetime | None) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.adapters.agents.installed import look
 from perdure.adapters.agents.presets import read_preset
+from perdure.adapters.repository.config import DEFAULT, Effective
 from perdure.models.config import BUILT_IN, RepositoryConfig, StepSettings
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.limits import DEFAULTS
@@ -15,22 +15,11 @@ from perdure.models.phases import Step
 from perdure.models.preset import Ability, Preset
 from perdure.models.steps import AGENTIC, STEPS
 
-DEFAULT = "default"
-"""Origin of a setting that nobody wrote."""
-
 _WHY = {
     Ability.ANSWERS: "structured answers",
     Ability.READS_ONLY: "reading only",
     Ability.RESUME: "resuming its session, without which a death loses its work",
 }
-
-
-@dataclass(frozen=True)
-class Agents:
-    """Settings whose agents were checked, and where each setting came from."""
-
-    config: RepositoryConfig
-    origins: dict[str, str]
 
 
 def needed(step: Step) -> tuple[Ability, ...]:
@@ -43,8 +32,8 @@ def needed(step: Step) -> tuple[Ability, ...]:
     )
 
 
-def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | None = None) -> Agents:
-    """The settings with each agent's own model where nobody named one.
+def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | None = None) -> Effective:
+    """The settings, with checked agents, and each agent's own model where nobody named one.
 
     Raises InvalidRequest, with the setting, for a name that this host does not know (and the nearest one), for a preset
     that is wrong, an agent that lacks an ability its step needs, and one that is not installed or too old here.
@@ -75,7 +64,7 @@ def chosen(config: RepositoryConfig, origins: Mapping[str, str], own: Path | Non
         if told.get(f"steps.{step}.max_tokens", DEFAULT) == DEFAULT:  # ours are for a model that we chose, too
             settings = settings.model_copy(update={"max_tokens": DEFAULTS.max_tokens})
         steps = steps.model_copy(update={step: settings})
-    return Agents(config.model_copy(update={"steps": steps}), told)
+    return Effective(config.model_copy(update={"steps": steps}), told)
 
 
 def proxied(config: RepositoryConfig) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +16,7 @@ from perdure.adapters.browser.browser import Browser, NoBrowser, NotAnAddress, a
 from perdure.adapters.browser.png import Picture, checked
 from perdure.adapters.sandbox.base import Command, Finished, Sandbox
 from perdure.adapters.sandbox.output import clean
+from perdure.adapters.system.files import read_plain
 from perdure.adapters.system.output import tail
 from perdure.adapters.system.removal import discard
 from perdure.adapters.system.threads import in_thread
@@ -242,7 +241,7 @@ def _broken_off(finished: Finished, output: Path) -> str:
 
 def _heard(path: Path) -> _Heard:
     pages, note, done = {}, "", False
-    for text in (_bytes(path, _SAID_BYTES) or b"").splitlines():
+    for text in (read_plain(path, _SAID_BYTES) or b"").splitlines():
         try:
             said = _Line.model_validate_json(text)
         except ValidationError:
@@ -259,7 +258,7 @@ def _heard(path: Path) -> _Heard:
 
 def _picture(path: Path) -> tuple[Picture | None, str]:
     """(the picture, why it is none): neither when there is no file."""
-    data = _bytes(path, PICTURE_BYTES)
+    data = read_plain(path, PICTURE_BYTES)
     if data is None:
         return None, ""
     if len(data) > PICTURE_BYTES:
@@ -268,14 +267,3 @@ def _picture(path: Path) -> tuple[Picture | None, str]:
         return checked(data, PICTURE_WIDTH, PICTURE_HEIGHT), ""
     except ValueError as problem:
         return None, f"its picture is not used: {problem}"
-
-
-def _bytes(path: Path, most: int) -> bytes | None:
-    """A regular file's bytes, `most` and one at most; None: it is none. A link that the application left is not
-    followed, and nothing of it waited for."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(fd, "rb") as file:
-        return file.read(most + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None

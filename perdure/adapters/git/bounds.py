@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from perdure.adapters.sandbox.usage import tree, usage
+from perdure.adapters.system.files import size_on_disk
 from perdure.models.limits import SANDBOX_PROCESSES
 
 GIT_SILENCE_S = 60
@@ -42,7 +43,7 @@ class Bounds:
 
     def over(self, pid: int, so_far: TimeoutExpired) -> str:
         """The limit that the command is over, in words; '' for none."""
-        size = self._size()
+        size = size_on_disk(self._objects) if self._objects else 0
         self._before = size if self._before is None else self._before
         if size - self._before > GIT_FETCH_BYTES:
             return f"it sends more than {GIT_FETCH_BYTES // MB} MB at once"
@@ -55,14 +56,6 @@ class Bounds:
     def unfinished(self, pid: int) -> list[Path]:
         """The files that the command is writing and nobody needs without it. Others may be packing the vault."""
         return [path for path in _open_files(pid) if self._objects in path.parents and path.name.startswith("tmp_")]
-
-    def _size(self) -> int:
-        total = 0
-        for directory, _, names in os.walk(self._objects) if self._objects else ():
-            for name in names:
-                with contextlib.suppress(OSError):
-                    total += os.lstat(os.path.join(directory, name)).st_blocks * 512
-        return total
 
 
 def patience() -> tuple[str, ...]:

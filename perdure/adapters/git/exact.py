@@ -58,13 +58,7 @@ def links(repository: Repository, tree: str) -> tuple[str, ...]:
 
 
 def _files(repository: Repository, tree: str) -> list[_File]:
-    listed = repository.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names
-    return [_File(*_about(about), path) for about, _, path in (line.partition("\t") for line in listed)]
-
-
-def _about(about: str) -> tuple[str, str]:
-    mode, _, sha = about.split()
-    return mode, sha
+    return [_File(mode, sha, path) for path, mode, sha in repository.files(tree)]
 
 
 def _rewritten(git: Git, files: Iterable[_File]) -> list[_File]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -191,6 +192,13 @@ class Repository:
     def listed(self, commit: str, folder: str) -> list[str]:
         """Paths of what lies in a folder as `commit` has it; none where it has no such folder."""
         return self.git.run("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/").names
+
+    def files(self, tree: str) -> Iterator[tuple[str, str, str]]:
+        """(path, mode, object) of every file, link and submodule of a commit or tree, in git's order."""
+        for line in self.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names:
+            about, _, path = line.partition("\t")
+            mode, _, sha = about.split()
+            yield path, mode, sha
 
     def broken(self, tip: str) -> str:
         """Say what is missing below a commit, in git's words; empty when everything it needs is here (H13).

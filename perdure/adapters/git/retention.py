@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.vault import Vault
@@ -136,13 +133,3 @@ def prune(vault: Vault, remaining: Iterable[KeptDelivery]) -> str:
 
 def _ago() -> str:
     return f"{int(PRUNE_AFTER.total_seconds())}.seconds.ago"
-
-
-def size(path: Path) -> int:
-    """Bytes on the disk of everything below a directory; what vanishes meanwhile counts nothing."""
-    total = 0
-    for directory, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += Path(directory, name).lstat().st_blocks * 512
-    return total

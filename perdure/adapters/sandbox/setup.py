@@ -14,12 +14,7 @@ from perdure.adapters.system.home import Home
 
 NAME_SERVICE = ("/etc/resolv.conf", "/etc/hosts")
 
-OWNER_FILES = (
-    (".config/pip/pip.conf", ".config/pip/pip.conf"),
-    (".pip/pip.conf", ".pip/pip.conf"),
-    (".config/uv/uv.toml", ".config/uv/uv.toml"),
-    (".cargo/config.toml", ".cargo/config.toml"),
-)
+OWNER_FILES = (".config/pip/pip.conf", ".pip/pip.conf", ".config/uv/uv.toml", ".cargo/config.toml")
 """Single files that say where packages come from; ~/.npmrc and credentials.toml hold tokens and stay unseen."""
 
 NPM_SAFE = ("registry", "cafile", "strict-ssl", "proxy", "https-proxy", "noproxy")
@@ -40,8 +35,8 @@ def openings(home: Home, name: str, owner: Mapping[str, str], owner_home: Path) 
     for path in NAME_SERVICE:
         options += _file(os.path.realpath(path), path)
     options += _file("/etc/pip.conf", "/etc/pip.conf")
-    for own, shown in OWNER_FILES:
-        options += _file(str(owner_home / own), f"{HOME}/{shown}")
+    for own in OWNER_FILES:
+        options += _file(str(owner_home / own), f"{HOME}/{own}")
     for name in (*CERTIFICATES, "PIP_CONFIG_FILE", "UV_CONFIG_FILE", "npm_config_userconfig", "npm_config_cafile"):
         path = passed.get(name, "")
         if path and os.path.exists(path) and not _visible(path):
@@ -79,27 +74,28 @@ def variables(owner: Mapping[str, str], owner_home: Path) -> dict[str, str]:
 
 def sources(owner: Mapping[str, str], owner_home: Path) -> list[object]:
     """All that says where packages come from: to compare by its digest alone, for it may be secret."""
-    files = [Path("/etc/pip.conf"), *(owner_home / own for own, _ in OWNER_FILES)]
-    return [
-        variables(owner, owner_home),
-        [file.read_text(errors="replace") if file.is_file() else "" for file in files],
-    ]
+    files = _package_files(owner_home)
+    held = [file.read_text(errors="replace") if file.is_file() else "" for file in files]
+    return [variables(owner, owner_home), held]
 
 
 def named_hosts(owner: Mapping[str, str], owner_home: Path) -> frozenset[str]:
     """The hosts that the owner's own settings for packages name: these setup may reach wherever they are."""
     given = variables(owner, owner_home)
     files = [given[name] for name in ("PIP_CONFIG_FILE", "UV_CONFIG_FILE", "npm_config_userconfig") if name in given]
-    own = [owner_home / path for path, _ in OWNER_FILES]
-    return named_by_owner(given, [Path("/etc/pip.conf"), *own, *map(Path, files)])
+    return named_by_owner(given, [*_package_files(owner_home), *map(Path, files)])
 
 
 def copy_owner_files(owner_home: Path, private_home: Path) -> None:
     """For the grades that cannot mount: the same files, in the command's own home."""
-    for own, shown in OWNER_FILES:
+    for own in OWNER_FILES:
         if (owner_home / own).is_file():
-            (private_home / shown).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(owner_home / own, private_home / shown)
+            (private_home / own).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(owner_home / own, private_home / own)
+
+
+def _package_files(owner_home: Path) -> list[Path]:
+    return [Path("/etc/pip.conf"), *(owner_home / own for own in OWNER_FILES)]
 
 
 def _file(source: str, target: str) -> list[str]:

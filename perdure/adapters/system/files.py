@@ -7,9 +7,10 @@ import errno
 import fcntl
 import itertools
 import os
+import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -51,6 +52,27 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = True
         raise
     if sync:
         sync_directory(path.parent)
+
+
+def read_plain(path: Path | str, most: int, directory: int | None = None) -> bytes | None:
+    """A regular file's first bytes, `most` and one at most; None where it is none. For what strangers have left: a link
+    in its place is not followed, and nothing of it waited for. `directory`: a descriptor that `path` is relative to."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        return file.read(most + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes on the disk of all files below a directory; what vanishes meanwhile counts nothing."""
+    total = 0
+    for directory, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+    return total
 
 
 def append_line(path: Path, line: bytes, *, sync: bool) -> None:

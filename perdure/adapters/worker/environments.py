@@ -90,9 +90,7 @@ class Commit:
     def read(cls, vault: Vault, commit: str) -> Commit:
         files: dict[str, tuple[str, str]] = {}
         names: dict[str, set[str]] = {"": set()}
-        for line in vault.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", commit).names:
-            about, _, path = line.partition("\t")
-            mode, _, blob = about.split()
+        for path, mode, blob in vault.files(commit):
             files[path] = mode, blob
             mark = mode
             while path:

@@ -106,13 +106,7 @@ class Host:
     def receipt(self, delivery: str) -> Receipt:
         """Return what the delivery has survived so far."""
         twice, cut = self.spend(delivery).repeats()
-        survived = self.journal(delivery).receipt()
-        return Receipt(
-            worker_deaths=survived.worker_deaths,
-            turns_redone=survived.turns_redone,
-            replies_paid_twice=twice,
-            replies_cut=cut,
-        )
+        return self.journal(delivery).receipt().model_copy(update={"replies_paid_twice": twice, "replies_cut": cut})
 
     def take_in(self, delivery: str, tasks: Sequence[str]) -> list[SpendLog]:
         """Count what these deliveries of its plan's tasks paid, and the deaths they survived, as the delivery's own;

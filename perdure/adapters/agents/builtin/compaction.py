@@ -12,7 +12,7 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.said import is_spoken
 from perdure.adapters.agents.builtin.tools.ask import ASK
-from perdure.adapters.agents.builtin.tools.run import calls_in, describe
+from perdure.adapters.agents.builtin.tools.run import calls_in, describe, texts_in
 from perdure.adapters.agents.text import framed, middle_out
 from perdure.models.ledger import Usage
 
@@ -108,9 +108,5 @@ def _last_failure(transcript: Sequence[Message]) -> str:
 
 
 def _last_words(transcript: Sequence[Message]) -> str:
-    for message in reversed(transcript):
-        if message["role"] == "assistant":
-            words = "\n".join(b["text"] for b in message["content"] if b.get("type") == "text").strip()
-            if words:
-                return words
-    return ""
+    said = ("\n".join(texts_in(message)).strip() for message in reversed(transcript) if message["role"] == "assistant")
+    return next(filter(None, said), "")

@@ -17,10 +17,11 @@ from perdure.adapters.agents.builtin.opening import opening, roles_of, system_pr
 from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.stuck import Stuck
+from perdure.adapters.agents.builtin.tools.ask import ASK
+from perdure.adapters.agents.builtin.tools.bash import BASH
 from perdure.adapters.agents.builtin.tools.read import known_version
-from perdure.adapters.agents.builtin.tools.run import calls_in, result, tools_for
+from perdure.adapters.agents.builtin.tools.run import calls_in, calls_of, result, texts_in, times_told, tools_for
 from perdure.adapters.agents.builtin.untested import untested
-from perdure.adapters.agents.builtin.waits import waits_long
 from perdure.adapters.agents.text import redact
 from perdure.models.config import TestCommand
 from perdure.models.contract import Contract
@@ -32,6 +33,12 @@ from perdure.text import one_line
 IDENTICAL_CALLS_NUDGE = 3
 IDENTICAL_CALLS_STOP = 5
 """The same tool call with the same input in a row: first a word to the model, then the end of the step."""
+
+CACHE_S = 300.0
+"""The life of what was sent, after its last use, where nothing else is asked for."""
+
+LONG_S = 240.0
+"""A wait for tests that leaves a model less than a minute to write its reply before the cache is gone."""
 
 REASKS = 1
 """Times a model may correct a structured answer that did not validate."""
@@ -148,7 +155,7 @@ def after_reply(
             return Continue(user_message(word))
         return StepFinished(Outcome(summary=written_summary(_text(reply.message))))
     try:
-        last = _asked(transcript) >= REASKS
+        last = times_told(transcript, REASK) >= REASKS
         outcome, document = read_answer(step, _text(reply.message), change, promised, last=last)
     except ValueError as problem:
         told = f"it has mistakes.\n{problem}\nAnswer again with the whole JSON object."
@@ -167,20 +174,9 @@ def _cut_off(step: Step, reply: Reply, transcript: Sequence[Message]) -> Next:
     return Continue(user_message("Your reply reached its length limit. Go on where it stopped."))
 
 
-def _asked(transcript: Sequence[Message]) -> int:
-    """Return the number of times an answer was asked for again, for whatever reason."""
-    return sum(
-        1
-        for message in transcript
-        if message["role"] == "user"
-        for block in message["content"]
-        if block.get("type") == "text" and block["text"].startswith(REASK)
-    )
-
-
 def _reask(transcript: Sequence[Message], told: str, summary: str) -> Next:
     """`told`: to the model; `summary`: to people, once it was asked often enough."""
-    if _asked(transcript) >= REASKS:
+    if times_told(transcript, REASK) >= REASKS:
         return _ended(Ending.INVALID, one_line(summary, SUMMARY_LIMIT))
     return Continue(user_message(f"{REASK}: {told}"))
 
@@ -190,7 +186,7 @@ def _ended(ending: Ending, summary: str) -> StepFinished:
 
 
 def _text(message: Message) -> str:
-    return "".join(block["text"] for block in message["content"] if block.get("type") == "text").strip()
+    return "".join(texts_in(message)).strip()
 
 
 def results_message(results: Sequence[Message], transcript: Sequence[Message], circle: Stuck | None = None) -> Message:
@@ -216,12 +212,9 @@ def nudge(run: int) -> str | None:
 def identical_calls(transcript: Iterable[Message]) -> int:
     """Return the number of last tool calls that are the same one with the same input."""
     run, last = 0, ""
-    for message in transcript:
-        if message["role"] != "assistant":
-            continue
-        for call in calls_in(message):
-            this = json.dumps([call["name"], call["input"]], sort_keys=True)
-            run, last = (run + 1 if this == last else 1), this
+    for call in calls_of(transcript):
+        this = json.dumps([call["name"], call["input"]], sort_keys=True)
+        run, last = (run + 1 if this == last else 1), this
     return run
 
 
@@ -244,3 +237,22 @@ def _file_results(transcript: Iterable[Message]) -> Iterator[str]:
         for block in message["content"]:
             if block.get("type") == "tool_result" and block["tool_use_id"] in asked and not block.get("is_error"):
                 yield block["content"]
+
+
+def waits_long(transcript: Iterable[dict[str, Any]], tests_s: float = 0.0) -> bool:
+    """True where a wait over CACHE_S is to be expected again: the tests take long, the conversation has run a command
+    with so long a limit, or it has asked a person.
+
+    tests_s  the time of all test commands on the base, in seconds
+    """
+    if tests_s >= LONG_S:
+        return True
+    return any(
+        call["name"] == ASK.name or (call["name"] == BASH.name and _limit(call["input"]) > CACHE_S)
+        for call in calls_of(transcript)
+    )
+
+
+def _limit(given: object) -> float:
+    limit = given.get("timeout") if isinstance(given, dict) else None
+    return float(limit) if isinstance(limit, int | float) else 0.0

@@ -175,18 +175,7 @@ class Reply:
 
     def to_json(self) -> str:
         """Equal texts for equal replies; `from_json` gives the reply back."""
-        return canonical(
-            {
-                "message": self.message,
-                "stop_reason": self.stop_reason,
-                "model": self.model,
-                "usage": self.usage.model_dump(mode="json"),
-                "request_id": self.request_id,
-                "detail": self.detail,
-                "id": self.id,
-                "missed": self.missed,
-            }
-        ).decode()
+        return canonical({**vars(self), "usage": self.usage.model_dump(mode="json")}).decode()
 
     @classmethod
     def from_json(cls, data: str) -> Reply:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.issue import readable
 from perdure.adapters.agents.builtin.tools.ask import ASK
-from perdure.adapters.agents.builtin.tools.run import calls_in
+from perdure.adapters.agents.builtin.tools.run import calls_in, texts_in
 from perdure.adapters.agents.text import framed, framed_words, words_in
 from perdure.models.decisions import Said
 from perdure.models.phases import Step
@@ -60,12 +60,8 @@ def sent_back(step: Step, words: str) -> str:
 
 def spoken(transcript: Sequence[Message]) -> tuple[str, ...]:
     """All that a person in charge has said in a conversation, taken from the blocks that hold nothing else."""
-    found = list[str]()
-    for message in transcript:
-        for block in message["content"] if message["role"] == "user" else ():
-            if block.get("type") == "text" and is_spoken(block["text"]):
-                found += words_in(block["text"])
-    return tuple(found)
+    texts = (text for message in transcript if message["role"] == "user" for text in texts_in(message))
+    return tuple(words for text in texts if is_spoken(text) for words in words_in(text))
 
 
 def is_spoken(text: str) -> bool:

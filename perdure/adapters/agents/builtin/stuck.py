@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from perdure.adapters.agents.builtin.said import spoken
-from perdure.adapters.agents.builtin.tools.run import calls_in, command_in
+from perdure.adapters.agents.builtin.tools.run import calls_in, command_in, texts_in
 from perdure.adapters.agents.builtin.untested import runs_tests
 from perdure.models.config import TestCommand
 
@@ -115,7 +115,7 @@ def may_be_stuck(transcript: Sequence[Message], tests: Sequence[TestCommand] = (
 
 def warned(transcript: Sequence[Message]) -> str:
     """The newest word about a circle that stands in a conversation; empty: none."""
-    texts = [text for message in transcript if message["role"] == "user" for text in _texts(message)]
+    texts = [text for message in transcript if message["role"] == "user" for text in texts_in(message)]
     return next((line for text in reversed(texts) for line in text.splitlines() if line.startswith(STUCK)), "")
 
 
@@ -147,19 +147,19 @@ def _rounds(transcript: Sequence[Message], trees: Sequence[str], tests: Sequence
         if said["role"] == "assistant" and answer["role"] == "user"
     ]
     found = list[_Round]()
-    opening = _texts(transcript[0]) if transcript else ()  # an agent that was begun anew has its word there
+    opening = texts_in(transcript[0]) if transcript else []  # an agent that was begun anew has its word there
     for place, (said, answer) in enumerate(pairs):
         later = len(pairs) - 1 - place
         known = later + 2 <= len(trees)
         before, after = (trees[-2 - later], trees[-1 - later]) if known else ("", "")
-        found.append(_round(said, answer, before, after, tests, () if place else opening))
+        found.append(_round(said, answer, before, after, tests, [] if place else opening))
         if spoken([answer]):
             found.clear()
     return found
 
 
 def _round(
-    said: Message, answer: Message, before: str, after: str, tests: Sequence[TestCommand], texts: tuple[str, ...]
+    said: Message, answer: Message, before: str, after: str, tests: Sequence[TestCommand], texts: Sequence[str]
 ) -> _Round:
     results = {b["tool_use_id"]: b.get("content") for b in answer["content"] if b.get("type") == "tool_result"}
     calls, run = list[tuple[str, str]](), list[tuple[str, str]]()
@@ -172,11 +172,7 @@ def _round(
         if (command := command_in(call)) and runs_tests(command, tests):
             run.append((" ".join(command.split()), told))
     chars = len(json.dumps([said["content"], answer["content"]], ensure_ascii=False))
-    return _Round(tuple(calls), tuple(run), before, after, chars, (*texts, *_texts(answer)))
-
-
-def _texts(message: Message) -> tuple[str, ...]:
-    return tuple(block["text"] for block in message["content"] if block.get("type") == "text")
+    return _Round(tuple(calls), tuple(run), before, after, chars, (*texts, *texts_in(answer)))
 
 
 def _since_change(rounds: Sequence[_Round]) -> list[_Round]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.adapters.agents.builtin.tools.bash import BASH
 from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
-from perdure.adapters.agents.builtin.tools.run import calls_in
+from perdure.adapters.agents.builtin.tools.run import calls_of, times_told
 from perdure.models.config import TestCommand
 from perdure.models.phases import Step
 from perdure.models.steps import STEPS
@@ -53,7 +53,7 @@ def untested(step: Step, transcript: Sequence[Message], tests: Sequence[TestComm
     tests       the repository's test commands; without any there is nothing to run
     """
     about = STEPS[step]
-    if not (tests and about.writes and about.tested) or _told(transcript):
+    if not (tests and about.writes and about.tested) or times_told(transcript, UNTESTED):
         return None
     if not _edited_last(transcript, tests):
         return None
@@ -63,15 +63,6 @@ def untested(step: Step, transcript: Sequence[Message], tests: Sequence[TestComm
         f"{UNTESTED}: run {commands}{more} first, or the part of it that concerns the change, and mend what is red. "
         "If it cannot be run or has nothing to say here, finish. Either way give your whole final answer again: only "
         "the last one is used. This is said once."
-    )
-
-
-def _told(transcript: Sequence[Message]) -> bool:
-    return any(
-        block.get("type") == "text" and block["text"].startswith(UNTESTED)
-        for message in transcript
-        if message["role"] == "user"
-        for block in message["content"]
     )
 
 
@@ -95,11 +86,7 @@ def _carried_out(transcript: Sequence[Message]) -> Iterator[dict[str, Any]]:
         for block in message["content"]
         if block.get("type") == "tool_result" and block.get("is_error")
     }
-    for message in transcript:
-        if message["role"] == "assistant":
-            yield from (
-                call for call in calls_in(message) if call["id"] not in wrong and isinstance(call["input"], dict)
-            )
+    yield from (call for call in calls_of(transcript) if call["id"] not in wrong and isinstance(call["input"], dict))
 
 
 def runs_tests(command: str, tests: Sequence[TestCommand]) -> bool:

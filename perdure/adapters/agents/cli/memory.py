@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from perdure.adapters.system.files import read_plain
 from perdure.models.errors import WorkspaceLost
 
 MEMORY_BYTES = 64 * 1024**2
@@ -64,9 +64,7 @@ def read_inside(home: Path, name: Path, most: int) -> bytes | None:
             inner = os.open(part, _INTO, dir_fd=at)
             os.close(at)
             at = inner
-        fd = os.open(name.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-        with os.fdopen(fd, "rb") as file:
-            return file.read(most + 1) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+        return read_plain(name.name, most, at)
     except OSError:
         return None
     finally:

@@ -83,14 +83,8 @@ class ProxiedReply:
 
     def to_json(self) -> Json:
         """As it is kept; `from_json` gives the reply back, byte for byte."""
-        return {
-            "status": self.status,
-            "content_type": self.content_type,
-            "body": base64.b64encode(self.body).decode(),
-            "usage": self.usage.model_dump(mode="json"),
-            "message": self.message,
-            "stop_reason": self.stop_reason,
-        }
+        kept = {"body": base64.b64encode(self.body).decode(), "usage": self.usage.model_dump(mode="json")}
+        return {**vars(self), **kept}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> ProxiedReply:
@@ -192,8 +186,10 @@ class Bounds:
     known: bool = True
 
     @classmethod
-    def of(cls, model: str, body: Json, most: int, *, hour: bool = False, known: bool = True) -> Bounds:
+    def of(cls, route: Route, model: str, body: Json, most: int, *, hour: bool = False, known: bool = True) -> Bounds:
         """`most`: tokens of the longest reply; `hour`: what is cached is kept for an hour."""
+        if route.free:
+            return cls(0.0, 0, known)
         size = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
         usd = worst_price(model, size, most, hour=hour) if known else None
         return cls(usd, -(-size // BYTES_PER_TOKEN) + most, known)

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from perdure.adapters.forges.base import HostedForge
-from perdure.adapters.forges.github.accounts import Account, AppAccount, NoAccount, TokenAccount
+from perdure.adapters.forges.github.accounts import Account, AppAccount, TokenAccount
 from perdure.adapters.git.credentials import Credential, is_loopback
 from perdure.models.errors import BadInput
 from perdure.models.forges import GITHUB
@@ -126,11 +126,6 @@ class Site:
 
 
 def sites(environ: MutableMapping[str, str]) -> list[Site]:
-    """As `accounts`."""
-    return [Site(server, account) for server, account in accounts(environ).items()]
-
-
-def accounts(environ: MutableMapping[str, str]) -> dict[Server, Account]:
     """The servers that these variables name, the one meant by `owner/name` first, and who we are to each.
 
     Takes the secrets out of `environ`. A token for github.com is for github.com alone. BadInput for a malformed
@@ -139,10 +134,8 @@ def accounts(environ: MutableMapping[str, str]) -> dict[Server, Account]:
     given = {name: environ.pop(name, "").strip() for name in SECRET_VARIABLES}
     given |= {name: environ.get(name, "").strip() for name in (URL, APP_ID)}
     home = Server.parse(given[URL]) if given[URL] else Server()
-    found: dict[Server, Account] = {home: _configured(given, home)}
-    if home != Server():
-        found[Server()] = _first(given, OF_GITHUB_COM, Server())
-    return found
+    found = [Site(home, _configured(given, home))]
+    return found if home == Server() else [*found, Site(Server(), _first(given, OF_GITHUB_COM, Server()))]
 
 
 def _configured(given: dict[str, str], home: Server) -> Account:
@@ -166,7 +159,7 @@ def _first(given: dict[str, str], variables: tuple[str, ...], server: Server) ->
             raise BadInput("the token has characters in it that no token has", where=name, fix=fix)
         if token:
             return TokenAccount(server.api, token, name)
-    return NoAccount(variables[0])
+    return TokenAccount(server.api, None, variables[0])
 
 
 def _key(path: str) -> str:

@@ -52,43 +52,25 @@ class Account(Protocol):
         ...
 
 
-class NoAccount:
-    """Nobody: public repositories can be read, nothing written."""
-
-    secrets: tuple[str, ...] = ()
-
-    def __init__(self, variable: str) -> None:
-        self.variable = variable
-
-    def token(self, repository: str) -> str | None:
-        return None
-
-    def login(self, repository: str) -> str:
-        raise no_token(self.variable)
-
-    def permissions(self, repository: str) -> dict[str, str] | None:
-        return None
-
-    def renew(self, repository: str) -> bool:
-        return False
-
-
 class TokenAccount:
-    """Somebody's token, classic or fine-grained, or one that a build server made."""
+    """Somebody's token, classic or fine-grained, or one that a build server made; without one nobody: public
+    repositories can be read, nothing written."""
 
-    def __init__(self, api: str, token: str, variable: str) -> None:
+    def __init__(self, api: str, token: str | None, variable: str) -> None:
         self.variable = variable
         self._api, self._token = api, token
         self._login = ""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return (self._token,)
+        return (self._token,) if self._token else ()
 
     def token(self, repository: str) -> str | None:
         return self._token
 
     def login(self, repository: str) -> str:
+        if not self._token:
+            raise no_token(self.variable)
         if not self._login:
             with speaking(self._api, self.variable), connect(self._api, self._token) as github:
                 self._login = _who(github.requester)

@@ -9,6 +9,7 @@ from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.live import Waiting
 from perdure.adapters.worker.session import WorkspaceSession
+from perdure.models.config import StepSettings
 from perdure.models.turn import TurnInput, TurnResult
 
 Message = dict[str, Any]
@@ -27,6 +28,12 @@ class TurnToTake:
     run_id: str
     told: list[Message]
     promised: Promised | None
+
+    @property
+    def settings(self) -> StepSettings:
+        """Those of its step."""
+        found: StepSettings = getattr(self.session.contract.config.steps, self.work.step)
+        return found
 
 
 class Agent(Protocol):

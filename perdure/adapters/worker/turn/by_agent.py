@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any
 
 from perdure.adapters.agents.builtin.answers import read_answer, schema_for, written_summary
 from perdure.adapters.agents.builtin.compaction import compacted
@@ -19,7 +18,7 @@ from perdure.adapters.agents.builtin.places import Change
 from perdure.adapters.agents.builtin.promised import Promised
 from perdure.adapters.agents.builtin.said import heard
 from perdure.adapters.agents.builtin.stuck import Stuck, warned
-from perdure.adapters.agents.builtin.tools import describe
+from perdure.adapters.agents.builtin.tools.run import describe, texts_in
 from perdure.adapters.agents.cli.launch import Asking
 from perdure.adapters.agents.cli.output import AgentSaid
 from perdure.adapters.agents.presets import read_preset
@@ -30,14 +29,13 @@ from perdure.adapters.worker.attempt import now_doing
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.live import Standing, Waiting
 from perdure.adapters.worker.pace import Pace
-from perdure.adapters.worker.session import WorkspaceSession
-from perdure.adapters.worker.turn.agent import TurnToTake
+from perdure.adapters.worker.turn.agent import Message, TurnToTake
 from perdure.adapters.worker.turn.buy import Books
 from perdure.adapters.worker.turn.held import Turn
 from perdure.adapters.worker.turn.history import circle_of, diff_of
 from perdure.adapters.worker.turn.materials import change_of
 from perdure.adapters.worker.turn.process import AgentProcess
-from perdure.adapters.worker.turn.seal import read_by, seal, summary_of
+from perdure.adapters.worker.turn.seal import seal, summary_of
 from perdure.adapters.worker.turn.spoken import SpokenAgent
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BudgetReached, ModelRefusesUs, SandboxUnavailable, WorkCutOff
@@ -51,22 +49,21 @@ from perdure.models.turn import Ending, Outcome, TurnInput, TurnResult
 _GO_ON = "Go on."
 _ANEW = "You have worked on this in a session that could not be brought back."
 _ANSWER = "\n\nEnd with one JSON object that follows this JSON Schema, and with nothing beside it:\n{schema}"
-Message = dict[str, Any]
 
 
 class CommandLine:
     """An agent with a command line of its own, or the Agent Client Protocol: its memory is part of the checkpoint."""
 
     async def take(self, turn: TurnToTake, waiting: Waiting | None) -> TurnResult:
-        host, session, work, told, promised = turn.host, turn.session, turn.work, turn.told, turn.promised
+        session, work = turn.session, turn.work
         there = waiting if isinstance(waiting, AgentProcess) else None
-        circle = await in_thread(_circle, session, work, told)
+        circle = await in_thread(_circle, turn)
         word = circle.word or "" if circle is not None else ""
         if word and there is not None:  # it takes words when it begins
             await there.stop()
             there = None
         try:
-            took = await agent_turn(host, session, work, turn.run_id, told, promised, there, word)
+            took = await _taken(turn, there, word)
         except BudgetReached:  # people may take long to answer: what they look at meanwhile is a checkpoint
             await in_thread(session.restore, work.checkpoint)
             raise
@@ -74,7 +71,7 @@ class CommandLine:
             outcome = None
             if took.told is not None:
                 change = await in_thread(change_of, session.vault, work) if work.step is Step.REVIEW else None
-                outcome, document = outcome_of(work, took.told, change, promised)
+                outcome, document = _outcome_of(work, took.told, change, turn.promised)
                 if document is not None:
                     artifact = await in_thread(session.vault.put_artifact, work.delivery, document)
                     outcome = outcome.model_copy(update={"artifact": artifact})
@@ -84,29 +81,24 @@ class CommandLine:
             result = TurnResult(
                 checkpoint="",
                 summary=summary_of(work, describe(*reply) if reply else "", outcome, ""),
-                usage=took.turn.reply.usage if took.turn.reply is not None else Usage(),
-                spend=await in_thread(session.spend.total),
-                notes=read_by(work),
+                usage=took.usage,
                 outcome=outcome,
+                waited_s=round(took.waited_s, 1),
             )
-            transcript = [*took.said, *reply]
-            sealed = await seal(
-                session, work, run_ref(work.delivery, turn.run_id), transcript, result, agent=took.memory
-            )
+            sealed = await seal(turn, [*took.said, *reply], result, agent=took.memory)
         except BaseException:
             await took.agent.stop()
             raise
         if outcome is None:
-            host.waiting.keep(
-                work.delivery, Standing(turn.run_id, work.step, work.attempt, work.turn, sealed.checkpoint), took.agent
-            )
+            standing = Standing(turn.run_id, work.step, work.attempt, work.turn, sealed.checkpoint)
+            turn.host.waiting.keep(work.delivery, standing, took.agent)
         else:
             await took.agent.stop()
-        return sealed.model_copy(update={"waited_s": round(took.waited_s, 1)})
+        return sealed
 
 
 @dataclass(frozen=True)
-class AgentTurn:
+class _AgentTurn:
     """A turn that an agent has taken.
 
     reply    the model's message; None: it asked for nothing
@@ -119,77 +111,62 @@ class AgentTurn:
     said: list[Message]
     told: AgentSaid | None
     memory: dict[str, str]
-    turn: Turn
+    usage: Usage
     waited_s: float
     agent: AgentProcess
 
 
-async def agent_turn(
-    host: Host,
-    session: WorkspaceSession,
-    work: TurnInput,
-    run_id: str,
-    opening: list[Message],
-    promised: Promised | None,
-    waiting: AgentProcess | None,
-    word: str = "",
-) -> AgentTurn:
-    """Let the step's agent take this turn. `opening`: the first message of a step's first turn. `waiting`: the agent as
-    it stands after the turn before; else it is begun, or begun again with the memory of the checkpoint, and a `word`.
+async def _taken(turn: TurnToTake, waiting: AgentProcess | None, word: str) -> _AgentTurn:
+    """Let the step's agent take this turn. `waiting`: the agent as it stands after the turn before; else it is begun,
+    or begun again with the memory of the checkpoint, and a `word`.
 
     Raises BadInput, SandboxUnavailable and ModelRefusesUs where it cannot run here; ModelUnavailable, RepliesCut and
     others as the model is asked; BudgetReached where it asked for more than is left; WorkCutOff where it was ended from
     outside.
     """
-    agent = waiting or await _begun(host, session, work, run_id, opening, promised, word)
+    host, session, work = turn.host, turn.session, turn.work
+    agent = waiting or await _begun(turn, word)
     try:
         await in_thread(checkpoints.leave, session.workspace)
         before = agent.waited
-        turn = await agent.take(work, run_id, lambda reply: now_doing(doing=describe(*host.redacted([reply]))))
-        if turn.reply is None and turn.failure is not None:
-            raise turn.failure
+        held = await agent.take(work, turn.run_id, lambda reply: now_doing(doing=describe(*host.redacted([reply]))))
+        if held.reply is None and held.failure is not None:
+            raise held.failure
         ran = agent.finished
         if ran is not None and (ran.died or ran.failure):
             raise WorkCutOff(f"{agent.preset.title} was ended from outside: {ran.failure or agent.errors()}")
-        told = None if agent.runs else _told(agent, turn, await agent.said())
+        told = None if agent.runs else _told(agent, held, await agent.said())
         kept = await in_thread(session.vault.put_artifact, work.delivery, await agent.memory())
-        asked = host.redacted(turn.asked.messages) if turn.asked is not None else opening
-        reply = host.redacted([turn.reply.message])[0] if turn.reply is not None else None
+        asked = host.redacted(held.asked.messages) if held.asked is not None else turn.told
+        reply = host.redacted([held.reply.message])[0] if held.reply is not None else None
+        usage = held.reply.usage if held.reply is not None else Usage()
         said = await agent.said()
         memory = {"session": said.session or agent.session, "files": kept, **agent.permissions()}
-        return AgentTurn(reply, asked, told, memory, turn, agent.waited - before, agent)
+        return _AgentTurn(reply, asked, told, memory, usage, agent.waited - before, agent)
     except BaseException:
         await agent.stop()
         raise
 
 
-async def _begun(
-    host: Host,
-    session: WorkspaceSession,
-    work: TurnInput,
-    run_id: str,
-    opening: list[Message],
-    promised: Promised | None,
-    word: str,
-) -> AgentProcess:
-    settings = getattr(session.contract.config.steps, work.step)
+async def _begun(turn: TurnToTake, word: str) -> AgentProcess:
+    host, session, work, settings = turn.host, turn.session, turn.work, turn.settings
     preset = (await in_thread(read_preset, settings.agent)).preset
     upstream = _upstream(host, preset)
     if session.sandbox.grade is not SandboxGrade.FULL:
         raise SandboxUnavailable(f"{preset.title} runs in the full sandbox alone", fix="perdure doctor")
-    before = await in_thread(_memory, session, work)
-    schema = schema_for(work.step, promised=promised is not None, roles=roles_of(session.contract))
+    before = await in_thread(_memory, turn)
+    schema = schema_for(work.step, promised=turn.promised is not None, roles=roles_of(session.contract))
     wanted = schema if preset.abilities.answers == "asked" else None
     asking = Asking(
-        prompt=_prompt(session, work, opening, word) + (_ANSWER.format(schema=json.dumps(wanted)) if wanted else ""),
+        prompt=_prompt(turn, word) + (_ANSWER.format(schema=json.dumps(wanted)) if wanted else ""),
         model=settings.model,
-        session=before.get("session") or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_ref(work.delivery, run_id)}")),
+        session=before.get("session") or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_ref(work.delivery, turn.run_id)}")),
         resumed=work.turn > 1,
         schema=schema,
         writes=STEPS[work.step].writes,
         max_tokens=settings.max_tokens,
         effort=work.effort or settings.effort or "",
-        anew=await in_thread(_anew, session, work, opening, word) if preset.output == "acp" and work.turn > 1 else "",
+        anew=await in_thread(_anew, turn, word) if preset.output == "acp" and work.turn > 1 else "",
     )
     memory = None
     if asking.resumed:
@@ -214,7 +191,7 @@ def _told(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
     return replace(said, well=not why, error=f"{agent.preset.title}: {why}" if why else "")
 
 
-def outcome_of(
+def _outcome_of(
     work: TurnInput, told: AgentSaid, change: Change | None, promised: Promised | None
 ) -> tuple[Outcome, bytes | None]:
     """The step's end from what the agent said in the end."""
@@ -245,40 +222,43 @@ def _upstream(host: Host, preset: Preset) -> Upstream:
     return found
 
 
-def _memory(session: WorkspaceSession, work: TurnInput) -> dict[str, str]:
+def _memory(turn: TurnToTake) -> dict[str, str]:
     """The session at the checkpoint; nothing in a first turn."""
-    if work.turn == 1:
+    if turn.work.turn == 1:
         return {}
-    found: dict[str, str] = checkpoints.read_turn(session.vault, work.checkpoint)["agent"]
+    found: dict[str, str] = checkpoints.read_turn(turn.session.vault, turn.work.checkpoint)["agent"]
     return found
 
 
-def _circle(session: WorkspaceSession, work: TurnInput, told: list[Message]) -> Stuck | None:
+def _circle(turn: TurnToTake) -> Stuck | None:
     """The circle it is in, as far as the results of its calls are known: those of the last turn come with its next
     request, so the tree that it left is not looked at, either. None where people have just spoken."""
-    if work.turn == 1 or work.said:
+    if turn.work.turn == 1 or turn.work.said:
         return None
-    return circle_of(session, work, told, newest=False)
+    return circle_of(turn.session, turn.work, turn.told, newest=False)
 
 
-def _prompt(session: WorkspaceSession, work: TurnInput, opening: list[Message], word: str) -> str:
+def _rules(turn: TurnToTake) -> str:
+    return system_prompt(turn.work.step, turn.session.contract.prompts.get(turn.work.step))
+
+
+def _prompt(turn: TurnToTake, word: str) -> str:
     """The step's rules and its opening in a first turn, later what people have said, or a word to go on."""
-    if work.turn > 1:
-        said = work.said if STEPS[work.step].hears else ()
-        content = [] if said else [{"type": "text", "text": word or _GO_ON}]
-        told = heard([{"role": "user", "content": content}], said)
-        return _texts(told)
-    return f"{system_prompt(work.step, session.contract.prompts.get(work.step))}\n\n{_texts(opening)}"
+    if turn.work.turn == 1:
+        return f"{_rules(turn)}\n\n{_texts(turn.told)}"
+    said = turn.work.said if STEPS[turn.work.step].hears else ()
+    content = [] if said else [{"type": "text", "text": word or _GO_ON}]
+    return _texts(heard([{"role": "user", "content": content}], said))
 
 
-def _anew(session: WorkspaceSession, work: TurnInput, said: list[Message], word: str) -> str:
+def _anew(turn: TurnToTake, word: str) -> str:
     """The first prompt again, with what was done since, and the word about the circle it was in, if any."""
-    rules = system_prompt(work.step, session.contract.prompts.get(work.step))
-    word = word or warned(said)
-    before, _, rest = _texts(compacted(said, diff_of(session.vault, work), _ANEW)).partition(_ANEW)
+    rules, word = _rules(turn), word or warned(turn.told)
+    diff = diff_of(turn.session.vault, turn.work)
+    before, _, rest = _texts(compacted(turn.told, diff, _ANEW)).partition(_ANEW)
     # The agent may have put words of its own before ours, and this may be the second time.
     return rules + before.rpartition(rules)[2] + _ANEW + rest.rpartition(_ANEW)[2] + (word and f"\n\n{word}")
 
 
 def _texts(messages: list[Message]) -> str:
-    return "\n\n".join(block["text"] for block in messages[-1]["content"] if block.get("type") == "text")
+    return "\n\n".join(texts_in(messages[-1]))

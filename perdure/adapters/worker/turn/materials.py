@@ -36,8 +36,8 @@ REPORT_CASES_CHARS = 40_000
 """Failing tests of one command in a prompt, and what all their messages take: the cause of more is in the first."""
 
 
-_PICTURES = "screenshots"
-"""Given as images (perdure.adapters.worker.turn.materials), never as text."""
+MATERIAL = "screenshots"
+"""The one material that is no text: an artifact of Screenshots, given as images."""
 
 
 def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str, str]:
@@ -46,7 +46,7 @@ def texts(vault: Vault, delivery: str, materials: Mapping[str, str]) -> dict[str
     found = {
         name: _READ[name](vault.get_artifact(delivery, value)) for name, value in materials.items() if name in _READ
     }
-    found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head", _PICTURES)}
+    found |= {name: value for name, value in materials.items() if name not in (*found, "base", "head", MATERIAL)}
     if "base" in materials and "head" in materials:
         head = materials["head"]
         found["diff"] = patch.unified(vault, vault.merge_base(materials["base"], head), head)
@@ -193,10 +193,6 @@ def _experiment(report: TestReport) -> str:
 PICTURES_SHOWN = 8
 PICTURES_SHOWN_BYTES = 6_000_000
 """Given to a reviewer: some 25,000 tokens; each turn sends them again, and a request may have 32 MB."""
-
-
-MATERIAL = "screenshots"
-"""The one material that is no text: an artifact of Screenshots."""
 
 
 def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:

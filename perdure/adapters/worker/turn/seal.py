@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from perdure.adapters.git import checkpoint as checkpoints
 from perdure.adapters.git.checkpoint import NestedRepository
 from perdure.adapters.system.crash import crash_point
 from perdure.adapters.system.threads import in_thread
-from perdure.adapters.worker.session import WorkspaceSession
 from perdure.adapters.worker.turn.adopt import record
+from perdure.adapters.worker.turn.agent import Message, TurnToTake
 from perdure.models.crash import CrashPoint
+from perdure.models.ids import run_ref
 from perdure.models.steps import STEPS
 from perdure.models.turn import SUMMARY_LIMIT, Outcome, TurnInput, TurnResult
 
-Message = dict[str, Any]
-
 
 async def seal(
-    session: WorkspaceSession,
-    work: TurnInput,
-    ref: str,
-    transcript: list[Message],
-    result: TurnResult,
-    agent: dict[str, str] | None = None,
+    turn: TurnToTake, transcript: list[Message], result: TurnResult, agent: dict[str, str] | None = None
 ) -> TurnResult:
-    """The snapshot, then the ref: after this the turn has happened. `agent`: where the memory of another one is."""
+    """The snapshot, then the ref: after this the turn has happened. The result as it is then, with what was spent and
+    heard. `agent`: where the memory of another one is."""
+    session, work = turn.session, turn.work
+    heard = tuple(said.id for said in work.said) if STEPS[work.step].hears else ()
+    result = result.model_copy(update={"spend": await in_thread(session.spend.total), "notes": heard})
     session.check()
     told = record(work, result) | ({"agent": agent} if agent else {})
 
@@ -45,7 +42,7 @@ async def seal(
         transcript = [*transcript[:-1], _with_note(transcript[-1], nested.paths)]
         commit = await in_thread(snapshot)
     session.check()
-    await in_thread(session.vault.move_ref, ref, commit, work.checkpoint)
+    await in_thread(session.vault.move_ref, run_ref(work.delivery, turn.run_id), commit, work.checkpoint)
     crash_point(CrashPoint.AFTER_SNAPSHOT)
     return result.model_copy(update={"checkpoint": commit})
 
@@ -61,8 +58,3 @@ def summary_of(work: TurnInput, did: str, outcome: Outcome | None, missed: str) 
     ended = (outcome.summary or str(outcome.ending)) if outcome is not None else ""
     words = ended or did or "goes on"
     return f"turn {work.turn} · {missed and missed + ' · '}{words}"[:SUMMARY_LIMIT]
-
-
-def read_by(work: TurnInput) -> tuple[str, ...]:
-    """The words from people that a turn reads."""
-    return tuple(said.id for said in work.said) if STEPS[work.step].hears else ()

@@ -7,10 +7,11 @@ what an agent's sandbox does not show is not in them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from perdure.adapters.agents.builtin.repository_map import MAP_FILE_BYTES, mapped
 from perdure.adapters.git.checkpoint import worktree_tree
+from perdure.adapters.git.contents import Contents
 from perdure.adapters.git.repository import REMEMBERED
 from perdure.adapters.git.vault import Vault
 from perdure.models.phases import Step
@@ -31,29 +32,15 @@ def map_of(vault: Vault, checkpoint: str, step: Step) -> dict[str, str]:
 
 @functools.lru_cache(REMEMBERED)
 def _map(vault: Vault, tree: str) -> str:
-    listed = vault.git.run("ls-tree", "-r", "-z", "--full-tree", "--end-of-options", tree).names
-    files = {path: about.split()[2] for about, _, path in (line.partition("\t") for line in listed) if _plain(about)}
-    return mapped(files, lambda paths: dict(_contents(vault, {path: files[path] for path in paths})))
+    files = {path: sha for path, mode, sha in vault.files(tree) if mode.startswith("100")}  # links lead elsewhere
+    return mapped(files, lambda paths: _contents(vault, {path: files[path] for path in paths}))
 
 
-def _plain(about: str) -> bool:
-    """A regular file: links lead elsewhere."""
-    return about.startswith("100")
-
-
-def _contents(vault: Vault, shas: Mapping[str, str]) -> Iterable[tuple[str, bytes]]:
+def _contents(vault: Vault, shas: Mapping[str, str]) -> dict[str, bytes]:
     """Of those files that are no larger than MAP_FILE_BYTES."""
-    if not shas:
-        return
-    told = vault.git.run("cat-file", "--batch-check=%(objectsize)", stdin=_asked(list(shas.values()))).text.split("\n")
-    small = [path for path, size in zip(shas, told, strict=True) if size.isdecimal() and int(size) <= MAP_FILE_BYTES]
-    data, at = vault.git.run("cat-file", "--batch", stdin=_asked([shas[path] for path in small])).stdout, 0
-    for path in small:
-        end = data.index(b"\n", at)
-        size = int(data[at:end].split()[2])
-        yield path, data[end + 1 : end + 1 + size]
-        at = end + size + 2
-
-
-def _asked(shas: Sequence[str]) -> bytes:
-    return "".join(f"{sha}\n" for sha in shas).encode()
+    reading = Contents(vault.git)
+    try:
+        read = reading.read(list(shas.values()), MAP_FILE_BYTES, MAP_FILE_BYTES * len(shas))
+        return {path: data for path, (_, data) in zip(shas, read, strict=True) if data is not None}
+    finally:
+        reading.close()

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from perdure.adapters.agents.builtin.conversation import question_for
+from perdure.adapters.agents.builtin.conversation import LONG_S, question_for, waits_long
 from perdure.adapters.agents.builtin.model import Model, upper_bound
 from perdure.adapters.agents.builtin.model_request import ModelRequest
-from perdure.adapters.agents.builtin.waits import LONG_S, waits_long
 from perdure.models.config import RepositoryConfig
 from perdure.models.contract import Contract
 from perdure.models.phases import Step

@@ -9,8 +9,8 @@ import pytest
 from turn_fixtures import DELIVERY, Bench, vault
 
 from perdure.adapters.agents.builtin.model import Reply
-from perdure.adapters.worker.turn import misses
-from perdure.adapters.worker.turn.misses import MISS_TOKENS, miss
+from perdure.adapters.worker.turn import by_model
+from perdure.adapters.worker.turn.by_model import MISS_TOKENS, miss
 from perdure.models.contract import Contract
 from perdure.models.ledger import Usage
 from tests.adapters.agents.builtin.replies import reply, text
@@ -29,7 +29,7 @@ async def test_each_turn_asks_about_the_one_before_it_and_nothing_is_missed(benc
 
 
 async def test_a_changed_prompt_is_named_in_the_turns_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(misses, "MISS_TOKENS", 0)
+    monkeypatch.setattr(by_model, "MISS_TOKENS", 0)
     first = await bench.take(bench.work(1, bench.prepared.checkpoint))
     store = vault(bench)
     _, _, terms = store.get_artifact(DELIVERY, bench.prepared.contract).partition(b"\n")

@@ -21,7 +21,7 @@ from pathlib import Path
 from perdure.adapters.agents.builtin.tools.base import Toolbox
 from perdure.adapters.agents.builtin.tools.paths import ToolError
 from perdure.adapters.agents.text import middle_out
-from perdure.adapters.sandbox.base import Command, Finished
+from perdure.adapters.sandbox.base import Finished
 from perdure.adapters.sandbox.output import clean
 from perdure.adapters.system.threads import in_thread
 from perdure.models.config import SandboxGrade
@@ -105,7 +105,7 @@ class Background:
     async def stop(self) -> str:
         """End it and all that it started. Its last words."""
         said = await self.words()
-        await _over(self.run)
+        await over(self.run)
         return f"{self.handle} is stopped.\n{said}"
 
     def _put(self, script: str, within_s: float) -> None:
@@ -130,20 +130,8 @@ async def start(box: Toolbox, script: str, output: Path) -> str:
     at, mark = output.with_suffix(".d"), f"perdure-{secrets.token_hex(8)}"
     await in_thread(lambda: at.mkdir(parents=True, exist_ok=True))
     await in_thread((at / "0.sh").write_text, script)
-    command = Command(
-        script=f"at={shlex.quote(str(at))} mark={mark}\n{_LOOP}",
-        worktree=box.worktree,
-        inside=box.inside,
-        output=output,
-        timeout_s=BACKGROUND_TIMEOUT_S,
-        git_dir=box.git_dir,
-        shared=box.shared,
-        writable=False,
-        env=box.env,
-        lock=box.lock,
-        shown=(at,),
-        fence=box.check,
-    )
+    looping = f"at={shlex.quote(str(at))} mark={mark}\n{_LOOP}"
+    command = box.command(looping, output, BACKGROUND_TIMEOUT_S, shown=(at,))
     handle = f"b{len(box.background) + 1}"
     run = asyncio.ensure_future(box.sandbox.run(command))
     one = box.background[handle] = Background(handle, at, output, mark, run)
@@ -168,10 +156,12 @@ def found(box: Toolbox, handle: str) -> Background:
 async def end_all(box: Toolbox) -> None:
     """Whatever happens to us, all of them are dead before we return."""
     for one in box.background.values():
-        await _over(one.run)
+        await over(one.run)
 
 
-async def _over(run: asyncio.Task[Finished]) -> None:
+async def over(run: asyncio.Future[Finished]) -> None:
+    """Whatever happens to us, the command is dead before we return: nobody else would wait for it. Its error is seen:
+    it has ended, and that is all that counts."""
     cancelled = False
     while not run.done():
         run.cancel()
@@ -180,6 +170,6 @@ async def _over(run: asyncio.Task[Finished]) -> None:
         except asyncio.CancelledError:
             cancelled = True
     if not run.cancelled():
-        run.exception()  # seen: it has ended, and that is all that counts
+        run.exception()
     if cancelled:
         raise asyncio.CancelledError

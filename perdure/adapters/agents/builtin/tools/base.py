@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from perdure.adapters.agents.builtin.schema import closed
 from perdure.adapters.agents.builtin.tools.paths import ToolError
-from perdure.adapters.sandbox.base import GitView, Sandbox
+from perdure.adapters.sandbox.base import Command, GitView, Sandbox
+from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 from perdure.models.decisions import Question
 from perdure.models.phases import Step
@@ -63,6 +64,25 @@ class Toolbox:
     question: Question | None = None
     assumed: list[str] = field(default_factory=list)
 
+    def command(
+        self, script: str, output: Path, timeout_s: float, *, writable: bool = False, shown: tuple[Path, ...] = ()
+    ) -> Command:
+        """A command at the top of the worktree."""
+        return Command(
+            script=script,
+            worktree=self.worktree,
+            inside=self.inside,
+            output=output,
+            timeout_s=timeout_s,
+            git_dir=self.git_dir,
+            shared=self.shared,
+            writable=writable,
+            env=self.env,
+            lock=self.lock,
+            shown=shown,
+            fence=self.check,
+        )
+
 
 @dataclass(frozen=True)
 class ToolCall:
@@ -100,6 +120,11 @@ class Tool(Generic[I]):
         except ValidationError as error:
             raise ToolError(f"{self.name} was called wrongly: {problems(error)}") from None
         return await self.run(given, call)
+
+
+def threaded(work: Callable[[I, ToolCall], str]) -> Callable[[I, ToolCall], Awaitable[str]]:
+    """The same, for a tool whose work blocks."""
+    return lambda given, call: in_thread(work, given, call)
 
 
 def problems(error: ValidationError, most: int = 5) -> str:

@@ -69,19 +69,8 @@ async def bash(given: BashInput, call: ToolCall) -> str:
     if given.background:
         await in_thread(_clear, output)
         return await background.start(box, given.command, output)
-    command = Command(
-        script=given.command,
-        worktree=box.worktree,
-        inside=box.inside,
-        output=output,
-        timeout_s=min(given.timeout, TOOL_TIMEOUT_MAX_S),
-        git_dir=box.git_dir,
-        shared=box.shared,
-        writable=call.writable,
-        env=box.env,
-        lock=box.lock,
-        fence=box.check,
-    )
+    timeout_s = min(given.timeout, TOOL_TIMEOUT_MAX_S)
+    command = box.command(given.command, output, timeout_s, writable=call.writable)
     await in_thread(_clear, output)
     ended = await _announced(box.on_spawn, output, asyncio.ensure_future(box.sandbox.run(command)))
     await in_thread(ended.raise_for, command, f"{box.sandbox.grade} sandbox")
@@ -112,20 +101,7 @@ async def _announced(on_spawn: Callable[[], None], output: Path, run: asyncio.Fu
         on_spawn()
         return await run
     finally:
-        await _ended(run)
-
-
-async def _ended(run: asyncio.Future[Finished]) -> None:
-    """Whatever happens to us, the command is dead before we return: nobody else would wait for it."""
-    cancelled = False
-    while not run.done():
-        run.cancel()
-        try:
-            await asyncio.wait({run})
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
+        await background.over(run)
 
 
 def _verdict(ended: Finished, command: Command) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 from perdure.adapters.agents.builtin.tools.base import ToolCall
 from perdure.adapters.agents.builtin.tools.edit import EDIT, WRITE
 from perdure.adapters.agents.builtin.tools.paths import ToolError, inside
-from perdure.adapters.sandbox.base import Command
 from perdure.adapters.sandbox.output import excerpt
 from perdure.adapters.system.threads import in_thread
 
@@ -99,19 +98,7 @@ async def checked(blocks: Sequence[dict[str, Any]], place: int, call: ToolCall) 
         return ""
     box = call.box
     output = box.log_dir / f"check-{place}-{re.sub(r'[^A-Za-z0-9_-]', '_', call.id)[:80]}.log"
-    command = Command(
-        script=f"file={shlex.quote(path)}\n{script}",
-        worktree=box.worktree,
-        inside=box.inside,
-        output=output,
-        timeout_s=CHECK_TIMEOUT_S,
-        git_dir=box.git_dir,
-        shared=box.shared,
-        writable=False,
-        env=box.env,
-        lock=box.lock,
-        fence=box.check,
-    )
+    command = box.command(f"file={shlex.quote(path)}\n{script}", output, CHECK_TIMEOUT_S)
     await in_thread(lambda: output.parent.mkdir(parents=True, exist_ok=True))
     ended = await box.sandbox.run(command)
     await in_thread(ended.raise_for, command, f"{box.sandbox.grade} sandbox")

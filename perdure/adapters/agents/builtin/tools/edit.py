@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from perdure.adapters.agents.builtin.tools.base import Tool, ToolCall
+from perdure.adapters.agents.builtin.tools.base import Tool, ToolCall, threaded
 from perdure.adapters.agents.builtin.tools.paths import ToolError, inside, is_binary, read_bytes, version, write_bytes
 from perdure.adapters.agents.builtin.tools.read import seen
-from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 
 _LINES_NAMED = 10
@@ -20,10 +17,6 @@ class EditInput(Written):
     old: str = Field(description="the exact text to replace, without line numbers; must occur once")
     new: str = Field(description="the text to put there")
     replace_all: bool = Field(default=False, description="replace every occurrence")
-
-
-async def edit(given: EditInput, call: ToolCall) -> str:
-    return await in_thread(_edit, given, call)
 
 
 def _edit(given: EditInput, call: ToolCall) -> str:
@@ -97,7 +90,7 @@ EDIT = Tool(
     "edit",
     "Replace an exact piece of text in a file you have read. It must occur exactly once, unless replace_all is set.",
     EditInput,
-    edit,
+    threaded(_edit),
 )
 
 
@@ -106,16 +99,12 @@ class WriteInput(Written):
     content: str = Field(description="the whole file")
 
 
-async def write(given: WriteInput, call: ToolCall) -> str:
-    return await in_thread(_write, given, call)
-
-
 def _write(given: WriteInput, call: ToolCall) -> str:
     box = call.box
     path, shown = inside(box.worktree, given.path, box.inside, writing=True, installed=box.shared)
     if shown == ".":
         raise ToolError("path names the repository itself; name a file")
-    old = _existing(path, shown)
+    old = read_bytes(path, shown) if path.exists() else None
     data = given.content.encode()
     kept = ""
     if old is not None and has_crlf(old) and b"\r\n" not in data:
@@ -123,10 +112,6 @@ def _write(given: WriteInput, call: ToolCall) -> str:
     write_bytes(path, data, shown)
     call.box.read_files[shown] = version(data)
     return seen(shown, data, f"{'written' if old is None else 'replaced'}, {len(data.splitlines())} lines{kept}")
-
-
-def _existing(path: Path, shown: str) -> bytes | None:
-    return read_bytes(path, shown) if path.exists() else None
 
 
 def has_crlf(data: bytes) -> bool:
@@ -138,5 +123,5 @@ WRITE = Tool(
     "write",
     "Create a file of the repository, or replace all of it. To change part of a file use edit.",
     WriteInput,
-    write,
+    threaded(_write),
 )

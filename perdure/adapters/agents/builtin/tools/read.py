@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from perdure.adapters.agents.builtin.tools.base import Tool, ToolCall
+from perdure.adapters.agents.builtin.tools.base import Tool, ToolCall, threaded
 from perdure.adapters.agents.builtin.tools.paths import ToolError, inside, is_binary, read_bytes, version
-from perdure.adapters.system.threads import in_thread
 from perdure.models.base import Written
 from perdure.models.limits import READ_LINE_CHARS, READ_LINES, TOOL_OUTPUT_HEAD, TOOL_OUTPUT_TAIL
 
@@ -17,10 +16,6 @@ class ReadInput(Written):
     path: str = Field(description="relative to the repository's root")
     offset: int = Field(default=1, ge=1, description="first line to show; default 1")
     limit: int = Field(default=READ_LINES, ge=1, description=f"lines to show; default and most {READ_LINES}")
-
-
-async def read(given: ReadInput, call: ToolCall) -> str:
-    return await in_thread(_read, given, call)
 
 
 def _read(given: ReadInput, call: ToolCall) -> str:
@@ -76,5 +71,5 @@ READ = Tool(
     "read",
     "Show a text file of the repository with line numbers. Read a file before you edit it.",
     ReadInput,
-    read,
+    threaded(_read),
 )

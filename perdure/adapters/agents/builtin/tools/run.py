@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from perdure.adapters.agents.builtin.tools.ask import ASK, ASSUME
@@ -53,6 +53,22 @@ def calls_in(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [block for block in message["content"] if block.get("type") == "tool_use"]
 
 
+def calls_of(transcript: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Those of a whole conversation, in order."""
+    return (call for message in transcript if message["role"] == "assistant" for call in calls_in(message))
+
+
+def texts_in(message: dict[str, Any]) -> list[str]:
+    """The texts of a message, in order."""
+    return [block["text"] for block in message["content"] if block.get("type") == "text"]
+
+
+def times_told(transcript: Iterable[dict[str, Any]], mark: str) -> int:
+    """The number of words of ours to the model that begin with this: a crash does not grant another one."""
+    told = (text for message in transcript if message["role"] == "user" for text in texts_in(message))
+    return sum(text.startswith(mark) for text in told)
+
+
 async def run_calls(message: dict[str, Any], toolbox: Toolbox, step: Step) -> list[dict[str, Any]]:
     """Carry out a reply's tool calls; one tool_result block each, in order.
 
@@ -98,8 +114,7 @@ def describe(message: dict[str, Any]) -> str:
     calls = [_call_words(block) for block in calls_in(message)]
     if calls:
         return shortened(", ".join(calls), DESCRIPTION_CHARS)
-    texts = [block["text"] for block in message["content"] if block.get("type") == "text"]
-    return first_line("\n".join(texts), DESCRIPTION_CHARS) or "no answer"
+    return first_line("\n".join(texts_in(message)), DESCRIPTION_CHARS) or "no answer"
 
 
 def command_in(call: dict[str, Any]) -> str:

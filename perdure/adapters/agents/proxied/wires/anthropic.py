@@ -6,19 +6,22 @@ from typing import Any
 
 from perdure.adapters.agents.prices import price
 from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.canonical import key, without
-from perdure.adapters.agents.proxied.events import objects, parsed
 from perdure.adapters.agents.proxied.wires.shapes import (
-    assistant,
+    answered,
+    asked,
     count,
-    in_turns,
+    counted,
     items_of,
     limit_of,
+    objects,
+    parsed,
+    refuse_addresses,
     refused,
     said_in,
     text,
     text_of,
     tool_use,
+    without,
 )
 from perdure.models.ledger import Usage
 
@@ -70,38 +73,25 @@ class Anthropic:
             if not tools:
                 sent.pop("tools")
                 sent.pop("tool_choice", None)
-        _without_addresses(body.get("messages"))
+        refuse_addresses(said, _address, "content")
         known = sent.get("speed") in (None, "standard") and sent.get("inference_geo") in (None, "global")
-        most = limit_of(sent.get("max_tokens"))
-        hour = _mentions_hour(sent)
-        bounds = Bounds(0.0, 0) if route.free else Bounds.of(model, sent, most, hour=hour, known=known)
-        return ProxiedRequest(
-            wire=self.name,
-            path=route.target,
-            model=model,
-            body=sent,
-            key=key(self.name, route, _nameless(sent)),
-            upper_usd=bounds.usd,
-            upper_tokens=bounds.tokens,
-            messages=in_turns([_message(message) for message in said]),
-            turn=bool(tools) and not route.free,
-            stream=sent.get("stream") is True and not route.free,
-            price_known=known,
+        most, hour = limit_of(sent.get("max_tokens")), _mentions_hour(sent)
+        bounds = Bounds.of(route, model, sent, most, hour=hour, known=known)
+        told, stream = map(_message, said), sent.get("stream") is True
+        return asked(
+            self.name, route, sent, _nameless(sent), bounds, told, model=model, turn=bool(tools), stream=stream
         )
 
     def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
-        kind = "text/event-stream; charset=utf-8" if events else "application/json"
-        if not request.upper_tokens:  # counted, not asked
-            parsed(body)
-            return ProxiedReply(200, kind, body, Usage(), assistant([]), None)
+        if not request.upper_tokens:
+            return counted(events, body)
         message = _of_events(body) if events else parsed(body)
         content, stop = message.get("content"), message.get("stop_reason")
         if not isinstance(content, list) or not isinstance(stop, str) or not stop:
             raise Cut("it has no end")
         usage = _usage(message.get("usage"))
         cost = price(str(message.get("model") or request.model), usage) if request.price_known else None
-        usage = usage.model_copy(update={"cost_usd": cost})
-        return ProxiedReply(200, kind, body, usage, assistant(content), stop)
+        return answered(events, body, usage.model_copy(update={"cost_usd": cost}), content, stop)
 
     def refusal(self, status: int, body: bytes) -> WireError:
         error, said = said_in(body)
@@ -121,16 +111,10 @@ def _runs_here(tool: Json) -> bool:
     return kind is None or (isinstance(kind, str) and kind.startswith(_HERE))
 
 
-def _without_addresses(value: Any) -> None:
-    """Raises WireError for a picture or document that the API would fetch from an address."""
-    if isinstance(value, list):
-        for item in value:
-            _without_addresses(item)
-    elif isinstance(value, dict):
-        source = value.get("source")
-        if isinstance(source, dict) and source.get("type") == "url":
-            raise refused("this agent has no network: a picture or document cannot be named by its address")
-        _without_addresses(value.get("content"))
+def _address(block: Json) -> str:
+    source = block.get("source")
+    fetched = isinstance(source, dict) and source.get("type") == "url"
+    return "a picture or document cannot be named by its address" if fetched else ""
 
 
 def _mentions_hour(value: Any) -> bool:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.canonical import key, without
-from perdure.adapters.agents.proxied.events import objects, parsed
+from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route
 from perdure.adapters.agents.proxied.wires import openai
+from perdure.adapters.agents.proxied.wires.openai import texts
 from perdure.adapters.agents.proxied.wires.shapes import (
-    assistant,
+    answered,
+    asked,
+    calls,
     count,
-    in_turns,
     items_of,
     limit_of,
+    objects,
+    parsed,
     refused,
-    text,
     text_of,
     tool_result,
     tool_use,
+    without,
 )
 
 _TOKENS = ("prompt_tokens", "prompt_tokens_details", "completion_tokens")
@@ -26,12 +28,10 @@ _STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", 
 _ELSEWHERE = ("web_search_options",)
 
 
-class Chat:
+class Chat(openai.OpenAI):
     """POST /v1/chat/completions."""
 
     name = "openai-chat"
-    headers: frozenset[str] = frozenset()
-    ping = b""
 
     def route(self, path: str, query: str) -> Route | None:
         return Route(path) if path == "/v1/chat/completions" and not query else None
@@ -42,7 +42,7 @@ class Chat:
             raise refused("messages: at least one message is required")
         if body.get("n") not in (None, 1):
             raise refused("n: one reply at a time")
-        openai.refuse_addresses(said)
+        openai.refuse_fetched(said)
         sent = without(body, *_ELSEWHERE)
         # Copilot marks the messages of a session it has loaded with a field of its own, which the API refuses.
         sent["messages"] = [without(one, *(name for name in one if name.startswith("__"))) for one in said]
@@ -50,26 +50,13 @@ class Chat:
         if "tools" in sent:
             sent["tools"] = tools
         limit = sent.get("max_completion_tokens")
-        bounds = Bounds.of(
-            model, sent, limit_of(sent.get("max_tokens") if limit is None else limit), known=openai.standard(sent)
-        )
-        name = key(self.name, route, without(sent, *openai.IDS))
+        most = limit_of(sent.get("max_tokens") if limit is None else limit)
+        bounds = Bounds.of(route, model, sent, most, known=openai.standard(sent))
+        nameless, told = without(sent, *openai.IDS), map(_message, said)
         if stream := sent.get("stream") is True:  # without it a stream does not say what it has cost
             options = sent.get("stream_options")
             sent["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
-        return ProxiedRequest(
-            wire=self.name,
-            path=route.target,
-            model=model,
-            body=sent,
-            key=name,
-            upper_usd=bounds.usd,
-            upper_tokens=bounds.tokens,
-            messages=in_turns([_message(message) for message in said]),
-            turn=bool(tools),
-            stream=stream,
-            price_known=bounds.known,
-        )
+        return asked(self.name, route, sent, nameless, bounds, told, model=model, turn=bool(tools), stream=stream)
 
     def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
         whole = _of_events(body) if events else parsed(body)
@@ -79,26 +66,19 @@ class Chat:
         if not isinstance(message, dict) or not isinstance(why, str):
             raise Cut("it has no end")
         _, blocks = _message({**message, "role": "assistant"})
-        stop = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else _STOPS.get(why, why)
-        kind = "text/event-stream; charset=utf-8" if events else "application/json"
+        stop = "tool_use" if calls(blocks) else _STOPS.get(why, why)
         named = str(whole.get("model") or request.model)
         usage = openai.usage(named, whole.get("usage"), _TOKENS, known=request.price_known)
-        return ProxiedReply(200, kind, body, usage, assistant(blocks), stop)
-
-    def refusal(self, status: int, body: bytes) -> WireError:
-        return openai.refusal(status, body)
-
-    def error(self, error: WireError) -> Json:
-        return openai.error(error)
+        return answered(events, body, usage, blocks, stop)
 
 
 def _message(message: Json) -> tuple[str, list[Json]]:
     """Role and blocks of a message, in the shape of our transcripts."""
     content, role = message.get("content"), message.get("role")
     if role == "tool":
-        shown = content if isinstance(content, str) else "\n".join(block["text"] for block in _texts(content))
+        shown = content if isinstance(content, str) else "\n".join(block["text"] for block in texts(content))
         return "user", [tool_result(str(message.get("tool_call_id", "")), shown)]
-    blocks = _texts(content)
+    blocks = texts(content)
     if role != "assistant":
         return "user", blocks
     thought = message.get("reasoning_content")
@@ -114,14 +94,6 @@ def _call(call: Json) -> Json:
     arguments = function.get("arguments")
     given = {"input": function.get("input")} if arguments is None else arguments
     return tool_use(str(function.get("name", "")), str(call.get("id", "")), given)
-
-
-def _texts(content: Any) -> list[Json]:
-    if isinstance(content, str):
-        return [text(content)] if content else []
-    parts = content if isinstance(content, list) else []
-    said = (part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
-    return [text(words) for words in said if isinstance(words, str)]
 
 
 def _of_events(body: bytes) -> Json:

@@ -8,19 +8,23 @@ from typing import Any
 
 from perdure.adapters.agents.prices import price
 from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.canonical import key, without
-from perdure.adapters.agents.proxied.events import objects, parsed
 from perdure.adapters.agents.proxied.wires.shapes import (
-    assistant,
+    answered,
+    asked,
+    calls,
     count,
-    in_turns,
+    counted,
     items_of,
     limit_of,
+    objects,
+    parsed,
+    refuse_addresses,
     refused,
     said_in,
     text,
     tool_result,
     tool_use,
+    without,
 )
 from perdure.models.ledger import Usage
 
@@ -65,7 +69,7 @@ class Gemini:
             raise refused(f"{other[0]}: fields are written in camel case here")
         if body.get("cachedContent"):
             raise refused("cachedContent: the whole conversation has to be sent")
-        _refuse_addresses(contents)
+        refuse_addresses(contents, _fetched, "parts")
         sent = without(body, "labels")
         tools = [{_HERE: tool[_HERE]} for tool in items_of(body, "tools") if tool.get(_HERE)]
         if "tools" in sent:
@@ -75,28 +79,16 @@ class Gemini:
         if settings.get("candidateCount") not in (None, 1):
             raise refused("candidateCount: one reply at a time")
         most = limit_of(settings.get("maxOutputTokens"))
-        bounds = Bounds(0.0, 0) if route.free else Bounds.of(route.model, sent, most)
-        return ProxiedRequest(
-            wire=self.name,
-            path=route.target,
-            model=route.model,
-            body=sent,
-            key=key(self.name, route, _nameless(sent)),
-            upper_usd=bounds.usd,
-            upper_tokens=bounds.tokens,
-            messages=in_turns([_message(content) for content in contents]),
-            turn=bool(tools) and not route.free,
-            stream=route.stream,
-        )
+        bounds, told = Bounds.of(route, route.model, sent, most), map(_message, contents)
+        nameless, model = _nameless(sent), route.model
+        return asked(self.name, route, sent, nameless, bounds, told, model=model, turn=bool(tools), stream=route.stream)
 
     def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
-        kind = "text/event-stream; charset=utf-8" if events else "application/json"
-        if not request.upper_tokens:  # counted, not asked
-            parsed(body)
-            return ProxiedReply(200, kind, body, Usage(), assistant([]), None)
+        if not request.upper_tokens:
+            return counted(events, body)
         pieces = [piece for _, piece in objects(body)] if events else [parsed(body)]
         parts: list[Any] = []
-        why, counted, named = None, None, request.model
+        why, tokens, named = None, None, request.model
         for piece in pieces:
             if piece.get("error"):
                 raise self.refusal(count(piece["error"].get("code")) or 500, json.dumps(piece).encode())
@@ -105,13 +97,12 @@ class Gemini:
             why = candidate.get("finishReason") or why
             if (piece.get("promptFeedback") or {}).get("blockReason"):
                 why = why or "SAFETY"
-            counted, named = piece.get("usageMetadata") or counted, piece.get("modelVersion") or named
+            tokens, named = piece.get("usageMetadata") or tokens, piece.get("modelVersion") or named
         if not isinstance(why, str):
             raise Cut("it was cut off before its end")
         blocks = _blocks(parts)
-        called = any(block["type"] == "tool_use" for block in blocks)
-        stop = "tool_use" if called else _STOPS.get(why, "refusal")
-        return ProxiedReply(200, kind, body, _usage(str(named), counted), assistant(blocks), stop)
+        stop = "tool_use" if calls(blocks) else _STOPS.get(why, "refusal")
+        return answered(events, body, _usage(str(named), tokens), blocks, stop)
 
     def refusal(self, status: int, body: bytes) -> WireError:
         told, said = said_in(body)
@@ -123,15 +114,9 @@ class Gemini:
         return {"error": {"code": error.status, "message": error.said, "status": name}}
 
 
-def _refuse_addresses(value: Any) -> None:
-    """Raises WireError for a file that the API's servers would fetch, or that is the account's."""
-    if isinstance(value, list):
-        for item in value:
-            _refuse_addresses(item)
-    elif isinstance(value, dict):
-        if value.get("fileData") or value.get("file_data"):
-            raise refused("this agent has no network: a file cannot be named by its address")
-        _refuse_addresses(value.get("parts"))
+def _fetched(value: Json) -> str:
+    """Words about a file that the API's servers would fetch, or that is the account's."""
+    return "a file cannot be named by its address" if value.get("fileData") or value.get("file_data") else ""
 
 
 def _nameless(body: Json) -> Json:

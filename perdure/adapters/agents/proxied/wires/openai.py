@@ -1,4 +1,4 @@
-"""Parts that both wires of OpenAI share: errors, prices, what their servers would fetch."""
+"""Parts that both wires of OpenAI share: errors, prices, texts, what their servers would fetch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.adapters.agents.prices import price
 from perdure.adapters.agents.proxied.base import Json, WireError
-from perdure.adapters.agents.proxied.wires.shapes import count, refused, said_in
+from perdure.adapters.agents.proxied.wires.shapes import count, refuse_addresses, said_in, text
 from perdure.models.ledger import Usage
 
 IDS = ("client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "user")
@@ -18,16 +18,21 @@ _CODES = {"rate_limit_exceeded": 429, "insufficient_quota": 402, "invalid_prompt
 """Statuses of errors that have none of their own, or one that says less: nobody comes again without credit."""
 
 
-def error(wrong: WireError) -> Json:
-    kind = _TYPES.get(wrong.status, "server_error" if wrong.status >= 500 else "invalid_request_error")
-    return {"error": {"message": wrong.said, "type": kind, "param": None, "code": wrong.kind or None}}
+class OpenAI:
+    """Answers as both of them read them."""
 
+    headers: frozenset[str] = frozenset()
+    ping = b""
 
-def refusal(status: int, body: bytes) -> WireError:
-    told, said = said_in(body)
-    code = told.get("code") if isinstance(told, dict) else None
-    code = code if isinstance(code, str) else ""
-    return WireError(402 if code == "insufficient_quota" else status, code, said)
+    def refusal(self, status: int, body: bytes) -> WireError:
+        told, said = said_in(body)
+        code = told.get("code") if isinstance(told, dict) else None
+        code = code if isinstance(code, str) else ""
+        return WireError(402 if code == "insufficient_quota" else status, code, said)
+
+    def error(self, error: WireError) -> Json:
+        kind = _TYPES.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
+        return {"error": {"message": error.said, "type": kind, "param": None, "code": error.kind or None}}
 
 
 def failed(told: Any) -> WireError:
@@ -37,20 +42,27 @@ def failed(told: Any) -> WireError:
     return WireError(_CODES.get(code, 500), code, str(told.get("message") or code))
 
 
-def refuse_addresses(value: Any) -> None:
-    """Raises WireError for what the API's servers would fetch: a picture by its address, a file of the account."""
-    if isinstance(value, list):
-        for item in value:
-            refuse_addresses(item)
-    elif isinstance(value, dict):
-        image = value.get("image_url")
-        address = image.get("url") if isinstance(image, dict) else image
-        if isinstance(address, str) and not address.startswith("data:"):
-            raise refused("this agent has no network: a picture cannot be named by its address")
-        if value.get("file_url") or value.get("file_id"):
-            raise refused("this agent has no network: a file cannot be named by its address or its id")
-        for name in ("content", "output", "file"):
-            refuse_addresses(value.get(name))
+def refuse_fetched(value: Any) -> None:
+    """Raises WireError for a picture by its address, and a file of the account."""
+    refuse_addresses(value, _fetched, "content", "output", "file")
+
+
+def _fetched(value: Json) -> str:
+    image = value.get("image_url")
+    address = image.get("url") if isinstance(image, dict) else image
+    if isinstance(address, str) and not address.startswith("data:"):
+        return "a picture cannot be named by its address"
+    named = value.get("file_url") or value.get("file_id")
+    return "a file cannot be named by its address or its id" if named else ""
+
+
+def texts(content: Any) -> list[Json]:
+    """The text blocks of a message's content."""
+    if isinstance(content, str):
+        return [text(content)] if content else []
+    parts = content if isinstance(content, list) else []
+    said = (part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
+    return [text(words) for words in said if isinstance(words, str)]
 
 
 def standard(body: Json) -> bool:

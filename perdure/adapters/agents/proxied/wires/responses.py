@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route, WireError
-from perdure.adapters.agents.proxied.canonical import key, without
-from perdure.adapters.agents.proxied.events import objects, parsed
+from perdure.adapters.agents.proxied.base import Bounds, Cut, Json, ProxiedReply, ProxiedRequest, Route
 from perdure.adapters.agents.proxied.wires import openai
+from perdure.adapters.agents.proxied.wires.openai import texts
 from perdure.adapters.agents.proxied.wires.shapes import (
-    assistant,
-    in_turns,
+    answered,
+    asked,
+    calls,
     items_of,
     limit_of,
+    objects,
+    parsed,
     refused,
-    text,
     text_of,
     tool_result,
     tool_use,
+    without,
 )
 
 _HERE = ("function", "custom", "local_shell", "apply_patch", "computer_use_preview")
@@ -30,12 +32,11 @@ _ELSEWHERE = ("previous_response_id", "conversation", "prompt", "background")
 _TOKENS = ("input_tokens", "input_tokens_details", "output_tokens")
 
 
-class Responses:
+class Responses(openai.OpenAI):
     """POST /v1/responses."""
 
     name = "openai-responses"
     headers = frozenset({"openai-beta"})
-    ping = b""
 
     def route(self, path: str, query: str) -> Route | None:
         return Route(path) if path == "/v1/responses" and not query else None
@@ -50,28 +51,17 @@ class Responses:
             raise refused(f"{taken[0]}: the whole conversation has to be sent")
         if any(item.get("type") == "item_reference" for item in items):
             raise refused("input: items have to be sent, not named by their id")
-        openai.refuse_addresses(items)
+        openai.refuse_fetched(items)
         sent = dict(body)
         tools = [kept for tool in items_of(body, "tools") if (kept := _here(tool)) is not None]
         if "tools" in sent:
             sent["tools"] = tools
-        known = openai.standard(sent)
-        bounds = Bounds.of(model, sent, limit_of(sent.get("max_output_tokens")), known=known)
+        most = limit_of(sent.get("max_output_tokens"))
+        bounds = Bounds.of(route, model, sent, most, known=openai.standard(sent))
         nameless = without(sent, *openai.IDS)
         nameless["input"] = [without(item, "id") for item in items]
-        return ProxiedRequest(
-            wire=self.name,
-            path=route.target,
-            model=model,
-            body=sent,
-            key=key(self.name, route, nameless),
-            upper_usd=bounds.usd,
-            upper_tokens=bounds.tokens,
-            messages=in_turns([said for item in items for said in _said(item)]),
-            turn=bool(tools),
-            stream=sent.get("stream") is True,
-            price_known=known,
-        )
+        told, stream = (said for item in items for said in _said(item)), sent.get("stream") is True
+        return asked(self.name, route, sent, nameless, bounds, told, model=model, turn=bool(tools), stream=stream)
 
     def read(self, request: ProxiedRequest, events: bool, body: bytes) -> ProxiedReply:
         response = _of_events(body) if events else parsed(body)
@@ -82,16 +72,9 @@ class Responses:
             raise Cut("it has no end")
         items = [item for item in output if isinstance(item, dict)]
         blocks = [block for item in items for _, said in _said({"role": "assistant", **item}) for block in said]
-        kind = "text/event-stream; charset=utf-8" if events else "application/json"
         named = str(response.get("model") or request.model)
         usage = openai.usage(named, response.get("usage"), _TOKENS, known=request.price_known)
-        return ProxiedReply(200, kind, body, usage, assistant(blocks), _stop(response, blocks))
-
-    def refusal(self, status: int, body: bytes) -> WireError:
-        return openai.refusal(status, body)
-
-    def error(self, error: WireError) -> Json:
-        return openai.error(error)
+        return answered(events, body, usage, blocks, _stop(response, blocks))
 
 
 def _here(tool: Json) -> Json | None:
@@ -113,9 +96,9 @@ def _said(item: Json) -> Iterator[tuple[str, list[Json]]]:
     kind, call = item.get("type", "message"), str(item.get("call_id") or item.get("id") or "")
     if kind == "message":
         role = "assistant" if item.get("role") == "assistant" else "user"
-        yield role, _texts(item.get("content"))
+        yield role, texts(item.get("content"))
     elif kind == "reasoning":
-        summary = "\n".join(block["text"] for block in _texts(item.get("summary")))
+        summary = "\n".join(block["text"] for block in texts(item.get("summary")))
         yield "assistant", [{"type": "thinking", "thinking": summary, "signature": ""}] if summary else []
     elif kind == "function_call":
         yield "assistant", [tool_use(str(item.get("name", "")), call, item.get("arguments"))]
@@ -127,20 +110,12 @@ def _said(item: Json) -> Iterator[tuple[str, list[Json]]]:
         yield "user", [tool_result(call, item.get("output", ""))]
 
 
-def _texts(content: Any) -> list[Json]:
-    if isinstance(content, str):
-        return [text(content)]
-    parts = content if isinstance(content, list) else []
-    said = (part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
-    return [text(words) for words in said if isinstance(words, str)]
-
-
 def _stop(response: Json, blocks: list[Json]) -> str:
     if response.get("status") == "incomplete":
         detail = response.get("incomplete_details")
         reason = detail.get("reason") if isinstance(detail, dict) else None
         return "refusal" if reason == "content_filter" else "max_tokens"
-    return "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
+    return "tool_use" if calls(blocks) else "end_turn"
 
 
 def _of_events(body: bytes) -> Json:

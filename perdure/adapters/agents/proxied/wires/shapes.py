@@ -1,11 +1,75 @@
-"""Small parts that the wires share: fields of a request that must be there, messages of our transcripts."""
+"""Small parts that the wires share: requests and replies as data, their fields, our transcripts, streams of events."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from perdure.adapters.agents.proxied.base import REPLY_TOKENS, Json, WireError
+from perdure.adapters.agents.proxied.base import (
+    REPLY_TOKENS,
+    Bounds,
+    Cut,
+    Json,
+    ProxiedReply,
+    ProxiedRequest,
+    Route,
+    WireError,
+)
+from perdure.models.ledger import Usage
+
+
+def asked(
+    wire: str,
+    route: Route,
+    body: Json,
+    nameless: Json,
+    bounds: Bounds,
+    said: Iterable[tuple[str, list[Json]]],
+    *,
+    model: str,
+    turn: bool,
+    stream: bool,
+) -> ProxiedRequest:
+    """The request that a wire has understood. `nameless`: its body without ids; `said`: role and blocks of messages."""
+    return ProxiedRequest(
+        wire=wire,
+        path=route.target,
+        model=model,
+        body=body,
+        key=key(wire, route, nameless),
+        upper_usd=bounds.usd,
+        upper_tokens=bounds.tokens,
+        messages=in_turns(said),
+        turn=turn and not route.free,
+        stream=stream and not route.free,
+        price_known=bounds.known,
+    )
+
+
+def answered(events: bool, body: bytes, usage: Usage, blocks: list[Json], stop: str | None) -> ProxiedReply:
+    """The reply that a wire has understood."""
+    kind = "text/event-stream; charset=utf-8" if events else "application/json"
+    return ProxiedReply(200, kind, body, usage, {"role": "assistant", "content": blocks}, stop)
+
+
+def counted(events: bool, body: bytes) -> ProxiedReply:
+    """The reply to a request that counts tokens and asks nothing. Raises Cut."""
+    parsed(body)
+    return answered(events, body, Usage(), [], None)
+
+
+def key(wire: str, route: Route, body: Json) -> str:
+    """The name of a request, equal for one that comes again: SHA-256 over path and body, in hex; the order of keys does
+    not matter, everything else does."""
+    said = json.dumps([wire, route.target, body], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def without(body: Json, *names: str) -> Json:
+    """A copy without these fields."""
+    return {name: value for name, value in body.items() if name not in names}
 
 
 def refused(said: str) -> WireError:
@@ -65,7 +129,7 @@ def tool_result(id: str, said: object) -> Json:
     return {"type": "tool_result", "tool_use_id": id, "content": [text(shown)]}
 
 
-def in_turns(said: list[tuple[str, list[Json]]]) -> list[Json]:
+def in_turns(said: Iterable[tuple[str, list[Json]]]) -> list[Json]:
     """Messages of (role, blocks): those of one role that follow each other are one."""
     messages: list[Json] = []
     for role, blocks in said:
@@ -78,8 +142,22 @@ def in_turns(said: list[tuple[str, list[Json]]]) -> list[Json]:
     return messages
 
 
-def assistant(blocks: list[Json]) -> Json:
-    return {"role": "assistant", "content": blocks}
+def calls(blocks: list[Json]) -> bool:
+    """True where a tool is called in them."""
+    return any(block["type"] == "tool_use" for block in blocks)
+
+
+def refuse_addresses(value: Any, wrong: Callable[[Json], str], *inside: str) -> None:
+    """Raises WireError for what the API's servers would fetch: an object of which `wrong` says so, in words, here or in
+    the fields `inside`."""
+    if isinstance(value, list):
+        for item in value:
+            refuse_addresses(item, wrong, *inside)
+    elif isinstance(value, dict):
+        if said := wrong(value):
+            raise refused(f"this agent has no network: {said}")
+        for name in inside:
+            refuse_addresses(value.get(name), wrong, *inside)
 
 
 def said_in(body: bytes) -> tuple[Any, str]:
@@ -89,3 +167,39 @@ def said_in(body: bytes) -> tuple[Any, str]:
         return error, str(error["message"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}, body[:300].decode("utf-8", "replace").strip()
+
+
+def events(body: bytes) -> Iterator[tuple[str, str]]:
+    """(event, data) of each event that came whole; an event without its empty line did not. `event` may be empty."""
+    text = body.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    for block in text.split("\n\n")[:-1]:
+        name, data = "", []
+        for line in block.split("\n"):
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data.append(value)
+        if data:
+            yield name, "\n".join(data)
+
+
+def objects(body: bytes) -> Iterator[tuple[str, Json]]:
+    """(event, JSON object) of each event, up to the `[DONE]` of some wires, which comes as ("[DONE]", {})."""
+    for name, data in events(body):
+        if data == "[DONE]":
+            yield data, {}
+            return
+        yield name, parsed(data)
+
+
+def parsed(data: str | bytes) -> Json:
+    """The JSON object in these bytes. Raises Cut when it is none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Cut("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise Cut("it is no JSON object")
+    return value
