@@ -25,11 +25,11 @@ from perdure.models.rules.scheduling import ended, startable, views, wakes
 from perdure.models.webui.backlog import details
 from perdure.models.webui.details import refused
 from workflows.attributes import set_attributes
-from workflows.endings import cancels, heed_cancellation, invalid, not_by_itself
+from workflows.endings import BAD_REQUESTS, cancels, heed_cancellation, invalid, not_by_itself
 from workflows.following import left_to_follow
 from workflows.items import Items
 from workflows.items_base import Base, FollowsBase
-from workflows.items_begun import begin
+from workflows.items_begun import begin, why
 from workflows.items_decided import HandsOn
 from workflows.items_inbox import TakesItems
 from workflows.items_stack import Stack
@@ -81,8 +81,8 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             self.state.status = "ended"  # from now on nobody is told that anything will be done
             await self.leave_stack()
         except (asyncio.CancelledError, ActivityError) as error:
-            if not cancels(error):
-                raise
+            if isinstance(error, ActivityError) and not cancels(error):
+                raise self.failed(error) from error
             self.state.status = "cancelled"
             self.base.stop()
             await self.items.cancel()
@@ -167,6 +167,16 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
         heed_cancellation()
         if self.items.unsure:
             await self.items.look()
+
+    def failed(self, error: ActivityError) -> ApplicationError:
+        """For an end that nobody asked for, such as a base that is not there: it says why, wherever somebody looks."""
+        state, words = self.state, why(error)
+        state.status, state.message, state.waiting = "failed", words, ""
+        if isinstance(error.cause, ApplicationError) and error.cause.type in BAD_REQUESTS:
+            return invalid(words)
+        return ApplicationError(
+            words, self.progress().model_dump(mode="json"), type="BacklogFailed", non_retryable=True
+        )
 
     def list_it(self) -> None:
         """In the server's lists and filters, at its beginning and its end: each time is an event."""

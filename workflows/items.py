@@ -29,8 +29,7 @@ from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOU
 from perdure.models.rules.ends import take_end
 from perdure.models.rules.scheduling import checks, next_to_land, wanted
 from perdure.models.webui.backlog import table
-from workflows.endings import interpret
-from workflows.items_begun import MEANWHILE
+from workflows.items_begun import MEANWHILE, why
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
 from workflows.room import room_for_pull_request
 from workflows.telling import tell
@@ -178,7 +177,7 @@ class Items:
             state.pull_request = done.pull_request.url if done.pull_request else ""
             state.message = done.message
         except ActivityError as error:
-            state.message = f"{len(landed)} landed on {opened.branch}; no pull request: {interpret(error)}"[:500]
+            state.message = f"{len(landed)} landed on {opened.branch}; no pull request: {why(error)}"[:500]
 
     async def cancel(self) -> None:
         """Cancel every delivery that runs; each keeps its work."""

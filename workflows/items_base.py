@@ -28,6 +28,7 @@ from perdure.models.rules.scheduling import checks
 from perdure.models.work import Closed, CloseInput
 from workflows.endings import interpret
 from workflows.items import AGAIN, TURN_MOST, Items
+from workflows.items_begun import why
 from workflows.publishing import FORGE_PATIENCE
 
 FOLLOW_LOOK = timedelta(minutes=30)
@@ -112,11 +113,11 @@ class Base:
             else:  # somebody pushed in between: once more, on what they pushed
                 state.looked = workflow.now() - FOLLOW_LOOK
         except ActivityError as error:
-            state.looked, meaning = workflow.now(), interpret(error)
-            if isinstance(meaning, asyncio.CancelledError):
+            state.looked = workflow.now()
+            if isinstance(meaning := interpret(error), asyncio.CancelledError):
                 raise meaning from error
             if last or isinstance(error.cause, ApplicationError):
-                state.asks = str(meaning).removeprefix("InvalidRequest: ")[:600]
+                state.asks = why(error)[:600]
         finally:
             if host:
                 await self._tidied(host)

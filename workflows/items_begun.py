@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 from temporalio.common import Priority, WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
 
 from perdure.models.backlog_state import SATISFIED, BacklogState, ItemPhase, ItemState
@@ -63,13 +63,20 @@ async def _begun(items: Items, start: Start, at: ItemState) -> None:
     except WorkflowAlreadyStartedError:
         items.unsure.add(start.id)
     except ActivityError as error:
-        at.phase, at.words, at.ended = ItemPhase.FAILED, str(interpret(error))[:300], workflow.now()
+        at.phase, at.words, at.ended = ItemPhase.FAILED, why(error)[:300], workflow.now()
         items.changed = True
     else:
         at.run_id = child.first_execution_run_id or ""
         items.heed(start.id, child)
         for said in items.state.said:
             await items.tell(start.id, "say", {"id": said.id, "text": said.text})
+
+
+def why(error: ActivityError) -> str:
+    """What an activity failed with, in the words that its sender can use."""
+    meaning = interpret(error)
+    words = meaning.message if isinstance(meaning, ApplicationError) else str(meaning)
+    return words.removeprefix("InvalidRequest: ")
 
 
 def _may_still(state: BacklogState, at: ItemState) -> bool:

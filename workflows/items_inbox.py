@@ -32,8 +32,8 @@ from perdure.models.rules.changes import go_on_with, leave_out, over, problem
 from perdure.models.rules.foreseeing import foresee
 from perdure.models.rules.stack import no_place
 from perdure.models.touches import learnt
-from workflows.endings import interpret
 from workflows.items import Items
+from workflows.items_begun import why
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class TakesItems:
         try:
             done = await self.items.activity("prioritise_delivery", work, Prioritised, f"{id} has priority {wanted}")
         except ActivityError as error:
-            return f"{told}, but its delivery keeps its own: {interpret(error)}"[:300]
+            return f"{told}, but its delivery keeps its own: {why(error)}"[:300]
         return f"{told}, but its delivery keeps its own: {done.words}" if done.words else told
 
     @property

@@ -56,6 +56,7 @@ class Branch(Company):
     pulls    in a stack, pull requests as the forge shows them; stacked: whenever they were looked at
     pushes   how often somebody pushes between a look at the base and the move
     vouching, closing   where set: what `vouch` waits for, before an item begins; `close_backlog`, at the end
+    unopened   the type and the words with which opening it fails
     called   how often each of these two was asked
     """
 
@@ -90,6 +91,7 @@ class Branch(Company):
         self.stacked: list[StackInput] = []
         self.vouching: asyncio.Event | None = None
         self.closing: asyncio.Event | None = None
+        self.unopened: tuple[str, str] | None = None
         self.called = {"vouch": 0, "close_backlog": 0}
 
     async def plays(self, work: TurnInput) -> TurnResult:
@@ -184,6 +186,9 @@ class Branch(Company):
 
         @activity.defn
         async def open_backlog(work: OpenBacklogInput) -> Opened:
+            if self.unopened is not None:
+                type, words = self.unopened
+                raise ApplicationError(words, type=type, non_retryable=True)
             return Opened(
                 base="main",
                 base_sha="b",
