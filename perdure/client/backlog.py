@@ -200,8 +200,9 @@ class Backlog:
 
     def _ended(self, described: Described) -> BadInput:
         word = described.outcome.replace("_", " ")
+        ended = "has ended" if word in ("", "ended") else f"has ended ({word})"
         fix = f"perdure backlog report {self.id} says how; retry ITEM goes on with one that failed"
-        return BadInput(f"{self.id} has ended ({word}): nothing of it can be changed", fix=fix)
+        return BadInput(f"{self.id} {ended}: nothing of it can be changed", fix=fix)
 
     async def _reopen(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
         """Begin an ended backlog again, changed: another run of the same id, with all that the last one knew."""
