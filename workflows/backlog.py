@@ -25,10 +25,11 @@ from perdure.models.rules.scheduling import ended, startable, views, wakes
 from perdure.models.webui.backlog import details
 from perdure.models.webui.details import refused
 from workflows.attributes import set_attributes
-from workflows.endings import cancels, heed_cancellation, invalid, not_by_itself
+from workflows.endings import BAD_REQUESTS, cancels, heed_cancellation, invalid, not_by_itself
 from workflows.following import left_to_follow
 from workflows.items import Items
 from workflows.items_base import Base, FollowsBase
+from workflows.items_begun import begin, why
 from workflows.items_decided import HandsOn
 from workflows.items_inbox import TakesItems
 from workflows.items_stack import Stack
@@ -73,12 +74,15 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             if not self.known:
                 await self.know()
             await self.deliver_all()
-            await self.stack.look(last=True)
-            await self.items.publish()
+            await self.publish()
+            while self.asked_for_more():
+                await self.deliver_all()
+                await self.publish()
+            self.state.status = "ended"  # from now on nobody is told that anything will be done
             await self.leave_stack()
         except (asyncio.CancelledError, ActivityError) as error:
-            if not cancels(error):
-                raise
+            if isinstance(error, ActivityError) and not cancels(error):
+                raise self.failed(error) from error
             self.state.status = "cancelled"
             self.base.stop()
             await self.items.cancel()
@@ -88,7 +92,6 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             await self.tell_end()
             raise
         await workflow.wait_condition(workflow.all_handlers_finished)  # whoever sent something just now is answered
-        self.state.status = "ended"
         self.list_it()
         await self.tell_end()
         return self.progress()
@@ -108,11 +111,22 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
         while not self.over():
             await self.stack.look()
             for start in startable(self.request, self.state, workflow.now()):
-                await self.items.begin(start)
+                await begin(self.items, start)
             if not self.base.busy:
                 await self.items.grant_turn()
             await self.something_happens()
             self.go_on_in_a_new_run()
+
+    async def publish(self) -> None:
+        """Propose what has landed."""
+        self.items.changed = False
+        await self.stack.look(last=True)
+        await self.items.publish()
+
+    def asked_for_more(self) -> bool:
+        """Somebody has added an item, say, while all of it was being proposed: they were told that it is done."""
+        settled = ended(self.request, self.state, workflow.now()) and self.base.settled
+        return self.items.changed and not settled and workflow.patched("asked-as-it-ends")
 
     async def leave_stack(self) -> None:
         """Its pull requests are merged after it has ended, by people: what stands on one is moved then, too."""
@@ -153,6 +167,16 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
         heed_cancellation()
         if self.items.unsure:
             await self.items.look()
+
+    def failed(self, error: ActivityError) -> ApplicationError:
+        """For an end that nobody asked for, such as a base that is not there: it says why, wherever somebody looks."""
+        state, words = self.state, why(error)
+        state.status, state.message, state.waiting = "failed", words, ""
+        if isinstance(error.cause, ApplicationError) and error.cause.type in BAD_REQUESTS:
+            return invalid(words)
+        return ApplicationError(
+            words, self.progress().model_dump(mode="json"), type="BacklogFailed", non_retryable=True
+        )
 
     def list_it(self) -> None:
         """In the server's lists and filters, at its beginning and its end: each time is an event."""

@@ -8,13 +8,12 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import Priority, RetryPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, WorkflowAlreadyStartedError
-from temporalio.workflow import ChildWorkflowHandle, ParentClosePolicy
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError
+from temporalio.workflow import ChildWorkflowHandle
 
 from perdure.models.backlog import BacklogItem, BacklogRequest
 from perdure.models.backlog_state import BacklogState, ItemPhase, ItemState, Opened
-from perdure.models.fairness import shared_with, urgency
 from perdure.models.former import Former, FormerInput, state_digest
 from perdure.models.landing import (
     CloseBacklogInput,
@@ -26,12 +25,11 @@ from perdure.models.landing import (
     LookInput,
     OpenBacklogInput,
 )
-from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE, WORKFLOW_TASK
+from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
 from perdure.models.rules.ends import take_end
-from perdure.models.rules.scheduling import Start, checks, next_to_land, wanted
+from perdure.models.rules.scheduling import checks, next_to_land, wanted
 from perdure.models.webui.backlog import table
-from workflows.endings import interpret
-from workflows.items_request import request_of
+from workflows.items_begun import MEANWHILE, why
 from workflows.publishing import FORGE_ATTEMPT, FORGE_PATIENCE
 from workflows.room import room_for_pull_request
 from workflows.telling import tell
@@ -54,6 +52,7 @@ class Items:
 
     changed  something was heard that may let another item move
     unsure   items of whose delivery it has to be found out what became of it
+    beginning   those whose delivery is being begun; with a note where somebody has cancelled it meanwhile
     """
 
     def __init__(self, request: BacklogRequest, state: BacklogState, said: Any) -> None:
@@ -62,6 +61,7 @@ class Items:
         self._given = state_digest(state) if state.again else ""  # before a signal changes it
         self.changed = False
         self.unsure: set[str] = set()
+        self.beginning: dict[str, str | None] = {}
         self._children: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -118,35 +118,9 @@ class Items:
         )
         return (await self.activity("former_run", work, Former, "where it goes on from")).refused
 
-    async def begin(self, start: Start) -> None:
-        """Begin an item's delivery; one that is there already is adopted."""
-        at = self.state.items[start.id]
-        at.phase, at.runs, at.began, at.granted = ItemPhase.BUILDING, at.runs + 1, workflow.now(), start.usd
-        at.delivery = f"{workflow.info().workflow_id}/{start.id}"
-        at.waits = at.gate = at.of = at.words = at.status = at.reason = ""
-        try:
-            raw = await request_of(self, at)
-            child: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
-                "Delivery",
-                raw,
-                id=at.delivery,
-                task_queue=TASK_QUEUE,
-                task_timeout=WORKFLOW_TASK,
-                parent_close_policy=ParentClosePolicy.ABANDON,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-                static_summary=f"{start.id}: {at.item.request}"[:100],
-                priority=Priority(urgency(at.item.priority), shared_with(at.delivery, raw)),
-            )
-        except WorkflowAlreadyStartedError:
-            self.unsure.add(start.id)
-        except ActivityError as error:
-            at.phase, at.words, at.ended = ItemPhase.FAILED, str(interpret(error))[:300], workflow.now()
-            self.changed = True
-        else:
-            at.run_id = child.first_execution_run_id or ""
-            self._children[start.id] = asyncio.create_task(self._ended(start.id, child))
-            for said in self.state.said:
-                await self.tell(start.id, "say", {"id": said.id, "text": said.text})
+    def heed(self, id: str, child: ChildWorkflowHandle[Any, Any]) -> None:
+        """Hear of its delivery's end, where that tells nobody."""
+        self._children[id] = asyncio.create_task(self._ended(id, child))
 
     async def grant_turn(self) -> None:
         """Grant the turn to land to whose it is, one at a time; nobody keeps it for ever."""
@@ -203,7 +177,7 @@ class Items:
             state.pull_request = done.pull_request.url if done.pull_request else ""
             state.message = done.message
         except ActivityError as error:
-            state.message = f"{len(landed)} landed on {opened.branch}; no pull request: {interpret(error)}"[:500]
+            state.message = f"{len(landed)} landed on {opened.branch}; no pull request: {why(error)}"[:500]
 
     async def cancel(self) -> None:
         """Cancel every delivery that runs; each keeps its work."""
@@ -230,8 +204,11 @@ class Items:
     async def tell(self, id: str, signal: str, said: dict[str, Any]) -> None:
         await self._signal_child(id, (signal, said))
 
-    async def cancel_item(self, id: str) -> None:
-        await self._signal_child(id, None)
+    async def cancel_item(self, id: str, note: str = "") -> None:
+        if id in self.beginning and workflow.patched(MEANWHILE):
+            self.beginning[id] = note
+        else:
+            await self._signal_child(id, None)
 
     def hear_end(self, said: ItemEnded) -> None:
         """A delivery's own word on how it ended; an earlier run's says nothing about the one that goes on."""

@@ -23,10 +23,12 @@ from perdure.models.landing import Vouched, VouchInput
 from perdure.models.limits import CLOSE_TIMEOUT, HEARTBEAT_TIMEOUT, TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.request import DeliveryRequest
+from perdure.models.rules.changes import over
 from perdure.models.rules.scheduling import checks
 from perdure.models.work import Closed, CloseInput
 from workflows.endings import interpret
 from workflows.items import AGAIN, TURN_MOST, Items
+from workflows.items_begun import why
 from workflows.publishing import FORGE_PATIENCE
 
 FOLLOW_LOOK = timedelta(minutes=30)
@@ -46,6 +48,14 @@ class Base:
         """True from a look's beginning until all of it is done; then `items.changed` is set."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def settled(self) -> bool:
+        """At the end: there is nothing to look at, a person left it, or the last look has found that it stands."""
+        state, opened = self._state, self._state.opened
+        if opened is None or not opened.follows or state.left:
+            return True
+        return self._done or not self._landed()
+
     def look(self, *, last: bool) -> bool:
         """Begin a look at the base where it is time for one; True where there is nothing left to do before the end.
 
@@ -53,9 +63,7 @@ class Base:
         """
         state, opened = self._state, self._state.opened
         self._done = self._done and last
-        if opened is None or not opened.follows or state.left:
-            return True
-        if last and (self._done or not self._landed()):
+        if opened is None or not opened.follows or state.left or (last and self.settled):
             return True
         since = state.looked or state.began
         due = last or since is None or workflow.now() >= since + FOLLOW_LOOK
@@ -84,6 +92,8 @@ class Base:
     def problem(self) -> str:
         """Say why nothing can be decided about the base; empty: it can."""
         opened = self._state.opened
+        if words := over(self._state):
+            return words
         if opened is None:
             return "its branch is not there yet"
         if self._request.land == "stack":
@@ -103,11 +113,11 @@ class Base:
             else:  # somebody pushed in between: once more, on what they pushed
                 state.looked = workflow.now() - FOLLOW_LOOK
         except ActivityError as error:
-            state.looked, meaning = workflow.now(), interpret(error)
-            if isinstance(meaning, asyncio.CancelledError):
+            state.looked = workflow.now()
+            if isinstance(meaning := interpret(error), asyncio.CancelledError):
                 raise meaning from error
             if last or isinstance(error.cause, ApplicationError):
-                state.asks = str(meaning).removeprefix("InvalidRequest: ")[:600]
+                state.asks = why(error)[:600]
         finally:
             if host:
                 await self._tidied(host)

@@ -28,12 +28,12 @@ from perdure.models.landing import (
     PriorityInput,
 )
 from perdure.models.rules.backlog import refusal
-from perdure.models.rules.changes import go_on_with, leave_out, problem
+from perdure.models.rules.changes import go_on_with, leave_out, over, problem
 from perdure.models.rules.foreseeing import foresee
 from perdure.models.rules.stack import no_place
 from perdure.models.touches import learnt
-from workflows.endings import interpret
 from workflows.items import Items
+from workflows.items_begun import why
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class TakesItems:
 
     @add.validator
     def _add(self, said: Any = None) -> None:
-        self._checked("add", said)
+        self._checked("add", said, late=over(self.state))
 
     @workflow.update(description='Put another in the place of one that has not begun: {"item": {"id": "api", …}}')
     def edit(self, said: Any = None) -> str:
@@ -84,7 +84,7 @@ class TakesItems:
 
     @edit.validator
     def _edit(self, said: Any = None) -> None:
-        self._checked("edit", said)
+        self._checked("edit", said, late=over(self.state))
 
     @workflow.update(description='Leave one out, what depends on it may go on: {"item": "api", "note": "why"}')
     def skip(self, said: Any = None) -> str:
@@ -94,7 +94,7 @@ class TakesItems:
 
     @skip.validator
     def _skip(self, said: Any = None) -> None:
-        self._checked("skip", said)
+        self._checked("skip", said, late=over(self.state))
 
     @workflow.update(description='Let one that failed go on from where it stands: {"item": "api"}')
     def retry(self, said: Any = None) -> str:
@@ -104,21 +104,21 @@ class TakesItems:
 
     @retry.validator
     def _retry(self, said: Any = None) -> None:
-        self._checked("retry", said)
+        self._checked("retry", said, late=over(self.state))
 
     @workflow.update(description='End one: {"item": "api"}; its work is kept, retry goes on with it')
     async def cancel_item(self, said: Any = None) -> str:
         id, _ = self._checked("cancel_item", said)
-        at = self.state.items[id]
+        at, note = self.state.items[id], understood(NamedItem, said).note
         if at.phase is ItemPhase.BUILDING:
-            await self.items.cancel_item(id)
+            await self.items.cancel_item(id, note)
         else:
-            leave_out(at, ItemPhase.CANCELLED, understood(NamedItem, said).note, workflow.now())
+            leave_out(at, ItemPhase.CANCELLED, note, workflow.now())
         return self._done(f"cancelled: {id}")
 
     @cancel_item.validator
     def _cancel_item(self, said: Any = None) -> None:
-        self._checked("cancel_item", said)
+        self._checked("cancel_item", said, late=over(self.state))
 
     @workflow.update(description='Higher goes first among those that are ready: {"item": "api", "priority": 5}')
     async def prioritise(self, said: Any = None) -> str:
@@ -134,7 +134,7 @@ class TakesItems:
         try:
             done = await self.items.activity("prioritise_delivery", work, Prioritised, f"{id} has priority {wanted}")
         except ActivityError as error:
-            return f"{told}, but its delivery keeps its own: {interpret(error)}"[:300]
+            return f"{told}, but its delivery keeps its own: {why(error)}"[:300]
         return f"{told}, but its delivery keeps its own: {done.words}" if done.words else told
 
     @property
@@ -145,7 +145,7 @@ class TakesItems:
 
     @prioritise.validator
     def _prioritise(self, said: Any = None) -> None:
-        self._checked("prioritise", said)
+        self._checked("prioritise", said, late=over(self.state))
 
     @workflow.signal(description='Begin nothing more, and no further turn of what runs: {} or {"note": "why"}')
     async def hold(self, said: Any = None) -> None:
@@ -211,8 +211,9 @@ class TakesItems:
     def item_ended(self, said: ItemEnded) -> None:
         self.items.hear_end(said)
 
-    def _checked(self, change: str, said: Any) -> tuple[str, Any]:
-        """The id and, for add and edit, the item. Raises NotCounted in words for the sender."""
+    def _checked(self, change: str, said: Any, late: str = "") -> tuple[str, Any]:
+        """The id and, for add and edit, the item. Raises NotCounted in words for the sender. `late`: why nothing counts
+        any more; what was taken before that counts."""
         try:
             if change in ("add", "edit"):
                 item = understood(AddItem, said).item
@@ -222,7 +223,7 @@ class TakesItems:
                 item, id = None, understood(shape, said).item
         except InvalidRequest as error:
             raise ApplicationError(error.what, type="NotCounted", non_retryable=True) from None
-        words = problem(self.state, change, id, item, self.request.repository)
+        words = late or problem(self.state, change, id, item, self.request.repository)
         if not words and item is not None and self.request.land == "stack":
             words = no_place(item, {one: at.item for one, at in self.state.items.items()})
         if words:

@@ -20,7 +20,7 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.client.backlog_past import BacklogPast, read_backlog_past
@@ -87,7 +87,12 @@ class Backlog:
     async def progress(self) -> BacklogProgress:
         """Return where it stands: asks the workflow, which needs a worker. PerdureError when none answers."""
         try:
-            return await self._progress()
+            found = await self._progress()
+            if found.status != "running" or (described := await self.describe()).running:
+                return found
+            if described.status is WorkflowExecutionStatus.COMPLETED:  # in between
+                return await self._progress()
+            return found.model_copy(update={"status": _CUT_OFF.get(described.status, "failed")})
         except RPCError:
             running = (await self.describe()).running
             if not running:
@@ -113,7 +118,8 @@ class Backlog:
                 return BacklogProgress.model_validate(cause.details[0])
             if (status := (await self.describe()).status) in _CUT_OFF:
                 return (await self._progress()).model_copy(update={"status": _CUT_OFF[status]})
-            raise PerdureError(f"the backlog failed: {cause}", where=self.id) from error
+            said = cause.cause if isinstance(cause, ActivityError) and cause.cause is not None else cause
+            raise PerdureError(f"the backlog failed: {said}", where=self.id) from error
 
     async def attach(self, raw: dict[str, Any]) -> None:
         """NotCounted unless this is what it was started with."""
@@ -194,8 +200,9 @@ class Backlog:
 
     def _ended(self, described: Described) -> BadInput:
         word = described.outcome.replace("_", " ")
+        ended = "has ended" if word in ("", "ended") else f"has ended ({word})"
         fix = f"perdure backlog report {self.id} says how; retry ITEM goes on with one that failed"
-        return BadInput(f"{self.id} has ended ({word}): nothing of it can be changed", fix=fix)
+        return BadInput(f"{self.id} {ended}: nothing of it can be changed", fix=fix)
 
     async def _reopen(self, change: Literal["retry", "skip"], item: str, note: str) -> str:
         """Begin an ended backlog again, changed: another run of the same id, with all that the last one knew."""

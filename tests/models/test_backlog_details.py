@@ -85,3 +85,18 @@ def test_no_word_of_strangers_breaks_the_table_or_becomes_markup(words: list[str
             assert not re.search(r"[<>$]", outside)
             if line.startswith("|"):
                 assert outside.count("|") == 6
+
+
+def test_a_held_or_ended_backlog_says_how_it_goes_on() -> None:
+    request, state = backlog({"id": "api"}, {"id": "page"})
+    state.held = "held: lunch"
+    held = details(request, state, NOON, "night")
+    assert "`perdure backlog resume night`, or More Actions, Send a Signal `resume`" in held
+    assert "perdure backlog retry" not in held
+    state.held, state.status = "", "ended"
+    state.items["api"].phase = ItemPhase.FAILED
+    assert "`perdure backlog retry night`" in details(request, state, NOON, "night")
+    state.items["api"].phase = state.items["page"].phase = ItemPhase.LANDED
+    assert "perdure backlog re" not in details(request, state, NOON, "night")
+    state.status, state.items["api"].phase = "failed", ItemPhase.WAITING
+    assert "`perdure backlog retry night`" in details(request, state, NOON, "night")

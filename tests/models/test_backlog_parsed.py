@@ -136,6 +136,7 @@ SENT = parse_backlog(of(API, PAGE))
         (of(API, PAGE, repository="/other"), "a backlog of another repository, /r"),
         (of(API, PAGE, base="next"), "a backlog of another base or branch"),
         (of(API, PAGE, branch="next"), "a backlog of another base or branch"),
+        (of(API, PAGE, land="stack"), "a backlog that lands as a branch, not as a stack"),
     ],
 )
 def test_the_same_backlog_attaches_and_another_one_is_refused(raw: dict[str, Any], words: str) -> None:

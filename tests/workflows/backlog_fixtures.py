@@ -55,6 +55,9 @@ class Branch(Company):
              there are no more it stands there. None: the branch does not follow. follows: whenever it looked
     pulls    in a stack, pull requests as the forge shows them; stacked: whenever they were looked at
     pushes   how often somebody pushes between a look at the base and the move
+    vouching, closing   where set: what `vouch` waits for, before an item begins; `close_backlog`, at the end
+    unopened   the type and the words with which opening it fails
+    called   how often each of these two was asked
     """
 
     def __init__(self, **changes: str) -> None:
@@ -86,6 +89,10 @@ class Branch(Company):
         self.looking: asyncio.Event | None = None
         self.pulls: dict[str, Seen] = {}
         self.stacked: list[StackInput] = []
+        self.vouching: asyncio.Event | None = None
+        self.closing: asyncio.Event | None = None
+        self.unopened: tuple[str, str] | None = None
+        self.called = {"vouch": 0, "close_backlog": 0}
 
     async def plays(self, work: TurnInput) -> TurnResult:
         self.now += 1
@@ -179,6 +186,9 @@ class Branch(Company):
 
         @activity.defn
         async def open_backlog(work: OpenBacklogInput) -> Opened:
+            if self.unopened is not None:
+                type, words = self.unopened
+                raise ApplicationError(words, type=type, non_retryable=True)
             return Opened(
                 base="main",
                 base_sha="b",
@@ -231,11 +241,17 @@ class Branch(Company):
 
         @activity.defn
         async def vouch(work: VouchInput) -> Vouched:
+            self.called["vouch"] += 1
+            if self.vouching is not None:
+                await self.vouching.wait()
             return Vouched()
 
         @activity.defn
         async def close_backlog(work: CloseBacklogInput) -> ClosedBacklog:
+            self.called["close_backlog"] += 1
             self.bodies.append(work.body)
+            if self.closing is not None:
+                await self.closing.wait()
             self.issues = work.issues
             return ClosedBacklog(pull_request=PullRequest(number=1, url="http://forge/1", title=work.title))
 

@@ -121,7 +121,13 @@ def follow(
     json: Json = False,
 ) -> None:
     """Look at the base branch now and bring the landed items onto it; with --leave, propose them as they are."""
-    _tell(id, json, "", "looks at its base", lambda backlog: backlog.follow(leave=leave, note=note, by=who()))
+    _tell(
+        id,
+        json,
+        "",
+        "stays where it is" if leave else "looks at its base",
+        lambda backlog: backlog.follow(leave=leave, note=note, by=who()),
+    )
 
 
 def hold(id: BacklogId, note: Note = "", json: Json = False) -> None:

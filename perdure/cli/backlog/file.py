@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.cli.yaml_text import NotRead, Yaml, loc_of, read
 from perdure.models.errors import BadInput, InvalidRequest
+from perdure.text import one_line
 
 BACKLOG_BYTES = 1024 * 1024
 """Of a file: a thousand items of a thousand bytes. Temporal takes 2 MB as one argument, and a backlog that goes on in a
@@ -41,7 +42,13 @@ class BacklogFile:
         items = self.raw.get("items")
         item = items[number] if isinstance(items, list) and isinstance(number, int) and number < len(items) else None
         id = item.get("id") if isinstance(item, dict) else None
-        return f'"{id}"' if isinstance(id, str) and id else f"#{number + 1}" if isinstance(number, int) else number
+        return (
+            f'"{one_line(id, 60)}"'
+            if isinstance(id, str) and id
+            else f"#{number + 1}"
+            if isinstance(number, int)
+            else number
+        )
 
 
 def read_file(path: str) -> BacklogFile:

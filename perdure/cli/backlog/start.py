@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure.cli.backlog.checked import check_with
 from perdure.cli.backlog.file import BacklogFile, parsed, read_file
 from perdure.cli.request.schedule import Timed, put_on
 from perdure.cli.request.validation import (
@@ -133,7 +134,8 @@ def take_in_backlog(asked: BacklogOptions, env: Mapping[str, str], *, later: boo
         env,
     )
     known = {"repository": taken.request.repository, "source": taken.request.source}
-    request = _checked(raw | {name: value for name, value in known.items() if value is not None}, file, over)
+    whole = raw | {name: value for name, value in known.items() if value is not None}
+    request = _checked(whole, file, over, lambda request: check_with(taken, request, env))
     return TakenBacklog(asked.id or _id(asked, taken.request.repository), request, taken)
 
 
@@ -158,10 +160,16 @@ def _items(raw: Mapping[str, Any]) -> list[Any]:
     return items if isinstance(items, list) else [items]
 
 
-def _checked(raw: dict[str, Any], file: BacklogFile, over: Mapping[str, tuple[str, Any]]) -> BacklogRequest:
+def _checked(
+    raw: dict[str, Any],
+    file: BacklogFile,
+    over: Mapping[str, tuple[str, Any]],
+    further: Callable[[BacklogRequest], None] = lambda _: None,
+) -> BacklogRequest:
     try:
         request = parse_backlog(raw)
         _check_zone(request.window)
+        further(request)
         return request
     except InvalidRequest as error:
         field = error.what.partition(":")[0].partition(".")[0]

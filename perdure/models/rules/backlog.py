@@ -127,6 +127,8 @@ def _elsewhere(there: BacklogRequest, sent: BacklogRequest) -> str:
         return f"a backlog of another repository, {there.repository[:200]}"
     if (there.base, there.branch) != (sent.base, sent.branch):
         return "a backlog of another base or branch"
+    if there.land != sent.land:
+        return f"a backlog that lands as a {there.land}, not as a {sent.land}"
     if there.issues != sent.issues:
         return f"a backlog of other issues, {there.issues or 'those that it was given'}"
     return ""

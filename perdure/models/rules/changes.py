@@ -35,6 +35,13 @@ def problem(state: BacklogState, change: str, id: str, item: BacklogItem | None 
             return f"{id} {_STANDS[at.phase]}" if at.phase in _STANDS else ""
 
 
+def over(state: BacklogState) -> str:
+    """Say why nothing of a backlog can be changed any more; empty: it can."""
+    if state.status == "running":
+        return ""
+    return f"it has {'been cancelled' if state.status == 'cancelled' else 'ended'} just now: nothing was changed"
+
+
 def leave_out(at: ItemState, phase: ItemPhase, note: str, now: datetime) -> None:
     """End an item of which nothing runs. `phase`: skipped or cancelled."""
     at.phase, at.words, at.ended = phase, note, now

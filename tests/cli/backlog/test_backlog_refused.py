@@ -33,6 +33,17 @@ API = "  - id: api\n    request: Add it\n"
         (HEAD + API + "    decompose: ask\n    check: [make]\n", ":6", "check: an item that is decomposed"),
         (HEAD + API + "    attempts: 6\n", ':5 item "api"', "attempts: Input should be less than or equal to 5"),
         ("version: 1\n", ":1", "items"),
+        (HEAD + '  - id: "a\\n"\n    request: x\n', ':3 item "a"', "is no id"),
+        ("branch: a b\n" + HEAD + API, ":1", "branch: 'a b' cannot be a branch's name"),
+        ("branch: --x\n" + HEAD + API, ":1", "branch: '--x' cannot be a branch's name"),
+        ("branch: HEAD\n" + HEAD + API, ":1", "branch: 'HEAD' cannot be a branch's name"),
+        ("branch: a..b\n" + HEAD + API, ":1", "branch: 'a..b' cannot be a branch's name"),
+        ("branch: main\n" + HEAD + API, ":1", "branch: main is the base branch: nobody lands there"),
+        ("branch: main/x\n" + HEAD + API, ":1", "has a branch main, so that main/x cannot exist beside it"),
+        ("config: nonsense\n" + HEAD + API, ":1", "config: "),
+        ("config: 'version = 1\n\n  [limit]'\n" + HEAD + API, ":1", "did you mean limits?"),
+        ("issues: label:bug\n" + HEAD + API, ":1", "issues: this repository has no issues that Perdure can read"),
+        (HEAD + API + "  - issue: 14\n", ":5 item #2", "issue: this repository has no issues"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_told_with_its_line(cli: Cli, text: str, where: str, what: str) -> None:

@@ -1,0 +1,75 @@
+"""The mistakes in a backlog that its repository shows: found before anything is started for it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perdure.models.errors import InvalidRequest
+from perdure.models.forges import readable_issues
+from perdure.models.issue import address
+
+if TYPE_CHECKING:
+    from perdure.cli.request.validation import Taken
+    from perdure.models.backlog import BacklogRequest
+
+
+def check_with(taken: Taken, request: BacklogRequest, env: Mapping[str, str]) -> None:
+    """InvalidRequest, as `field: why`, for an integration branch that nobody could land on, settings that are none, and
+    issues where nobody can read any. Blocks on git. The worker looks again: much may change until then."""
+    if request.branch is not None:
+        _check_branch(request.branch, taken)
+    if request.config is not None:
+        _check_config(request.config)
+    asking = ["issues"] if request.issues is not None else []
+    asking += [f"items.{at}.issue" for at, item in enumerate(request.items) if item.issue is not None]
+    if asking and not _reads_issues(taken, env):
+        what = f"{asking[0]}: this repository has no issues that Perdure can read"
+        raise InvalidRequest(what, fix=f"say in the request what is wanted; issues are read on {readable_issues()}")
+
+
+def _check_branch(branch: str, taken: Taken) -> None:
+    from perdure.adapters.git.branch import in_the_way
+
+    fix = "name another one, or leave it out for one of the backlog's own"
+    if not _is_name(branch):
+        raise InvalidRequest(f"branch: {branch!r} cannot be a branch's name", fix=fix)
+    heads = taken.target.heads
+    if branch in (taken.base, heads.default):
+        kind = "base" if branch == taken.base else "default"
+        raise InvalidRequest(f"branch: {branch} is the {kind} branch: nobody lands there", fix=fix)
+    if other := in_the_way(heads.branches, branch):
+        what = f"branch: the remote has a branch {other}, so that {branch} cannot exist beside it"
+        raise InvalidRequest(what, fix=fix)
+
+
+def _is_name(branch: str) -> bool:
+    """As perdure.adapters.git.branch.is_branch_name, without a repository: none is needed for it."""
+    from perdure.adapters.git.door import Git
+
+    if branch == "HEAD" or branch.startswith(("-", "refs/")) or not branch.isprintable():
+        return False
+    git = Git(cwd=Path(tempfile.gettempdir()))
+    return git.run("check-ref-format", f"refs/heads/{branch}", ok=(0, 1)).returncode == 0
+
+
+def _check_config(text: str) -> None:
+    from perdure.adapters.repository.config import load_repository_config
+    from perdure.models.errors import BadInput
+
+    try:
+        load_repository_config(text, "config")
+    except BadInput as error:
+        at = f" ({error.where})" if error.where not in ("", "config") else ""
+        raise InvalidRequest(f"config: {error.what}{at}", fix=error.fix) from None
+
+
+def _reads_issues(taken: Taken, env: Mapping[str, str]) -> bool:
+    """True also where only the workers may know its forge: they have settings of their own."""
+    from perdure.adapters.forges.select import Forges
+    from perdure.cli.request.issue import hosted
+
+    url = taken.target.url
+    return hosted(Forges.from_environment(dict(env)), url) is not None or (address(url) is not None and taken.elsewhere)
