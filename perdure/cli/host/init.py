@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.request.repository import NAME
+from perdure.cli.request.repository import NAME, origin_of
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out
 from perdure.models.errors import BadInput
@@ -58,7 +58,7 @@ def init(
         raise BadInput(f"{NAME} cannot be written: {error.strerror}", where=str(path)) from None
     screen.line(f"✓ wrote {path}")
     report = carry_out(_try(screen, root, load_repository_config(text, NAME)))
-    keep = f"git add {NAME} && git commit"
+    keep = f"git add {NAME} && git commit" + (" && git push" if origin_of(root) else "")
     if absent:
         screen.line(f"! submodules {', '.join(absent)}: their files are not there in a delivery")
         screen.line("             let [setup] fetch what the tests need of them, or leave such tests out of [[test]]")

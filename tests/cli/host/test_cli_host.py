@@ -176,6 +176,7 @@ def test_init_writes_a_file_that_was_tried_and_keeps_nothing_else(cli: Cli) -> N
     ran = cli("init")
     assert ran.code == 0, (ran.out, ran.err)
     assert "✓ test" in ran.out
+    assert "git commit && git push, then:" in ran.out  # a delivery begins with what its origin has
     assert set(cli.cwd.iterdir()) - before == {cli.cwd / "perdure.toml"}
     assert not list((cli.home / "scratch").iterdir())
 
@@ -265,7 +266,7 @@ def test_where_init_finds_no_commit_it_names_commands_that_make_one(cli: Cli, tm
             assert command.strip() == "git add -A && git commit --allow-empty -m first"
             git(here, "add", "-A")
             git(here, *config, "commit", "-q", "--allow-empty", "-m", "first")
-    assert cli("init", "--repo", str(here)).code == 0
+    assert "git commit, then:" in cli("init", "--repo", str(here)).out  # there is nowhere to push to
 
 
 @pytest.mark.parametrize(
