@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -61,7 +61,18 @@ def _usage(error: typer.TyperException) -> BadInput:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "perdure"
     message = error.format_message().strip().rstrip(".")
-    return BadInput(message[:1].lower() + message[1:], where=command, fix=f"see {command} --help")
+    fix = f"see {command} --help"
+    if context is not None and "unexpected extra argument" in message:
+        fix = _in_quotes(context) or fix
+    return BadInput(message[:1].lower() + message[1:], where=command, fix=fix)
+
+
+def _in_quotes(context: Any) -> str:
+    """The command with its words in quotes, where it takes words: the shell made several arguments of them."""
+    names = [str(one.metavar or one.name) for one in context.command.params if one.param_type_name == "argument"]
+    if names[-1:] != ["TEXT"]:
+        return ""
+    return f'put the words in quotes: {" ".join([context.command_path, *names[:-1]])} "…"'
 
 
 def _unexpected(error: BaseException) -> PerdureError:

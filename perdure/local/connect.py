@@ -92,5 +92,5 @@ def _runtime() -> Runtime:
 def _reason(error: Exception) -> str:
     """Return what a person can use of the SDK's words, where layers of Rust errors are written one in another."""
     said = " ".join(str(error).split())
-    inner = re.findall(r'message: "([^"]+)"', said)
+    inner = re.findall(r'(?:message|error): "([^"]+)"', said)
     return (inner[-1] if inner else said)[:200] or type(error).__name__

@@ -17,7 +17,10 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
+from types import TracebackType
 from typing import Any, NoReturn
+
+from perdure.models.errors import PerdureError
 
 FORKS_LOAD_MORE_S = 5.0
 """After a worker was forked: then its fork server loads the model's library as well, which takes a processor for one to
@@ -39,9 +42,18 @@ _MESSAGE = 32
 def serve() -> None:
     """Fork a worker at each request of the supervisor that started this process. Returns in each worker, and at once
     in a process that no supervisor started for that."""
+    sys.excepthook = _told
     given = os.environ.pop(DESCRIPTOR, "")
     if given.isdigit():
         _Server(socket.socket(fileno=int(given))).work()
+
+
+def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A worker that cannot begin says why in the three lines of every error; anything else with its traceback."""
+    if isinstance(error, PerdureError):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 class _Server:

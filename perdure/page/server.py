@@ -64,7 +64,11 @@ class Place:
     def context(self) -> ssl.SSLContext | None:
         """Raises BadInput for a place that strangers could listen in on, and for a certificate that cannot be read."""
         if (self.certificate is None) != (self.key is None):
-            raise BadInput("a certificate needs its key, and a key its certificate", where="--tls-cert and --tls-key")
+            raise BadInput(
+                "a certificate needs its key, and a key its certificate",
+                where="--tls-cert and --tls-key",
+                fix="give both: --tls-cert FILE --tls-key FILE",
+            )
         if self.user_header and not self.loopback:
             what = "whoever reaches the port could say in that header who they are"
             raise BadInput(what, where=self.host, fix="listen on 127.0.0.1, and let a proxy on this machine reach it")

@@ -149,6 +149,18 @@ def test_a_bad_variable(nowhere: Cli) -> None:
     refused(nowhere, "deliver", "x", PERDURE_BUDGET_USD="lots", says="PERDURE_BUDGET_USD=lots")
 
 
+def test_words_without_quotes_are_told_to_be_put_in_quotes(nowhere: Cli) -> None:
+    refused(nowhere, "deliver", "Fix", "the", "bug", says="the bug", fix='put the words in quotes: perdure deliver "…"')
+    refused(nowhere, "say", "calc-1", "mind", "the", "sign", says="the sign", fix='quotes: perdure say ID "…"')
+    refused(nowhere, "show", "calc-1", "calc-2", says="calc-2", fix="see perdure show --help")
+
+
+@pytest.mark.parametrize(("option", "value"), [("--budget", "inf"), ("--model", "")])
+def test_a_value_that_the_request_cannot_take_names_its_option(cli: Cli, option: str, value: str) -> None:
+    ran = refused(cli, "deliver", "x", option, value, says="Input should|at least", fix="see perdure deliver --help")
+    assert f"  where: {option}" in ran.err
+
+
 def test_a_budget_that_is_nothing(nowhere: Cli) -> None:
     refused(nowhere, "deliver", "x", "--budget", "-1", says="--budget")
 

@@ -70,6 +70,15 @@ async def test_a_closed_port_is_unreachable_with_its_address(home: Home, monkeyp
     assert "TEMPORAL_ADDRESS" in error.value.fix
 
 
+async def test_a_name_that_is_nobodys_is_told_without_the_librarys_own_words(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "nonsense.invalid:7233")
+    with pytest.raises(TemporalUnreachable, match="lookup address") as error:
+        await connect(home, start=True, say=quiet)
+    assert "tonic" not in error.value.what
+
+
 async def test_a_port_that_never_answers_is_given_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure.local.connect.SERVER_ANSWER_S", 0.5)
     with socket.socket() as listener:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perdure.cli.request.repository import NAME
+from perdure.cli.request.repository import NAME, origin_of
 from perdure.cli.screen import Screen
 from perdure.cli.session import carry_out
 from perdure.models.errors import BadInput
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
     from perdure.models.config import RepositoryConfig
     from perdure.models.report import CommandResult, TestReport
+
+_FIRST = "git add -A && git commit --allow-empty -m first"
+"""Also where there is no file yet."""
 
 
 def init(
@@ -40,7 +45,8 @@ def init(
     path = root / NAME
     if os.path.lexists(path) and not (force or dry_run):
         raise BadInput(f"{NAME} is there already", where=str(path), fix="--force replaces it, --dry-run only prints")
-    detected = detect(root)
+    absent = submodules(root)
+    detected = _present(detect(root), absent)
     text = render(detected)
     if dry_run:
         print(text, end="")
@@ -51,9 +57,8 @@ def init(
     except OSError as error:
         raise BadInput(f"{NAME} cannot be written: {error.strerror}", where=str(path)) from None
     screen.line(f"✓ wrote {path}")
-    absent = submodules(root)
     report = carry_out(_try(screen, root, load_repository_config(text, NAME)))
-    keep = f"git add {NAME} && git commit"
+    keep = f"git add {NAME} && git commit" + (" && git push" if origin_of(root) else "")
     if absent:
         screen.line(f"! submodules {', '.join(absent)}: their files are not there in a delivery")
         screen.line("             let [setup] fetch what the tests need of them, or leave such tests out of [[test]]")
@@ -148,6 +153,16 @@ def submodules(root: Path) -> list[str]:
     return [line.partition("\t")[2] for line in listed if line.startswith("160000 ")]
 
 
+def _present(found: Detected, absent: Sequence[str]) -> Detected:
+    """The same without what is set up and tested inside submodules: their files are not there in a delivery."""
+    gone = [f"cd {shlex.quote(path)} && " for path in absent]
+    return replace(
+        found,
+        setup=tuple(one for one in found.setup if not one.startswith(tuple(gone))),
+        tests=tuple(test for test in found.tests if test.directory not in absent),
+    )
+
+
 @contextmanager
 def _scratch(home: Home) -> Iterator[Path]:
     """A directory below the home, for the sandbox hides /tmp; gone afterwards."""
@@ -172,13 +187,14 @@ def _root(repo: Path) -> Path:
         raise BadInput(f"there is no directory {repo}", where="--repo", fix="name a git repository")
     try:
         place = find(repo)
-        place.git.text("rev-parse", "--verify", "HEAD")
     except GitError:
         raise BadInput(
-            "this is not a git repository with a commit",
-            where=str(repo.absolute()),
-            fix="git init && git add -A && git commit -m first",
+            "this is not a git repository", where=str(repo.absolute()), fix=f"git init && {_FIRST}"
         ) from None
+    try:
+        place.git.text("rev-parse", "--verify", "HEAD")
+    except GitError:
+        raise BadInput("this repository has no commit yet", where=str(repo.absolute()), fix=_FIRST) from None
     if place.root is None:
         raise BadInput(
             "this is a bare repository: nothing can be written there", where=str(repo), fix="name a checkout"

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from perdure.adapters.system.home import Home
     from perdure.local.server import ServerInfo
 
-Port = Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of Temporal; default: the first free one.")]
-UiPort = Annotated[int | None, typer.Option("--ui-port", min=1, max=65535, help="Of the Web UI.")]
+Port = Annotated[
+    int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Of Temporal; default: the first free one.")
+]
+UiPort = Annotated[int | None, typer.Option("--ui-port", metavar="N", min=1, max=65535, help="Of the Web UI.")]
 
 server = Commands(
     no_args_is_help=True,
@@ -164,7 +166,9 @@ def _tell(info: ServerInfo) -> None:
 
 
 def gc(
-    days: Annotated[int, typer.Option("--days", min=0, max=timedelta.max.days, help="Since a delivery ended.")] = 90,
+    days: Annotated[
+        int, typer.Option("--days", metavar="N", min=0, max=timedelta.max.days, help="Since a delivery ended.")
+    ] = 90,
     unmerged: Annotated[bool, typer.Option("--unmerged", help="Also those whose commits are not merged.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     json: Json = False,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def page(
     port: Annotated[
-        int | None, typer.Option("--port", min=1, max=65535, help="Default: 8240; a taken one: the next.")
+        int | None, typer.Option("--port", metavar="N", min=1, max=65535, help="Default: 8240; a taken one: the next.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser, on a terminal.")] = True,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where it listens.")] = "127.0.0.1",

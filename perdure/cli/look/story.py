@@ -146,11 +146,16 @@ class Teller:
             line = f"{AGAIN} worker died in {where}; doing it again"
         else:
             key = (pending.activity, turn, pending.failure)
-            line = f"{AGAIN} {where}: {one_line(pending.failure)}; trying again"
+            line = f"{AGAIN} {where}: {one_line(in_one(pending.failure))}; trying again"
         if key in self._said:
             return ""
         self._said.add(key)
         return line
+
+
+def in_one(failure: str) -> str:
+    """An error's lines (what, where, fix) as parts of one."""
+    return "; ".join(line.strip().rstrip(".;") for line in failure.splitlines() if line.strip())
 
 
 def no_worker(why: str, then: str = "the work goes on then") -> str:

@@ -29,7 +29,7 @@ class PhaseOptions(Options):
 
 def phase_named(name: str) -> Phase:
     """BadInput with the nearest one for a phase that is none."""
-    known = [phase.value for phase in Phase]
+    known = [phase.value for phase in Phase if phase is not Phase.LAND]  # that one comes with a backlog
     if (word := name.strip().lower()) not in known:
         raise BadInput(f"unknown phase {name[:100]!r}", where="perdure run", fix=nearest("perdure run", word, known))
     return Phase(word)

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.cli.request.options import Options
 from perdure.cli.request.repository import file_at, in_working_tree, place_of
 from perdure.local.access import NAMES
 from perdure.models.config import BUILT_IN, RepositoryConfig
-from perdure.models.errors import BadInput
+from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.host_config import HostConfig
 from perdure.models.ids import DELIVERY_ID, issue_delivery_id, slug
 from perdure.models.limits import CONFIG_BYTES, LABEL_CHARS, LABELS_MOST, REQUEST_BYTES
@@ -156,7 +156,16 @@ def take_in(asked: DeliverOptions, env: Mapping[str, str]) -> Taken:
         "push": asked.push,
         "source": str(target.checkout) if target.checkout else None,
     }
-    return Taken(parse_request(raw), wanted, elsewhere, target, base, base_sha, host, file, config)
+    return Taken(_request(raw), wanted, elsewhere, target, base, base_sha, host, file, config)
+
+
+def _request(raw: dict[str, Any]) -> DeliveryRequest:
+    """The request, or InvalidRequest with the option that the field was given by."""
+    try:
+        return parse_request(raw)
+    except InvalidRequest as error:
+        option = error.what.partition(":")[0].removesuffix("_usd").replace("_", "-")
+        raise InvalidRequest(error.what, where=f"--{option}", fix="see perdure deliver --help") from None
 
 
 def request_text(asked: DeliverOptions, *, needed: bool = True) -> str:

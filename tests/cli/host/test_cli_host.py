@@ -176,6 +176,7 @@ def test_init_writes_a_file_that_was_tried_and_keeps_nothing_else(cli: Cli) -> N
     ran = cli("init")
     assert ran.code == 0, (ran.out, ran.err)
     assert "✓ test" in ran.out
+    assert "git commit && git push, then:" in ran.out  # a delivery begins with what its origin has
     assert set(cli.cwd.iterdir()) - before == {cli.cwd / "perdure.toml"}
     assert not list((cli.home / "scratch").iterdir())
 
@@ -235,6 +236,55 @@ def test_init_of_a_monorepo_tries_each_part_in_its_own_directory_and_names_submo
         ("my tools", "my tools: unittest"),
         ("web", "web: make test"),
     }
+
+
+def test_init_looks_for_no_tests_inside_a_submodule(cli: Cli, tmp_path: Path) -> None:
+    """Their files are there in the checkout, and not in a delivery: such tests would be red for ever."""
+    here = tmp_path / "with a part of others"
+    (here / "shared").mkdir(parents=True)
+    (here / "shared" / "Makefile").write_text("test:\n\ttrue\n")
+    git(here, "init", "-q")
+    git(here, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},shared")
+    git(here, "commit", "-qm", "first")
+    ran = cli("init", "--repo", str(here), "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "shared" not in ran.out
+
+
+def test_where_init_finds_no_commit_it_names_commands_that_make_one(cli: Cli, tmp_path: Path) -> None:
+    here = tmp_path / "new"
+    here.mkdir()
+    for what in ("this is not a git repository", "this repository has no commit yet"):
+        ran = cli("init", "--repo", str(here))
+        assert ran.code == 2
+        assert ran.err.startswith(f"error: {what}\n")
+        command = ran.err.rpartition("fix: ")[2]
+        if "not a git" in what:
+            git(here, "init", "-q")
+        else:
+            config = ("-c", "user.name=x", "-c", "user.email=x@x")
+            assert command.strip() == "git add -A && git commit --allow-empty -m first"
+            git(here, "add", "-A")
+            git(here, *config, "commit", "-q", "--allow-empty", "-m", "first")
+    assert "git commit, then:" in cli("init", "--repo", str(here)).out  # there is nowhere to push to
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("PERDURE_SLOTS", "x", "PERDURE_SLOTS=x"),
+        ("PERDURE_WORKER_ROLE", "publisher", "a publisher needs a queue of its own"),
+        ("TEMPORAL_ADDRESS", "127.0.0.1:1", "Temporal cannot be reached"),
+    ],
+)
+def test_a_worker_that_cannot_begin_says_why_without_a_traceback(
+    cli: Cli, variable: str, value: str, says: str
+) -> None:
+    ran = cli("worker", **{variable: value})
+    assert ran.code == 1
+    assert f"error: {says}" in ran.err
+    assert "  fix: " in ran.err
+    assert "Traceback" not in ran.err
 
 
 @pytest.mark.parametrize("command", [["pulls", "7"], ["rehearse", "absent.toml"]])

@@ -11,10 +11,9 @@ from perdure.cli.host.workers import NOBODY
 from perdure.cli.look.chapters import BAD, GOOD, LEFT, RUNS, STOPS, StoryLine, chapters, line_of, row, rows
 from perdure.cli.look.story import REWOUND, Header, Teller, again, no_worker
 from perdure.client import Pending
+from perdure.models.errors import PerdureError
 from perdure.models.phases import Step
-from perdure.models.result import (
-    StepRecord,
-)
+from perdure.models.result import StepRecord
 from perdure.models.state import Progress
 from perdure.text import visible
 
@@ -165,6 +164,12 @@ def test_a_passing_error_is_told_once_however_often_it_is_tried() -> None:
         for line in teller.hear(progress(), [pending(attempt=attempt, failure="overloaded", details={"turn": 1})])
     ]
     assert heard == ["↻ implement, turn 1: overloaded; trying again"]
+
+
+def test_what_went_wrong_and_where_are_told_apart_on_one_line() -> None:
+    failure = str(PerdureError("the reply was cut off", where="http://127.0.0.1:1", fix="wait"))
+    said = "↻ implement, turn 1: the reply was cut off; where: http://127.0.0.1:1; fix: wait; trying again"
+    assert again([pending(attempt=2, failure=failure, details={"turn": 1})]) == [said]
 
 
 def test_what_is_tried_again_says_why_wherever_it_is_looked_at() -> None:

@@ -31,6 +31,11 @@ def test_a_phase_that_is_none(nowhere: Cli) -> None:
     refused(nowhere, "run", "tset", says="unknown phase 'tset'", fix="did you mean perdure run test")
 
 
+def test_landing_is_no_phase_that_runs_alone(nowhere: Cli) -> None:
+    ran = refused(nowhere, "run", "land", says="unknown phase 'land'", fix="known|did you mean")
+    assert "land" not in ran.err.splitlines()[-1]
+
+
 def test_a_phase_that_is_missing(nowhere: Cli) -> None:
     refused(nowhere, "run", says="PHASE")
 
