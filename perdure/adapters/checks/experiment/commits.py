@@ -12,6 +12,7 @@ from pathlib import Path
 
 from perdure.adapters.checks.baseline import command
 from perdure.adapters.checks.experiment.lessened import lessened, names_of
+from perdure.adapters.checks.experiment.named import named_by_tests
 from perdure.adapters.checks.experiment.sides import Sides, mixed
 from perdure.adapters.checks.experiment.trees import Entry, Tree, write
 from perdure.adapters.checks.runners import recognised
@@ -45,8 +46,10 @@ class CommitPair:
         self._told = base
         self.runners = {command(test): recognised_in(base, test) for test in tests}
         commands = [(test, self.runners[command(test)]) for test in tests]
-        self.old, self.new = Sides.of(base, commands, side), Sides.of(change, commands, side)
+        old, new = Sides.of(base, commands, side), Sides.of(change, commands, side)
         differing = {p for p in {*base.entries, *change.entries} if base.entries.get(p) != change.entries.get(p)}
+        more = named_by_tests(base, old, differing) | _around(base, differing)
+        self.old, self.new = (replace(one, data=more) for one in (old, new))
         self.shared = tuple(sorted(path for path in differing if self.old.is_shared(path)))
         sided = sorted(path for path in differing if self.old.is_side(path) or self.new.is_side(path))
         self.touched = (*sided, *self.shared)
@@ -131,6 +134,16 @@ class CommitPair:
         """Paths of the change's test side that are not the base's."""
         return frozenset(path for path in self.touched if path in self.change.entries)
 
+    @property
+    def altered(self) -> frozenset[str] | None:
+        """Files of the base's tests that are not so in the change's own run; None where something differs there that
+        may be about any of them: settings, what they share."""
+        there = [path for path in self.touched if path in self.base.entries]
+        steering = any(self.new.is_steering(path) for path in self.touched)
+        if self.shared or steering or not all(self.old.holds_tests(path) for path in there):
+            return None
+        return frozenset(there)
+
     def canaries(self, rules: Sequence[Runner], directory: str, *, on_change: bool = False) -> Canaries:
         """In the base's own test files, or the change's, so that what they are told is what its tests are told."""
         tree, sides = (self.change, self.new) if on_change else (self._told, self.old)
@@ -160,6 +173,11 @@ def recognised_in(base: Tree, test: TestCommand) -> Runner | None:
         scripts = base.text(f"{test.directory}/package.json" if test.directory else "package.json")
         (Path(directory) / "package.json").write_text(scripts)
         return recognised(test.command, Path(directory))[0]
+
+
+def _around(base: Tree, differing: Collection[str]) -> frozenset[str]:
+    """A package that a change makes of the directory the tests run in: pytest loads it before the tests of one."""
+    return frozenset({*differing} & {"__init__.py"} - base.entries.keys())
 
 
 def _token() -> str:

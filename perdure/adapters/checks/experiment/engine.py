@@ -90,7 +90,7 @@ class _Trial:
         joined = touched and await in_thread(
             may_be_one, self._commits, self._runner, self._test, canaries, self._before
         )
-        asked = parts(canaries, self._runner, self._before) if joined else (canaries,)
+        asked = parts(canaries, self._runner, self._before, self._commits.altered) if joined else (canaries,)
         jobs: list[Coroutine[None, None, Ran | None]] = [
             self._runs.whole("b", first) if touched and not joined else _nothing(),
             self._proof() if touched and self._counts else _nothing(),
@@ -99,9 +99,10 @@ class _Trial:
             *(self._runs.whole("bc" if joined else "c", first.with_canaries(one)) for one in asked if one.names),
         ]
         on_change, on_base, before, now, *red = await beside(jobs, self._runs.ground.place.sandbox.grade)
-        with_canaries = whole([ran for ran in red if ran is not None]) if red else None
-        if joined and with_canaries is not None and before is not None and self._runner is not None:
-            on_change = as_passed(self._runner, canaries, before.result, with_canaries)
+        reds = [ran for ran in red if ran is not None]
+        with_canaries = whole(reds) if reds else None
+        if joined and reds and before is not None and self._runner is not None:
+            on_change = as_passed(self._runner, asked, before.result, reds)
             if on_change is None:
                 again = [first] if len(asked) == 1 else [first, first.with_canaries(canaries)]
                 runs = [self._runs.whole(what, layout) for what, layout in zip("bc", again, strict=False)]

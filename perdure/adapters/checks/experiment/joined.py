@@ -7,7 +7,9 @@ where nothing new in its product can look at tests, files, frames or the interpr
 a single test of the base says anything else, B is a run of its own.
 
 A suite that runs one test after another is asked in two halves beside each other, each of some of its files, with
-canaries of its own: a half says of its tests what the whole would, or both runs are made as a whole.
+canaries of its own: a half says of its tests what the whole would, or both runs are made as a whole. What one test
+leaves behind for another of another file was seen in the change's own run, where both are as on the base; files that
+the change has otherwise are in both halves, and where it changes what all tests share there are none.
 
 A forger gains nothing by it. The words are random, one for each test, made for this run alone; they stand in the test
 file and in the function around the body. Whoever gets at them at run time can tell B from C, or any test run from all
@@ -19,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from perdure.adapters.checks.baseline import Key, key
 from perdure.adapters.checks.experiment.commits import CommitPair
@@ -48,9 +50,14 @@ def may_be_one(
     return told and commits.cannot_look(runner)
 
 
-def parts(canaries: Canaries, runner: Runner | None, before: CommandResult | None) -> tuple[Canaries, ...]:
-    """The same canaries in two halves of their files that take as long, or as they are where that gains nothing."""
-    if runner is None or before is None or len(os.sched_getaffinity(0)) < 2 or len(canaries.files) < 2:
+def parts(
+    canaries: Canaries, runner: Runner | None, before: CommandResult | None, altered: Collection[str] | None = ()
+) -> tuple[Canaries, ...]:
+    """The same canaries in two halves of their files that take as long, or as they are where that gains nothing.
+
+    altered  files of the base's tests that the change's own run had otherwise, for both halves; None: all of them
+    """
+    if runner is None or before is None or altered is None or len(os.sched_getaffinity(0)) < 2:
         return (canaries,)
     took = defaultdict[str, float](float)
     for case in before.cases:
@@ -59,11 +66,14 @@ def parts(canaries: Canaries, runner: Runner | None, before: CommandResult | Non
     left_out = {path: runner.left_out(text) for path, text in canaries.files.items()}
     if sum(took.values()) < HALVED_FROM_S or not HALVED_SHARE <= share <= 1.1 or not all(left_out.values()):
         return (canaries,)
-    *rest, last_but_one, last = sorted(canaries.files)  # these two look at the runner's own code (see intact)
+    both, apart = canaries.files.keys() & set(altered), sorted(canaries.files.keys() - set(altered))
+    if len(apart) < 2 or sum(took[path] for path in both) > HALVED_SHARE * sum(took.values()):
+        return (canaries,)
+    *rest, last_but_one, last = apart  # two that look at the runner's own code are in different ones (see intact)
     halves = [{last_but_one}, {last}]
     for path in sorted(rest, key=lambda path: -took[path]):
         min(halves, key=lambda half: sum(took[one] for one in half)).add(path)
-    return tuple(canaries.only(half, left_out) for half in halves)
+    return tuple(canaries.only(half | both, left_out) for half in halves)
 
 
 def whole(rans: Sequence[Ran]) -> Ran:
@@ -78,25 +88,31 @@ def whole(rans: Sequence[Ran]) -> Ran:
     return Ran(result, tuple(sorted({path for ran in rans for path in ran.written})))
 
 
-def as_passed(runner: Runner, canaries: Canaries, before: CommandResult, ran: Ran) -> Ran | None:
+def as_passed(runner: Runner, asked: Sequence[Canaries], before: CommandResult, rans: Sequence[Ran]) -> Ran | None:
     """The base's tests on the change as if they had run by themselves: all that were green came to their ends. None
-    where any of them, or of the canaries, says anything else."""
+    where any of them, or of the canaries, says anything else in any of the runs it is asked in."""
+    was = green(before)
+    for canaries, ran in zip(asked, rans, strict=True):
+        left_out = canaries.files.keys() - set(canaries.names.values()) if len(asked) > 1 else set[str]()
+        if not _came_to_their_ends(runner, canaries, {one for one in was if one[0] not in left_out}, ran):
+            return None
+    passed = tuple(case for case in before.cases if key(case) in was)
+    return Ran(rans[0].result.model_copy(update={"verdict": "passed", "exit_code": 0, "cases": passed}), ())
+
+
+def _came_to_their_ends(runner: Runner, canaries: Canaries, asked: Collection[Key], ran: Ran) -> bool:
     result = ran.result
     if result.verdict != "failed" or result.partial or not ended(result) or ran.written:
-        return None
+        return False
     if set(canaries.names) - red(canaries.names, result, counts=True):
-        return None
+        return False
     said = defaultdict[Key, list[TestCase]](list)
     for case in result.cases:
         said[key(case)].append(case)
     for name, words in canaries.witnesses.items():
         if [runner.said(case.message) for case in result.cases if name in case.name] != [words]:
-            return None
-    asked = green(before)
-    if not asked or not all(_would_pass(runner, canaries, one, said[one]) for one in asked):
-        return None
-    passed = tuple(case for case in before.cases if key(case) in asked)
-    return Ran(result.model_copy(update={"verdict": "passed", "exit_code": 0, "cases": passed}), ())
+            return False
+    return bool(asked) and all(_would_pass(runner, canaries, one, said[one]) for one in asked)
 
 
 def _would_pass(runner: Runner, canaries: Canaries, one: Key, cases: list[TestCase]) -> bool:

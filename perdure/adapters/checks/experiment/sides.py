@@ -20,6 +20,9 @@ EXPERIMENT_HELD = 500
 takes some 0.1 ms. What is beyond is only looked at afterwards."""
 
 
+_DATA = {"testdata", "test_data", "test-data", "__snapshots__", "__image_snapshots__", "cassettes"}
+"""Directories of data that no product is in."""
+
 _LOCKS = {"Cargo.lock", "go.sum", "package-lock.json"}
 
 
@@ -47,6 +50,7 @@ class Sides:
     shared   names of files that steer them and the product as well
     roots    directories whose whole content is the test side
     files    more paths of it
+    data     and more, which hold no tests
     side     patterns of people (`[tests] side`), which decide before all others
     unread   patterns of settings that are beyond reading
     """
@@ -58,6 +62,7 @@ class Sides:
     files: frozenset[str]
     side: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    data: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, tree: Tree, commands: Sequence[tuple[TestCommand, Runner | None]], side: Sequence[str] = ()) -> Sides:
@@ -111,10 +116,13 @@ class Sides:
         """True for a path of the test side; shared settings are not."""
         if (said := self.said(path)) is not None:
             return said
-        name = path.rpartition("/")[2]
-        if path in self.files or self.tests.fullmatch(path) is not None or self.below_root(path):
+        if path in self.files or path in self.data or self.tests.fullmatch(path) is not None or self.below_root(path):
             return True
-        return name not in self.shared and self.steers.fullmatch(name) is not None
+        return path.rpartition("/")[2] not in self.shared and self.is_steering(path)
+
+    def is_steering(self, path: str) -> bool:
+        """True for what steers runners and belongs to nothing else, and for all in a package of such a name."""
+        return any(self.steers.fullmatch(part) is not None for part in path.split("/"))
 
     def is_fixed(self, path: str) -> bool:
         """True for what nobody may write to: what a tool itself writes down of dependencies is not."""
@@ -181,8 +189,8 @@ def _roots(entries: Mapping[str, Entry], tests: re.Pattern[str], names: frozense
             top = next((part for part in _above(path) if part.rpartition("/")[2] in names), None)
             found |= {top} if top is not None else set()
     for path in entries:  # data beside tests: no test is in it
-        top = next((part for part in _above(path) if part.rpartition("/")[2] in ("testdata", "__snapshots__")), None)
-        found |= {top} if top is not None and top.rpartition("/")[2] in names else set()
+        top = next((part for part in _above(path) if part.rpartition("/")[2] in _DATA), None)
+        found |= {top} if top is not None else set()
     return sorted(found)
 
 

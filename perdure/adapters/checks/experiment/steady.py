@@ -14,32 +14,38 @@ from perdure.models.report import CommandResult
 
 EXPERIMENT_AGAIN = 3
 """Times that the base's tests run on a change once more when some fail there and pass on the base, and the change would
-be called tampered for it: a test that fails every second time is then believed in one of thirty, not of four."""
+be called tampered for it: a test that fails every second time is then believed in one of fifteen, not of four."""
 
 
 async def steady(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, spared: set[Key]) -> set[Key]:
-    """Those that fail again, each alone where that can be, within the time the command itself may take.
+    """Those that fail again, each alone where that can be, within the time the command itself may take. One that passes
+    alone is asked among the others: what it fails for may be what the change leaves behind.
 
     before  the command's report of the base
     spared  nobody is called tampered for these: once more is enough
     """
-    end = time.monotonic() + seconds(runs.test.timeout)
+    end, together = time.monotonic() + seconds(runs.test.timeout), set[Key]()
     for turn in range(EXPERIMENT_AGAIN):
         if not failing or (turn and (failing <= spared or time.monotonic() > end)):
             break
-        failing = failing - await _passing(runs, layout, failing, before, end)
+        passing = await _passing(runs, layout, failing - together, before, end)
+        together |= passing or set()
+        if passing is None or together & failing:
+            passing = green((await runs.whole("b-again", layout)).result)
+        failing = failing - passing
     return failing
 
 
-async def _passing(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, end: float) -> set[Key]:
+async def _passing(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, end: float) -> set[Key] | None:
+    """Of these, those that pass alone; None where they are too many, or cannot be asked so."""
     cases, passing = {key(case): case for case in before.cases}, set[Key]()
     if len(failing) > RERUN_TESTS_MOST:
-        return green((await runs.whole("b-again", layout)).result)
+        return None
     for one in sorted(failing):
         if time.monotonic() > end:
             break
         ran = await runs.alone(layout, cases[one])
         if ran is None:
-            return green((await runs.whole("b-again", layout)).result)
+            return None
         passing |= green(ran.result)
     return passing

@@ -51,7 +51,8 @@ def intact(token: str, is_last: bool) -> str:
     """Statements of a test that returns before their end where somebody has put a function of his own into the runner,
     its assertions, or a test of this module (see shape). `is_last`: of the last module, which looks at each function's
     code as well: that takes longer than most tests."""
-    looked = textwrap.indent(_INTACT + (_CODE if is_last else "") + _TESTS.format(token), "    ")
+    looked = _INTACT + (_CODE if is_last else "") + _TESTS.format(token)
+    looked = textwrap.indent(looked + _WRITTEN.replace("SHAPE", f"'shape_{token}'"), "    ")
     return f"    try:\n{looked}    except Exception:\n        return\n"
 
 
@@ -60,13 +61,15 @@ _INTACT = """\
     from unittest import mock
     wanted = ('stdlib', 'platstdlib', 'purelib', 'platlib')
     libraries = tuple(path for key, path in sysconfig.get_paths().items() if key in wanted)
-    names = ('unittest', 'unittest.', 'pytest', '_pytest.')
-    found = [module for name, module in list(sys.modules.items()) if name in names or name.startswith(names[1::2])]
+    names = ('unittest', 'pytest', '_pytest', 'ast', 'functools', 'importlib', 'inspect', 'math', 'operator', 're')
+    found = [module for name, module in list(sys.modules.items()) if name.partition('.')[0] in names]
+    found += [module for name, module in list(sys.modules.items()) if name.endswith('.testing')]
     found += [inner for module in found for inner in list(vars(module).values()) if isinstance(inner, type)]
     places = list({id(one): one for one in found}.values())
     parts = [one for place in places for one in list(vars(place).values())] + [sys.gettrace(), sys.getprofile()]
     used = ('__build_class__', 'abs', 'all', 'any', 'getattr', 'isinstance', 'len', 'max', 'min', 'repr', 'round')
-    parts += [vars(builtins).get(name) for name in (*used, 'iter', 'sorted', 'sum', 'zip')]
+    used += ('iter', 'sorted', 'sum', 'zip', '__import__', 'compile', 'exec', 'hash', 'int', 'float', 'str', 'type')
+    parts += [vars(builtins).get(name) for name in used]
     wrapping = {property: 'fget', classmethod: '__func__', staticmethod: '__func__', types.MethodType: '__func__'}
     wrapping[functools.partial] = 'func'
     kinds = set(map(type, parts))
@@ -85,8 +88,8 @@ _CODE = """\
     generated = ('init', 'repr', 'eq', 'hash', 'setattr', 'delattr', 'lt', 'le', 'gt', 'ge', 'getstate', 'setstate')
     compiled = {}
     for number, home in homes.items():
-        if not str(home.get('__file__')).endswith('.py'):
-            continue  # made by a function of a library
+        if not str(home.get('__file__')).endswith('.py') or '_bootstrap' in str(home['__name__']):
+            continue  # made by a function of a library, or frozen
         left = [machinery.SourceFileLoader(home['__name__'], home['__file__']).get_code(home['__name__'])]
         compiled[number] = set()
         while left:
@@ -100,6 +103,43 @@ _CODE = """\
             return
 """
 """A dataclass makes its own methods, of no file."""
+
+_WRITTEN = """\
+    import ast, inspect
+    text = open(__file__, 'rb').read()
+    whole = compile(text, __file__, 'exec', dont_inherit=True)
+    def says(code):
+        found, left = {*code.co_names, *code.co_varnames, *code.co_freevars}, list(code.co_consts)
+        while left:
+            one = left.pop()
+            left += one if isinstance(one, (tuple, frozenset)) else ()
+            if isinstance(one, (int, float, complex, str, bytes)) and not isinstance(one, bool):
+                found.add(one)
+        return found
+    written, left = {}, [whole]
+    while left:
+        code = left.pop()
+        written[code.co_name, code.co_firstlineno] = code
+        left += [inside for inside in code.co_consts if isinstance(inside, types.CodeType)]
+    for one, code in now.values():
+        code = getattr(inspect.unwrap(one), '__code__', code)
+        if code.co_filename == now['', SHAPE][1].co_filename:
+            was = written.get((code.co_name, code.co_firstlineno))
+            if was is None or says(was) - says(code):
+                return
+    used = set().union(*(code.co_names for code in written.values())) - {*whole.co_names} - {*whole.co_varnames}
+    given = [globals()[name] for name in used if name in globals() and name in vars(builtins) and name[:2] != '__']
+    if any(getattr(one, '__module__', '') not in (__name__, 'builtins') for one in given):
+        return
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module.partition('.')[0] in names:
+            for one in node.names:
+                there = getattr(sys.modules[node.module], one.name, None)
+                if one.name != '*' and globals().get(one.asname or one.name) is not there:
+                    return
+"""
+"""What its file says is what a module has: its functions' names and values, those that it imports by name, and builtins
+that a star brings others for. pytest makes more code of each function, and none less."""
 
 _TESTS = """\
     was, now = shape_{0}_was, shape_{0}()

@@ -53,7 +53,16 @@ _CHAI = (
 _REPLACED = (
     "Object.keys(one).some((key) => one[key].value !== now[at][key]?.value || one[key].get !== now[at][key]?.get)"
 )
-_MATCHERS = "globalThis[Symbol.for('$$jest-matchers-object')]?.matchers"
+_STATE = "globalThis[Symbol.for('$$jest-matchers-object')]"
+_MATCHERS = f"{_STATE}?.matchers"
+
+
+_MODULES = ("js", "cjs", "mjs", "ts", "cts", "mts")
+_BABEL = [f"{name}.{end}" for name in (".babelrc", "babel.config") for end in (*_MODULES, "json")]
+"""What compiles tests along with the product, of no other name in all that jest loads."""
+
+_SAME = "[Object.is, Error[Symbol.hasInstance], %s?.customEqualityTesters?.length]"
+"""What decides that two values are equal, beside matchers."""
 
 
 def expecting(name: str, load: str, test: str, expect: str) -> str:
@@ -104,7 +113,7 @@ class Jest(Runner):
     tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
     roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
     settings = r"jest\.(config|setup)\.[^/]*"
-    shared = frozenset({"package.json", ".npmrc", "tsconfig.json", "Makefile"})
+    shared = frozenset({"package.json", ".npmrc", "tsconfig.json", "Makefile", ".swcrc", ".babelrc", *_BABEL})
 
     def runs(self, program: str, rest: list[str]) -> bool:
         return program == "jest"
@@ -125,7 +134,7 @@ class Jest(Runner):
         return Invocation(line, self.name, variables, asked.file, more=asked.passes, extended=True, written="through")
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
-        return jest(there)
+        return jest(simple, there)
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         """By its globals: an import would have to be of the file's own kind of module."""
@@ -134,7 +143,7 @@ class Jest(Runner):
             return expecting(name, "", "globalThis.test", "globalThis.expect")
 
         def intact(name: str, path: str, text: str) -> tuple[str, str]:
-            held = "[globalThis.expect, globalThis.test, globalThis.it]"
+            held = f"[globalThis.expect, globalThis.test, globalThis.it, ...{_SAME % _STATE}]"
             other = f"Object.keys(m{name}).some((key) => m{name}[key] !== {_MATCHERS}[key])"
             check = f"if ({held}.some((one, at) => one !== k{name}[at]) || {other}) return;"
             failing = f"globalThis.test('{name}', () => {{ {check} throw new Error('x'); }});"
@@ -153,7 +162,9 @@ class Vitest(Runner):
     tests = r"(?:.*/)?[^/]*\.(test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/(?:.*/)?[^/]*\.[cm]?[jt]sx?"
     roots = frozenset({"__tests__", "__mocks__", "__snapshots__", "test", "tests", "spec", "e2e"})
     settings = r"vitest\.(config|setup|workspace)\.[^/]*"
-    shared = frozenset({"package.json", ".npmrc", "tsconfig.json", "Makefile", "vite.config.ts", "vite.config.js"})
+    shared = frozenset(
+        {"package.json", ".npmrc", "tsconfig.json", "Makefile", *(f"vite.config.{end}" for end in _MODULES)}
+    )
     inside = r"\bimport\.meta\.vitest\b"
 
     def runs(self, program: str, rest: list[str]) -> bool:
@@ -167,7 +178,7 @@ class Vitest(Runner):
         return Invocation(line, self.name, {}, asked.file, more=asked.passes, extended=True, written="once")
 
     def named(self, simple: Sequence[list[str]], there: There) -> Named:
-        return vitest(there)
+        return vitest(simple, there)
 
     def canaries(self, files: Mapping[str, str], token: str) -> Canaries:
         def canary(name: str, path: str, text: str) -> str:
@@ -176,8 +187,9 @@ class Vitest(Runner):
 
         def intact(name: str, path: str, text: str) -> tuple[str, str]:
             """Its import stands first and runs first, and a URL of this kind brings its own text."""
-            kept = f"import k{name} from 'data:text/javascript,{quote(f'export default {_CHAI};')}';"
-            check = f"const now = {_CHAI}; if (k{name}.some((one, at) => {_REPLACED})) return;"
+            there = f"[...{_CHAI}, Object.getOwnPropertyDescriptors({_SAME % _STATE})]"
+            kept = f"import k{name} from 'data:text/javascript,{quote(f'export default {there};')}';"
+            check = f"const now = {there}; if (k{name}.some((one, at) => {_REPLACED})) return;"
             failing = f"i{name}('{name}', () => {{ {check} throw new Error('x'); }});"
             return kept, f"import {{ test as i{name} }} from 'vitest';\n{failing}"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perdure.adapters.checks.findings.globs import alternatives, exactly, searched
@@ -23,33 +25,42 @@ _OTHERS = ("coverage", "optimizeDeps", "ssr", "build", "typecheck", "benchmark")
 """Blocks of a vite configuration that have an `include` of their own."""
 
 
-def jest(there: There) -> Named:
-    """`jest` in package.json and `jest.config.*`; `testRegex` only as far as its time is bounded."""
+def jest(simple: Sequence[list[str]], there: There) -> Named:
+    """`jest` in package.json, `jest.config.*` and `--config`; `testRegex` only as far as its time is bounded."""
     found, own = Named(), _json(there.text("package.json")).get("jest")
-    given = [own if isinstance(own, dict) else {}, _json(there.text("jest.config.json"))]
-    for path in _configs(there, r"jest\.config\.(?:[cm]?[jt]s)"):
-        given.append(_literals(there.text(path), ("testMatch", "testRegex", "roots", *_JEST_FILES)))
-    for one in given:
+    given = [("", own if isinstance(own, dict) else {})]
+    for path in [*_configs(there, r"jest\.config\.(?:json|[cm]?[jt]s)"), *_chosen(simple, there)]:
+        text, keys = there.text(path), ("testMatch", "testRegex", "roots", *_JEST_FILES)
+        given.append((path, _json(text) if path.endswith("json") else _literals(text, keys)))
+    for path, one in given:
         for settings in [one, *(p for p in one.get("projects", ()) if isinstance(p, dict))]:
-            found += _jest(settings, there)
+            found += _jest(settings, path, there)
     return found
 
 
-def _jest(settings: dict[str, Any], there: There) -> Named:
+def _chosen(simple: Sequence[list[str]], there: There) -> list[str]:
+    """Files of settings that a command names."""
+    pairs = [(word, behind) for words in simple for word, behind in itertools.pairwise([*words, ""])]
+    named = [behind if word in ("--config", "-c") else word.partition("--config=")[2] for word, behind in pairs]
+    return [path for path in map(_placed, named) if path in there.paths][:SIDE_READ_FILES]
+
+
+def _jest(settings: dict[str, Any], path: str, there: There) -> Named:
     roots = [root for root in map(_placed, _strings(settings.get("roots"))) if root not in ("", ".")]
     found = _tests(map(_placed, _strings(settings.get("testMatch"))), roots)
     found += bounded(map(_unquoted, _strings(settings.get("testRegex"))), searched)
-    return found + _files((word for key in _JEST_FILES for word in _strings(settings.get(key))), there)
+    return found + _files((word for key in _JEST_FILES for word in _strings(settings.get(key))), path, there)
 
 
-def vitest(there: There) -> Named:
+def vitest(simple: Sequence[list[str]], there: There) -> Named:
     found = Named()
-    for path in _configs(there, r"(?:vitest|vite)\.(?:config|workspace|projects)\.[cm]?[jt]s"):
+    usual = _configs(there, r"(?:vitest|vite)\.(?:config|workspace|projects)\.[cm]?[jt]s")
+    for path in [*usual, *_chosen(simple, there)]:
         text = _without(there.text(path))
         given = _literals(text, ("include", "dir", *_VITEST_FILES))
         roots = [root for root in map(_placed, _strings(given.get("dir"))) if root not in ("", ".")]
         found += _tests(map(_placed, _strings(given.get("include"))), roots)
-        found += _files((word for key in _VITEST_FILES for word in _strings(given.get(key))), there)
+        found += _files((word for key in _VITEST_FILES for word in _strings(given.get(key))), path, there)
     return found
 
 
@@ -66,10 +77,12 @@ def _unquoted(pattern: str) -> str:
     return slashed[1].replace("\\/", "/") if slashed else pattern.replace("\\\\", "\\")
 
 
-def _files(words: Iterable[str], there: There) -> Named:
-    """Those that are files here, with the ending or without."""
+def _files(words: Iterable[str], settings: str, there: There) -> Named:
+    """Those that are files here, with the ending or without, at the top or beside the settings."""
     ends = ("", ".js", ".ts", ".cjs", ".mjs", "/index.js", "/index.ts", "/jest-preset.js", "/jest-preset.json")
-    found = {path for word in words for end in ends if (path := _placed(word) + end) in there.paths}
+    tops = {"", settings.rpartition("/")[0]}
+    places = {posixpath.normpath(posixpath.join(top, _placed(word))) for word in words for top in tops}
+    found = {path for place in places for end in ends if (path := place + end) in there.paths}
     return Named(files=tuple(sorted(found)))
 
 

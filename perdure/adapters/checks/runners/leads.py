@@ -65,10 +65,14 @@ def _follow(command: str, there: There, found: Leads, depth: int) -> None:
         words = [word for word in raw if not re.fullmatch(r"\w+=.*", word, re.DOTALL)]
         run = _run(words, there)
         if run:
-            found.files.add(run)
+            found.files |= {run} | _beside(run, there)
             if is_test(run):
                 continue  # what a test runs is the product
-            if run.endswith(".sh") or re.match(r"#!.*\b(?:ba|da|z|k)?sh\b", there.text(run)):
+            if (
+                run.endswith(".sh")
+                or words[0] in (".", "source")
+                or re.match(r"#!.*\b(?:ba|da|z|k)?sh\b", there.text(run))
+            ):
                 _follow(_unquoted(there.text(run)), there, found, depth + 1)
             continue
         words = unwrapped(raw)
@@ -81,13 +85,18 @@ def _follow(command: str, there: There, found: Leads, depth: int) -> None:
         if named:
             _follow(_scripts(there).get(named, ""), there, found, depth + 1)
         elif program in ("make", "gmake"):
-            for line in _recipes(words[1:], there):
+            text, included = _makefile(there)
+            found.files |= included
+            for line in _recipes(words[1:], text):
                 _follow(line, there, found, depth + 1)
 
 
 def _run(words: list[str], there: There) -> str:
     """The file of the repository that a command runs: by itself, or by an interpreter."""
     while words:
+        if words[0] in (".", "source"):
+            own = _plain([*words, ""][1])
+            return own if own in there.paths else ""
         name = PurePosixPath(words[0]).name
         if (own := _plain(words[0])) in there.paths:
             return own
@@ -124,9 +133,38 @@ def _scripts(there: There) -> Mapping[str, str]:
     return {name: text for name, text in scripts.items() if isinstance(text, str)} if isinstance(scripts, dict) else {}
 
 
-def _recipes(words: list[str], there: There) -> list[str]:
+_TOOLS = re.compile(r"(?:.*/)?(?:tools?|scripts?|\.?ci|dev|hack|bin)/")
+_LOADED = re.compile(
+    r"""^[ \t]{0,80}(?:from|import)\s{1,9}(\w{1,200})|"""
+    r"""(?:require\(|from\s|import\s)\s{0,9}['"]\./([\w./-]{1,200})['"]""",
+    re.MULTILINE,
+)
+
+
+def _beside(run: str, there: There) -> set[str]:
+    """What a script among tools loads from its own directory; elsewhere that may be the product."""
+    found, left = set[str](), [run] if _TOOLS.match(run) else []
+    while left and len(found) < SIDE_READ_FILES:
+        path = left.pop()
+        top = path.rpartition("/")[0]
+        for one, other in _LOADED.findall(there.text(path)):
+            ends = (".py", "/__init__.py") if one else ("", ".js", ".mjs", ".cjs", ".ts")
+            news = {f"{top}/{one or other}{end}" for end in ends} & there.paths - found
+            found |= news
+            left += news
+    return found
+
+
+def _makefile(there: There) -> tuple[str, set[str]]:
+    """Its text with that of the files that it includes by name in it, and these."""
+    text = next((there.text(name) for name in _MAKEFILES if name in there.paths), "")
+    named = re.findall(r"(?m)^-?include[ \t]+(.{1,400})", text)
+    included = sorted({_plain(word) for line in named for word in line.split()} & there.paths)
+    return "\n".join([text, *map(there.text, included)]).replace("\\\n", " "), set(included)
+
+
+def _recipes(words: list[str], text: str) -> list[str]:
     """The lines that make runs for these targets, those of what they need first; variables of the file put in."""
-    text = next((there.text(name) for name in _MAKEFILES if name in there.paths), "").replace("\\\n", " ")
     values = dict(re.findall(r"(?m)^(\w+)[ \t]*[:?]?=[ \t]*(.*)$", text))
     recipes, needs, current = dict[str, list[str]](), dict[str, list[str]](), list[str]()
     for line in text.splitlines():

@@ -23,7 +23,7 @@ class Pytest(Runner):
 
     tests = r"(?:.*/)?(test_[^/]*|[^/]*_test)\.py"
     roots = frozenset({"tests", "test"})
-    settings = r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|\.coveragerc|sitecustomize\.py|usercustomize\.py|.*\.pth"
+    settings = r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|\.coveragerc|(site|user)customize(\.[^/]*)?|.*\.pth"
     shared = frozenset({"pyproject.toml", "setup.cfg", "setup.py", "Makefile"})
     looking = (
         r"_getframe|currentframe|getouterframes|inspect\.stack|\bf_(back|locals)\b|walk_stack|(extract|format|print)_stack"

@@ -73,7 +73,7 @@ class Unittest(Runner):
     yields = True
     tests = r"(?:.*/)?tests?(_[^/]*)?\.py|(?:.*/)?[^/]*_test\.py"
     roots = frozenset({"tests", "test"})
-    settings = r"sitecustomize\.py|usercustomize\.py|.*\.pth|\.coveragerc"
+    settings = r"(site|user)customize(\.[^/]*)?|.*\.pth|\.coveragerc"
     shared = frozenset({"pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "Makefile"})
 
     def runs(self, program: str, rest: list[str]) -> bool:

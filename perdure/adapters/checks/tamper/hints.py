@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -60,9 +61,13 @@ _ASKS = re.compile(
     r"PYTEST_\w+|PERDURE_\w+|sys\._getframe|inspect\.(stack|currentframe|getouterframes)|sys\.modules|NODE_TEST_CONTEXT"
     r"|JEST_WORKER_ID|\bVITEST\b|NODE_ENV\W{1,20}test|testing\.Testing\(|Lookup\(.test\.|\.test['\"]\)|cfg!?\(test\)"
     r"|\bimport (pytest|_pytest|unittest)\b|from (pytest|_pytest|unittest)\b|<testsuites?\b|junit_?-?xml|currentframe"
+    r"|\bctypes\b|\bmeta_path\b|\bbuiltins\b|Object\.is\s?=[^=]|JEST_STATE|\b(afterEach|beforeEach|expect)\b(\?\.|[.(])"
     r"|__code__|__build_class__|gc\.(callbacks|get_)|set(trace|profile)\(|(from|require\()\s?['\"](vitest|chai|@jest/|node:test)"
 )
-_EQUALS = re.compile(r"__eq__|__ne__|__bool__|def equals\(|boolean equals\(|Symbol\.toPrimitive|valueOf\s?[(:=]")
+_EQUALS = re.compile(
+    r"__eq__|__ne__|__bool__|__(instance|subclass)(check|hook)__|def equals\(|boolean equals\(|Symbol\.toPrimitive"
+    r"|valueOf\s?[(:=]"
+)
 _ENDS = re.compile(r"\b_exit\(|\batexit\b|process\.(exit|reallyExit)\(|os\.Exit\(0|process::exit\(0|System\.exit\(0")
 _CODE = re.compile(r".*\.(py|[cm]?[jt]sx?|go|rs|java|kt|kts|groovy|scala|rb|php|cs|sh|bash|c|cc|cpp|pl|ex|exs|swift)")
 
@@ -151,8 +156,21 @@ def _named(before: Files, after: Files, path: str) -> Iterator[Hit]:
     *above, name = path.split("/")
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in _IN_FRONT) or _INSTALLED & set(above):
         yield hit(Tampering.CONFIGURATION, f"{path}: it may stand in for what the tests load or report", path)
+    elif not before.has(path) and (other := _in_front_of(path, after)):
+        yield hit(Tampering.CONFIGURATION, f"{path}: it may stand in for {other}", path)
     elif after.is_link(path) and (is_test(path) or name == "conftest.py"):
         yield hit(Tampering.CONFIGURATION, f"{path}: a link among the tests", path)
+
+
+def _in_front_of(path: str, after: Files) -> str:
+    """What a new file is found before, of those that differ as well: one below src or lib, one of another ending; or a
+    module of Python itself. Empty where there is none."""
+    stem, _, end = path.rpartition(".")
+    if end == "py" and stem in sys.stdlib_module_names:
+        return f"Python's {stem}"
+    ends = ("js", "jsx", "ts", "tsx", "mjs", "cjs") if end in ("js", "mjs", "cjs") else (end,)
+    others = (f"{top}{stem}.{one}" for top in ("", "src/", "lib/") for one in ends)
+    return next((other for other in others if other != path and after.has(other)), "")
 
 
 def _differing(path: str, old: str, new: str) -> _Changed:

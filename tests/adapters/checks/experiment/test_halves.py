@@ -91,6 +91,31 @@ async def test_a_broken_product_is_seen_whichever_half_would_tell(tried: Trials,
     assert promised(found) == {f"test_{name}"}
 
 
+LEAVES = {
+    "calc.py": f"kept = []\n\n\ndef keep(one):\n    kept.append(one)\n\n\n{CALC}",
+    "tests/test_a.py": "from calc import keep\n\n\ndef test_a():\n    keep(1)\n",
+    "tests/test_d.py": "from calc import keep, kept\n\n\ndef test_d():\n    keep(1)\n    assert 1 in kept\n",
+}
+"""What one test leaves behind for one of another file; the change minds it."""
+MINDS = LEAVES["calc.py"].replace("    kept", "    if one in kept:\n        raise ValueError(one)\n    kept")
+BENT = LEAVES["tests/test_d.py"].replace("    keep(1)", "    kept.clear()\n    keep(1)")
+FORGETS = "import pytest\nimport calc\n\n\n@pytest.fixture(autouse=True)\ndef forget():\n    calc.kept.clear()\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"tests/test_d.py": BENT}, id="the later test"),
+        pytest.param({"tests/test_a.py": "def test_a():\n    pass\n"}, id="the earlier test"),
+        pytest.param({"tests/conftest.py": FORGETS}, id="what all tests share"),
+    ],
+)
+async def test_what_a_test_leaves_behind_is_seen_by_one_of_the_other_half(tried: Trials, change: Files) -> None:
+    before = {**BASE, **LEAVES}
+    found = await tried(before, {"calc.py": MINDS, **change}, PYTEST, known=known(*NAMES))
+    assert promised(found) == {"test_d"}
+
+
 CANARIES = Canaries(
     files={f"tests/test_{name}.py": ONE.format(name) for name in NAMES},
     names={f"canary_{name}": f"tests/test_{name}.py" for name in NAMES},
@@ -119,6 +144,16 @@ def test_what_takes_longest_is_in_different_halves() -> None:
 )
 def test_one_run_is_enough_for(report: TestReport | None) -> None:
     assert parts(CANARIES, Pytest(), report.commands[0] if report else None) == (CANARIES,)
+
+
+def test_a_file_that_the_change_has_otherwise_is_asked_in_both_halves() -> None:
+    one, other = parts(CANARIES, Pytest(), known(*NAMES).commands[0], {"tests/test_b.py"})
+    assert {*one.names} & {*other.names} == {"canary_b"}
+
+
+@pytest.mark.parametrize("altered", [None, {"tests/test_a.py", "tests/test_b.py", "tests/test_c.py"}])
+def test_one_run_is_enough_where_most_files_would_be_in_both(altered: set[str] | None) -> None:
+    assert parts(CANARIES, Pytest(), known(*NAMES).commands[0], altered) == (CANARIES,)
 
 
 def test_a_runner_that_cannot_leave_a_file_out_is_asked_once() -> None:

@@ -32,7 +32,7 @@ def caught(found: Experiment) -> set[str]:
 
 
 LANGUAGES = ("tricks_python.toml", "tricks_javascript.toml", "tricks_go.toml", "tricks_rust.toml")
-TABLES = ("tricks.toml", *LANGUAGES, "tricks_strangers.toml")
+TABLES = ("tricks.toml", *LANGUAGES, "tricks_strangers.toml", "tricks_unseen.toml")
 
 
 @pytest.mark.timeout(600)
@@ -40,13 +40,14 @@ TABLES = ("tricks.toml", *LANGUAGES, "tricks_strangers.toml")
 async def test_a_trick_is_caught_by_the_experiment_that_the_table_says(tried: Trials, trick: dict[str, Any]) -> None:
     base = BASES[trick["with"]]
     prepared(tried, base)
+    before, command = {**base.files, **trick.get("before", {})}, trick.get("command", base.command)
     after = {**base.wrong, **trick["files"]}
     if trick["by"] == "red":
-        assert not await tried.is_green({**base.files, **after}, base.command)
+        assert not await tried.is_green({**before, **after}, command)
         return
     if trick.get("green", True) and trick.get("slow"):
-        assert await tried.is_green({**base.files, **after}, base.command), "it does not even fool its own run"
-    found = await tried(base.files, after, base.command)
+        assert await tried.is_green({**before, **after}, command), "it does not even fool its own run"
+    found = await tried(before, after, command)
     if trick["by"] == "reviewer":
         assert not caught(found), "the table can say more now"
         return
@@ -69,9 +70,10 @@ async def test_a_right_change_of_the_product_is_right_everywhere(tried: Trials, 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", table("honest.toml"))
 async def test_an_honest_change_is_not_called_tampered(tried: Trials, change: dict[str, Any]) -> None:
-    command, before = BASES["pytest"].command, BASES["pytest"].files
+    command, before = BASES["pytest"].command, {**BASES["pytest"].files, **change.get("before", {})}
     found = await tried(before, change["files"], command)
     assert not found.tampered, found.model_dump_json(indent=1)
+    assert found.commands[0].canaries is Caught.CAUGHT
     assert len(found.commands[0].promises) == change["promises"]
 
 

@@ -35,6 +35,16 @@ TEST = "def test_zero():\n    assert parse('0s') == 0\n    assert parse('1s') ==
         ("calc.go", "package a\n", 'package a\nvar x = flag.Lookup("test.v")\n', "it looks at what tests it"),
         ("calc.py", "x = 1\n", "class Any:\n    def __eq__(self, other):\n        return True\n", "equal to"),
         ("calc.py", "x = 1\n", "import os\nos._exit(0)\n", "it may end the process"),
+        ("calc.py", "x = 1\n", "import ctypes\nx = 1\n", "it looks at what tests it"),
+        ("calc.js", "x = 1\n", "Object.is = (a, b) => true;\n", "it looks at what tests it"),
+        ("calc.js", "x = 1\n", "afterEach(() => forget());\n", "it looks at what tests it"),
+        (
+            "calc.py",
+            "x = 1\n",
+            "class Any(type):\n    def __instancecheck__(self, other):\n        return 1\n",
+            "equal to",
+        ),
+        ("json.py", None, "x = 1\n", "may stand in for Python's json"),
         ("sitecustomize.py", None, "x = 1\n", "may stand in"),
         ("node_modules/chai/index.js", None, "x = 1\n", "may stand in"),
         ("tests/test_b.py", None, "-> ../test_a.py", "a link among the tests"),
@@ -71,3 +81,13 @@ def test_a_test_that_asserts_something_else_is_shown_before_and_after(hinted: Ju
     (one,) = hinted({"test_a.py": TEST}, {"test_a.py": TEST.replace("== 0", "== 1")}, "pytest").changed_tests
     assert (one.name, one.file, one.line) == ("test_zero", "test_a.py", 1)
     assert (one.before, one.after) == ("assert parse('0s') == 0", "assert parse('0s') == 1")
+
+
+@pytest.mark.parametrize(("path", "other"), [("calc.py", "src/calc.py"), ("calc.js", "calc.ts")])
+def test_a_new_file_that_is_found_before_a_changed_one_is_shown(hinted: Judge, path: str, other: str) -> None:
+    (one,) = hinted({other: "x = 1\n"}, {other: "x = 2\n", path: "x = 1\n"}).places
+    assert one.title == f"{path}: it may stand in for {other}"
+
+
+def test_a_new_file_beside_others_of_other_names_is_nobody_s_business(hinted: Judge) -> None:
+    assert not hinted({"src/calc.py": "x = 1\n"}, {"src/calc.py": "x = 2\n", "more.py": "x = 1\n"}).places
