@@ -10,13 +10,15 @@ from tests.lab import Lab
 from tests.waiting import patient
 
 
+def elsewhere(lab: Lab) -> dict[str, str]:
+    """For a command that starts no worker: the laboratory's server as one that somebody else has workers at."""
+    there = lab.client.service_client.config.target_host
+    return {"TEMPORAL_ADDRESS": there, "TEMPORAL_NAMESPACE": lab.client.namespace}
+
+
 def _environment(lab: Lab) -> dict[str, str]:
     """It takes the laboratory's worker for somebody's elsewhere, and starts none."""
-    there = {
-        "TEMPORAL_ADDRESS": lab.client.service_client.config.target_host,
-        "TEMPORAL_NAMESPACE": lab.client.namespace,
-    }
-    return lab.environment(there)
+    return lab.environment(elsewhere(lab))
 
 
 async def carried_out(lab: Lab, *command: str) -> tuple[int, str]:

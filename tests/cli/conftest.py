@@ -15,8 +15,9 @@ from threading import Thread
 
 import pytest
 
+from tests.commands import elsewhere
 from tests.fork_server import fork, ran
-from tests.lab import make_target
+from tests.lab import Lab, make_target
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +38,12 @@ class Cli:
     home: Path
     cwd: Path
     env: dict[str, str]
+
+    @classmethod
+    def among(cls, lab: Lab) -> Cli:
+        """Among the workers of a laboratory, which it takes for somebody's elsewhere. Without them a command that hands
+        something in would start a supervisor and one more worker, from nothing."""
+        return cls(lab.home.root, lab.root, {**lab.env, **elsewhere(lab)})
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}

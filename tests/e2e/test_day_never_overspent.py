@@ -82,7 +82,7 @@ async def measured(root: Path, origin: Path) -> float:
 async def test_many_deliveries_at_once_on_two_workers_never_spend_more_than_the_days_budget(tmp_path: Path) -> None:
     origin = make_target(tmp_path / "calc.git")
     upper = await measured(tmp_path / "first", origin)
-    budget, names = round(3.2 * upper, 6), [f"night-{n}" for n in range(8)]
+    budget, names = round(3.2 * upper, 6), [f"night-{n}" for n in range(6)]
     env = budgets(tmp_path / "budgets.toml", budget)
     async with Lab.open(tmp_path / "lab", STORY, env=env) as lab:
         lab.worker()

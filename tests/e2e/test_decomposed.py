@@ -58,7 +58,7 @@ async def test_a_large_request_is_decomposed_sent_back_edited_approved_and_lands
     origin = make_target(tmp_path / "calc.git")
     (tmp_path / "config.toml").write_text(CONFIG)
     async with Lab.open(tmp_path, STORY, ports=ports) as lab:
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        cli = Cli.among(lab)
 
         async def perdure(*args: str, code: int = 0, stdin: str = "") -> str:
             ran = await asyncio.to_thread(cli, *args, stdin=stdin)
@@ -111,7 +111,7 @@ async def test_a_large_request_becomes_a_stack_of_pull_requests(tmp_path: Path, 
     parts = STORY.replace('contains = ["only what is asked"]', "").replace("Add everything", "Add multiply")
     async with Lab.open(tmp_path, parts.replace("check = []", 'check = ["false"]', 1), ports=ports) as lab:
         lab.worker()
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        cli = Cli.among(lab)
         start = ["backlog", "start", "--request", "Make a calculator", "--id", "night", "--repo", str(origin)]
         begun = await asyncio.to_thread(
             cli, *start, "--land", "stack", "--yes", "--config", str(tmp_path / "config.toml"), "--detach"
@@ -163,7 +163,7 @@ async def test_what_cannot_land_is_decided_by_a_person_once_more_or_not_at_all(t
     origin = make_target(tmp_path / "calc.git")
     (tmp_path / "night.yaml").write_text(NIGHT.format(config=CONFIG.replace("\n", "\n  ")))
     async with Lab.open(tmp_path, STUBBORN, ports=ports) as lab:
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        cli = Cli.among(lab)
 
         async def perdure(*args: str, code: int = 0) -> str:
             ran = await asyncio.to_thread(cli, *args)

@@ -24,7 +24,7 @@ async def test_what_a_schedule_starts_comes_from_this_home_lands_and_has_a_clean
         lab.worker(PERDURE_LOCAL_REPOSITORIES="/nowhere")
         (lab.root / "perdure.toml").write_text(CONFIG)
         (lab.root / "night.json").write_text(json.dumps({"items": [{"id": "hello", "request": "Say hello"}]}))
-        cli = Cli(lab.home.root, lab.root, lab.env)
+        cli = Cli.among(lab)
 
         async def run(*args: str) -> Ran:
             ran: Ran = await asyncio.to_thread(cli, *args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any, Self
 
 from temporalio.client import Client, WorkflowHandle
@@ -13,10 +14,13 @@ from workflows import WORKFLOWS
 
 
 class Deciding:
-    """It remembers no workflow from one task to the next."""
+    """It remembers no workflow from one task to the next; with `remembers` until it is stopped: half the work.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    What it remembered then waits for it a moment only, and comes to whoever begins again.
+    """
+
+    def __init__(self, client: Client, *, remembers: bool = False) -> None:
+        self._client, self._remembers = client, remembers
         self._going_on: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -25,7 +29,8 @@ class Deciding:
             task_queue=TASK_QUEUE,
             workflows=WORKFLOWS,
             workflow_runner=UnsandboxedWorkflowRunner(),
-            max_cached_workflows=0,
+            max_cached_workflows=100 if self._remembers else 0,
+            sticky_queue_schedule_to_start_timeout=timedelta(milliseconds=100),
         )
         await self._worker.__aenter__()
         return self

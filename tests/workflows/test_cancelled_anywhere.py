@@ -96,7 +96,7 @@ class _During(ActivityInboundInterceptor):
 async def delivered(client: Client, nth: int) -> tuple[DeliveryResult, Honest, list[str]]:
     """The end, after a retry where it was cancelled, who did the work, and the activities of all runs."""
     company, id = Honest(), f"d-{uuid.uuid4().hex[:12]}"
-    async with asyncio.timeout(patient(60)), Deciding(client) as deciding:
+    async with asyncio.timeout(patient(60)), Deciding(client, remembers=True) as deciding:
         cancels = CancelledAt(client, nth, deciding)
         acting = Worker(client, task_queue=TASK_QUEUE, activities=company.activities(), interceptors=[cancels])
         async with acting:
