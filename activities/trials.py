@@ -9,7 +9,7 @@ from perdure.adapters.checks.baseline import by_command, command, failing, key
 from perdure.adapters.checks.experiment.engine import experiment
 from perdure.adapters.checks.experiment.holding import Holding
 from perdure.adapters.checks.experiment.runs import Setting
-from perdure.adapters.checks.held import refused, setting, told
+from perdure.adapters.checks.held import refused, setting, written_to
 from perdure.adapters.checks.tests import run_once
 from perdure.adapters.checks.verdict import verdict
 from perdure.adapters.git.branch import export
@@ -105,7 +105,7 @@ async def check_writes(session: WorkspaceSession, report: TestReport, where: str
         if paths:
             text = ((await in_thread(session.vault.show, report.commit, where)) or b"").decode(errors="replace")
             raise SetupFailed(
-                f"`{test.command}` writes to the tests: {told(paths).partition('; ')[0]}",
+                f"`{test.command}` writes to the tests: {written_to(paths).partition('; ')[0]}",
                 where=command_origin(test.name, contract.origins, where, text),
                 fix=f"{setting(paths)} allows it, or let it write elsewhere",
             )

@@ -131,13 +131,13 @@ class Allowance:
     def _is_answered(self) -> bool:
         return self.state.purse.answered >= self.state.purse.seq and not self.state.purse.why
 
-    def _told(self) -> tuple[object, ...]:
+    def _answer(self) -> tuple[object, ...]:
         purse = self.state.purse
         return purse.answered, purse.ceiling, purse.until, purse.why
 
     async def _heard(self, patience: timedelta) -> bool:
         """Wait for an answer, and ask again without one. Who was told why there is none is told when there is."""
-        before = self._told()  # the answer can come while the question is still on its way
+        before = self._answer()  # the answer can come while the question is still on its way
         if self._is_answered():
             await self._ask()
         purse = self.state.purse
@@ -145,7 +145,7 @@ class Allowance:
             patience = max(purse.until - workflow.now(), timedelta(0)) + GRANT_AGAIN
         try:
             await workflow.wait_condition(
-                lambda: self._told() != before,
+                lambda: self._answer() != before,
                 timeout=patience,
                 timeout_summary="room in a budget that deliveries share",
             )

@@ -96,7 +96,7 @@ class DeliveryNotices:
         """waiting or reminder: of what the state says is asked. Goes on beside what follows."""
         prepared = self._state.prepared
         if prepared.notifies if prepared is not None else self.unprepared:
-            telling = asyncio.create_task(self._told(self._notice(event)))
+            telling = asyncio.create_task(self._hand_over(self._notice(event)))
             self._telling.add(telling)
             telling.add_done_callback(self._telling.discard)
 
@@ -111,7 +111,7 @@ class DeliveryNotices:
                 return  # as is an attempt's
             await hand_over(self._notice("ended", result))
 
-    async def _told(self, notice: Notice) -> None:
+    async def _hand_over(self, notice: Notice) -> None:
         telling = await _started(notice)
         await workflow.wait_condition(lambda: telling.done() or notice.over(self._state))
         if not telling.done():

@@ -50,7 +50,9 @@ class _Stream:
         if (act := self.reading.acts.get(number)) is not None:
             told = list(of_act(act, before))
         else:
-            told = [one async for one in self._told(kind.removesuffix("_event_attributes"), attributes, event.event_id)]
+            told = [
+                one async for one in self._meaning(kind.removesuffix("_event_attributes"), attributes, event.event_id)
+            ]
         if event.event_id <= copied:
             told = [Told(EventType.CONTINUED, {"by": "rewind"})] if event.event_id == copied else []
         at = event.event_time.ToDatetime(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -84,7 +86,7 @@ class _Stream:
         place = landing if isinstance(landing, dict) else {}
         return place.get("backlog") or None, place.get("item") or None
 
-    async def _told(self, kind: str, attributes: Any, number: int) -> AsyncIterator[Told]:
+    async def _meaning(self, kind: str, attributes: Any, number: int) -> AsyncIterator[Told]:
         match kind:
             case "workflow_execution_started":
                 for one in of_begin(self.reading.request, attributes, first=self.runs == 1):

@@ -103,7 +103,7 @@ class Schedules:
                 name: value for name, value in raw.items() if name != "items"
             }  # of a backlog, whose items may change
             raw["proof"] = schedule_proof(self._key, id, proved)
-        caption, details = submit.told(raw)
+        caption, details = submit.caption_and_details(raw)
         schedule = Schedule(
             action=ScheduleActionStartWorkflow(
                 workflow,
@@ -137,7 +137,7 @@ class Schedules:
                 return False
             raise
         except RPCError as error:
-            raise _told(error, id) from error
+            raise _as_error(error, id) from error
         return True
 
     async def _there(self, id: str, sent: str) -> bool:
@@ -147,7 +147,7 @@ class Schedules:
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
-            raise _told(error, id) from error
+            raise _as_error(error, id) from error
         there = await self._scheduled(seen)
         if there.next is None:
             await self._client.get_schedule_handle(id).delete()
@@ -205,11 +205,11 @@ class Schedules:
                 if isinstance(action, ScheduleListActionStartWorkflow) and action.workflow in _KINDS:
                     yield one.id
         except RPCError as error:
-            raise _told(error, "") from error
+            raise _as_error(error, "") from error
 
     async def _unknown(self, error: RPCError, id: str) -> Exception:
         if error.status != RPCStatusCode.NOT_FOUND:
-            return _told(error, id)
+            return _as_error(error, id)
         known = [one async for one in self._ids()]
         near = difflib.get_close_matches(id, known, n=1, cutoff=0.4)
         fix = f"did you mean {near[0]}?" if near else f"there are {', '.join(known[:5])}" if known else ""
@@ -272,7 +272,7 @@ def _spec(when: Every | datetime) -> ScheduleSpec:
     return ScheduleSpec(calendars=[calendar], time_zone_name="UTC")
 
 
-def _told(error: RPCError, id: str) -> Exception:
+def _as_error(error: RPCError, id: str) -> Exception:
     if error.status == RPCStatusCode.UNIMPLEMENTED:
         return BadInput("this Temporal server knows no schedules", where=id, fix="leave --at and --every out")
     if error.status == RPCStatusCode.INVALID_ARGUMENT:

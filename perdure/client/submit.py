@@ -55,7 +55,7 @@ async def start(
 def _options(
     id: str, raw: dict[str, Any], reuse: WorkflowIDReusePolicy, workflow: str, shown: dict[str, Any]
 ) -> dict[str, Any]:
-    caption, details = told(shown)
+    caption, details = caption_and_details(shown)
     return {
         "id": id,
         "task_queue": TASK_QUEUE,
@@ -115,7 +115,7 @@ async def _heard(begin: WithStartWorkflowOperation[Any, Any]) -> None:
             await begin.workflow_handle()
 
 
-def told(raw: dict[str, Any]) -> tuple[str, str]:
+def caption_and_details(raw: dict[str, Any]) -> tuple[str, str]:
     """One line and some Markdown about a request as it was sent, for the Web UI; also of one that is not valid.
 
     Whoever's words they are, they stay words: the Web UI would render their markup, links and pictures included.

@@ -115,7 +115,7 @@ class Decided(Recorded):
     at: datetime | None = None
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """`approved by Ada, 2026-11-23 14:05:12 UTC`, for who decides after them."""
         by = f" by {one_line(self.by, _NAME_SHOWN)}" if self.by else ""
         return f"{self.verdict}{by}" + (f", {self.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if self.at else "")

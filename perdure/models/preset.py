@@ -55,7 +55,7 @@ class Abilities(Settings):
     def has(self, ability: Ability) -> bool:
         return self.answers != "none" if ability is Ability.ANSWERS else bool(getattr(self, ability))
 
-    def told(self) -> str:
+    def described(self) -> str:
         """`resume, fork, answers enforced, reads only, words`."""
         found = []
         for ability in Ability:

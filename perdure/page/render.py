@@ -60,7 +60,7 @@ def rendered(request: web.Request, template: str, **values: object) -> str:
         "person": person_of(request),
         "csrf": request.app[GUARD].csrf(request[SESSION]),
         "path": request.path,
-        "said": told(request),
+        "said": last_answer(request),
         "version": __version__,
         "web_ui": request.app[WEB_UI],
     }
@@ -82,7 +82,7 @@ def done(request: web.Request, to: str, words: str) -> web.Response:
     return web.Response(status=303, headers={"Location": to})
 
 
-def told(request: web.Request) -> str:
+def last_answer(request: web.Request) -> str:
     """The answer to the form that this session sent last, once, on a whole page."""
     if request.path.startswith("/live/") or request.method != "GET" or "HX-Request" in request.headers:
         return ""

@@ -22,7 +22,7 @@ from temporalio.exceptions import ApplicationError
 from workflow_fixtures import Cast, playing
 
 from perdure.client import Perdure
-from perdure.client.submit import told
+from perdure.client.submit import caption_and_details
 from perdure.models.errors import BadInput, InvalidRequest
 from perdure.models.phases import Phase
 from perdure.models.result import Status
@@ -196,18 +196,18 @@ async def test_attaching_without_end_leaves_room_for_decisions(client: Client, w
 
 
 def test_what_the_web_ui_says_of_a_request_is_its_words_and_nothing_of_them_is_rendered() -> None:
-    caption, details = told({"issue": 12, "request": "Add <b>sub</b>,\n- see ![i](http://x.y/z)"})
+    caption, details = caption_and_details({"issue": 12, "request": "Add <b>sub</b>,\n- see ![i](http://x.y/z)"})
     assert caption == r"\#12 Add \<b\>sub\</b\>, \- see \!\[i\]\(http\://x.y/z\)".replace(r"\-", "-")
     assert (
         details
         == "**Issue** \\#12\n\n**Request**\n\nAdd \\<b\\>sub\\</b\\>,  \n\\- see \\!\\[i\\]\\(http\\://x.y/z\\)  "
     )
-    assert told({"reqest": "x", "issue": []}) == ("", "")
+    assert caption_and_details({"reqest": "x", "issue": []}) == ("", "")
 
 
 @pytest.mark.parametrize("words", ["🎉" * 200, "*" * 70_000, "x" * 200, "é\n" * 5000, "1/" * 5000])
 def test_however_long_a_request_is_the_server_takes_what_is_said_of_it(words: str) -> None:
-    caption, details = told({"request": words})
+    caption, details = caption_and_details({"request": words})
     summary, section = pydantic_data_converter.payload_converter.to_payloads([caption, details])
     assert 100 < summary.ByteSize() <= 400
     assert 0 < section.ByteSize() <= 20_000

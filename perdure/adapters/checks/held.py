@@ -34,7 +34,7 @@ def refused(result: CommandResult, held: Sequence[str], seen: Path) -> tuple[str
     return tuple(found)
 
 
-def told(paths: Iterable[str]) -> str:
+def written_to(paths: Iterable[str]) -> str:
     """`the test side is read-only: tests/output; [[test]] writes = ["tests/output"]`."""
     named = list(paths)[:_NAMED]
     return f"the test side is read-only: {', '.join(named)}; {setting(named)}"

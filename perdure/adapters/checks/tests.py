@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perdure.adapters.checks.baseline import by_command, command, compared
 from perdure.adapters.checks.flakes import settled
-from perdure.adapters.checks.held import refused, told
+from perdure.adapters.checks.held import refused, written_to
 from perdure.adapters.checks.judgement import judged
 from perdure.adapters.checks.junit import left_behind
 from perdure.adapters.checks.received import ClosedReport, Piped
@@ -200,7 +200,7 @@ async def _run(
     await in_thread(finished.raise_for, wanted, f'[[test]] "{test.name}"')
     result = await in_thread(judged, test, call, finished, wanted)
     paths = refused(result, place.held, wanted.seen) if place.held and result.verdict != "passed" else ()
-    return result.model_copy(update={"reason": f"{result.reason}; {told(paths)}"}) if paths else result
+    return result.model_copy(update={"reason": f"{result.reason}; {written_to(paths)}"}) if paths else result
 
 
 async def _seeded(

@@ -21,7 +21,7 @@ from perdure.adapters.forges.base import Opened, Proposal, Pulled
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.locks import LockBusy, locked
 from perdure.adapters.git.objects import ObjectStore, TreeEntry
-from perdure.adapters.git.refusals import told
+from perdure.adapters.git.refusals import main_line
 from perdure.adapters.git.repository import ABSENT, Repository
 from perdure.adapters.git.visit import find
 from perdure.models.base import Published
@@ -212,7 +212,7 @@ class LocalForge:
             repository.git.run("update-ref", "--stdin", stdin=("\n".join(moves) + "\n").encode(), hold=(held,))
         except GitError as error:
             raise ForgeUnavailable(
-                f"the pull request could not be written: {told(error.stderr)}", where=str(self._path)
+                f"the pull request could not be written: {main_line(error.stderr)}", where=str(self._path)
             ) from error
 
     def _published(self, pull: LocalPull) -> PullRequest:

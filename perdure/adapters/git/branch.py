@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from perdure.adapters.git.checkpoint import is_at, restore, worktree_tree
 from perdure.adapters.git.door import Git, GitError, readable, redact
-from perdure.adapters.git.refusals import push_fix, told
+from perdure.adapters.git.refusals import main_line, push_fix
 from perdure.adapters.git.remote import remote_failure, remote_heads
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.visit import receiving
@@ -140,7 +140,7 @@ def push(
         push(vault, found.moved_to, sha, branch, expected, options=options, unborn=unborn)
         return
     if not no or no[0].startswith("[remote failure]"):  # cut in the middle: nobody said no
-        said = told(done.stderr) or "it ended without an answer"
+        said = main_line(done.stderr) or "it ended without an answer"
         raise ForgeUnavailable(f"the remote broke off: {said}", where=redact(url))
     raise _refusal(url, branch, expected, heads, no[0], done.stderr)
 
@@ -163,6 +163,6 @@ def _refusal(
             fix="rename or delete that branch, or set [git] branch to another name",
         )
     words = [line for line in stderr.splitlines() if line.startswith("remote: ")]
-    said = told("\n".join(words)) or reason
+    said = main_line("\n".join(words)) or reason
     fix = push_fix("\n".join([*words, reason]))
     return ForgeRefused(f"the remote does not take the branch {branch}: {said}", where=where, fix=fix)

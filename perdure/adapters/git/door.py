@@ -17,7 +17,7 @@ import git
 
 from perdure.adapters.git.bounds import Bounds, patience
 from perdure.adapters.git.credentials import Credential, offered
-from perdure.adapters.git.refusals import told
+from perdure.adapters.git.refusals import main_line
 from perdure.models import limits
 from perdure.models.errors import PerdureError
 
@@ -102,7 +102,7 @@ class GitError(PerdureError):
         self.returncode = returncode
         self.stderr = readable("\n".join(stderr.strip().splitlines()[-_STDERR_LINES:]))
         how = "was ended" if returncode is None else f"failed with exit code {returncode}"
-        said = told(self.stderr) or "it said nothing"
+        said = main_line(self.stderr) or "it said nothing"
         super().__init__(f"git {self.command[0] if args else ''} {how}: {said}", where=" ".join(("git", *self.command)))
 
 

@@ -172,7 +172,7 @@ def _merged(git: Git, a: str, b: str) -> Merged:
     (tree, *paths), said = _until_empty(done.stdout.split(b"\0"))
     if done.returncode == 0:
         return Merged(tree.decode())
-    return Merged(tree.decode(), tuple(path.decode(errors="surrogateescape") for path in paths), _told(said))
+    return Merged(tree.decode(), tuple(path.decode(errors="surrogateescape") for path in paths), _messages(said))
 
 
 def _until_empty(parts: list[bytes]) -> tuple[list[bytes], list[bytes]]:
@@ -181,7 +181,7 @@ def _until_empty(parts: list[bytes]) -> tuple[list[bytes], list[bytes]]:
     return parts[:end], parts[end + 1 :]
 
 
-def _told(parts: list[bytes]) -> tuple[str, ...]:
+def _messages(parts: list[bytes]) -> tuple[str, ...]:
     found, at = [], 0
     while at < len(parts) and parts[at].strip().isdigit():
         at += int(parts[at]) + 1

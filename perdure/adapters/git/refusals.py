@@ -51,7 +51,7 @@ def line_fix(said: str) -> str:
     return _first(_LINE, said)
 
 
-def told(stderr: str) -> str:
+def main_line(stderr: str) -> str:
     """The line of git's stderr that says most: the remote's own words, else git's verdict, else the first line."""
     lines = [line.strip() for line in stderr.splitlines() if not line.startswith(("warning: ", "hint: "))]
     remote = [line.removeprefix(_REMOTE).strip(" -") for line in lines if line.startswith(_REMOTE)]

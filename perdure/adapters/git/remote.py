@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from perdure.adapters.git.credentials import NO_KEYS, Credential, Keyring
 from perdure.adapters.git.door import Git, GitError, GitTooMuch, Output, redact
-from perdure.adapters.git.refusals import access_fix, line_fix, told
+from perdure.adapters.git.refusals import access_fix, line_fix, main_line
 from perdure.models.errors import ForgeRefused, ForgeUnavailable, StepError
 from perdure.models.limits import GIT_LOOK_S
 
@@ -69,7 +69,7 @@ def remote_tip(url: str, branch: str, keys: Keyring = NO_KEYS) -> str | None:
 def remote_failure(url: str, error: GitError, credential: Credential | None = None) -> StepError:
     """Return the error of a failed network command: ForgeRefused when it would fail again, else ForgeUnavailable."""
     away = [line.strip() for line in error.stderr.splitlines() if _AWAY.search(line)]
-    said = next(iter(away), told(error.stderr)) or error.what
+    said = next(iter(away), main_line(error.stderr)) or error.what
     where = redact(url)
     if isinstance(error, GitTooMuch):
         fix = "check the address; a repository this large does not fit here"

@@ -68,7 +68,7 @@ def _one(name: str) -> dict[str, str]:
         "state": seen.problem or f"installed, {seen.version or 'of no known version'}",
         "version": seen.version,
         "program": str(seen.program or ""),
-        "abilities": preset.abilities.told(),
+        "abilities": preset.abilities.described(),
         "wire": preset.wire,
         "model": preset.model,
         "file": str(known.file),

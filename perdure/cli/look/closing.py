@@ -35,7 +35,7 @@ def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]
         *(("next" if n == 0 else "", one_line(command, 400), "", "") for n, command in enumerate(result.next)),
     ]
     lines = [f"{_HEADLINES[result.status]}  {_outcome(result)}".rstrip()]
-    said, more = _told(result.message)
+    said, more = _parts_of(result.message)
     if said and result.status == Status.DELIVERED:  # what the forge did not take, and the like: it changes nothing
         lines.append(f"  {'note':<8} {one_line(said, 400)}")
     lines += [f"  {name:<8} {one_line(text, 400)}" for name, text in more]
@@ -47,7 +47,7 @@ def closing(result: DeliveryResult, elapsed_s: float | None = None) -> list[str]
     return lines
 
 
-def _told(message: str) -> tuple[str, list[tuple[str, str]]]:
+def _parts_of(message: str) -> tuple[str, list[tuple[str, str]]]:
     """A message and what follows it: an error's `where` and `fix`, or its last lines of output."""
     first, *rest = message.splitlines() or [""]
     told = []
@@ -58,7 +58,7 @@ def _told(message: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _outcome(result: DeliveryResult) -> str:
-    message = one_line(_told(result.message)[0], 300)
+    message = one_line(_parts_of(result.message)[0], 300)
     if result.pull_request is not None:
         url = one_line(result.pull_request.url, 500)
         return f"{url} {LEFT} {message}" if message and result.status == Status.DRAFT else url

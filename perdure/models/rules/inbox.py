@@ -73,7 +73,7 @@ class Inbox:
         if isinstance(said, decisions.AddBudget) and (not said.of or f"added:{said.id}" in self.state.decided):
             return self._add(said)
         if (known := self._known(said)) is not None:
-            return f"counted before: {known.told}"
+            return f"counted before: {known.described}"
         asked = self._asked(name, said)
         if isinstance(said, decisions.AddBudget):
             return self._add(said)
@@ -104,7 +104,7 @@ class Inbox:
             self.decide(sent.update, sent.said)
             late = decisions.Decided(verdict=VERDICTS[sent.update], by=said.by)
             if known is not None and (known.verdict, known.by) != (late.verdict, late.by):
-                self._note(f"{late.told} came too late: {known.told}")
+                self._note(f"{late.described} came too late: {known.described}")
         except (InvalidRequest, NotCounted) as error:
             self._note(f"a decision did not count: {error}")
 
@@ -221,7 +221,7 @@ class Inbox:
         decided = decisions.Decided(verdict=decisions.Verdict.APPROVED, by=said.by, at=self.now)
         if said.id:
             if (known := state.decided.get(f"added:{said.id}")) is not None:
-                return f"counted before: {known.told}"
+                return f"counted before: {known.described}"
             remember(state, f"added:{said.id}", decided)
         state.extra_usd = round(state.extra_usd + said.usd, 6)
         state.extra_tokens += said.tokens

@@ -110,17 +110,17 @@ async def workers(client: Client, home: Home) -> list[Worker]:
     )
     polled = (await client.workflow_service.describe_task_queue(asked)).pollers
     seen = {one.identity: one.last_access_time.ToDatetime(UTC) for one in polled}
-    told = await _told(client)
-    for identity, beats in told.items():
+    heartbeats = await _heartbeats(client)
+    for identity, beats in heartbeats.items():
         seen[identity] = max(seen.get(identity, _NEVER), *(beat.heartbeat_time.ToDatetime(UTC) for beat in beats))
     found = [
-        Worker(identity, at, _slots(beats := told.get(identity, [])), state_of(identity, beats, at, home))
+        Worker(identity, at, _slots(beats := heartbeats.get(identity, [])), state_of(identity, beats, at, home))
         for identity, at in seen.items()
     ]
     return sorted(found, key=lambda worker: worker.seen, reverse=True)
 
 
-async def _told(client: Client) -> dict[str, list[WorkerHeartbeat]]:
+async def _heartbeats(client: Client) -> dict[str, list[WorkerHeartbeat]]:
     """By worker, its last heartbeats, one a queue; empty where the server has none of these."""
     asked = ListWorkersRequest(namespace=client.namespace, page_size=_WORKERS)
     try:

@@ -86,7 +86,7 @@ async def backlog(request: web.Request) -> web.StreamResponse:
 def fields() -> list[Field]:
     """The form of a delivery, from its published shape: what is asked most comes first."""
     schema = DeliveryRequest.model_json_schema()
-    words = dict(_told(DeliveryRequest.__doc__ or ""))
+    words = dict(_field_words(DeliveryRequest.__doc__ or ""))
     found = [
         _field(name, _plain(shape, schema), words.get(name, ""), name in schema.get("required", ()))
         for name, shape in schema["properties"].items()
@@ -143,7 +143,7 @@ def _plain(shape: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, 
     return shape
 
 
-def _told(doc: str) -> list[tuple[str, str]]:
+def _field_words(doc: str) -> list[tuple[str, str]]:
     """The words of each field, as the shape's description has them: name, two spaces, words, which may go on below."""
     found = list[tuple[str, str]]()
     for line in doc.splitlines():

@@ -12,7 +12,7 @@ from git_server import GitServer
 
 from perdure.adapters.git.branch import push
 from perdure.adapters.git.door import GIT_LINE_CHARS, GitError
-from perdure.adapters.git.refusals import line_fix, push_fix, told
+from perdure.adapters.git.refusals import line_fix, main_line, push_fix
 from perdure.adapters.git.remote import remote_failure, remote_heads, remote_tip
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.system.home import Home
@@ -190,4 +190,4 @@ def test_what_is_cut_out_of_a_line_cannot_hold_half_a_secret() -> None:
     ],
 )
 def test_the_line_that_says_most_is_told(stderr: str, line: str) -> None:
-    assert told(stderr) == line
+    assert main_line(stderr) == line

@@ -30,13 +30,12 @@ def survey(repository: Repository, commit: str, tests: Sequence[TestCommand], si
         raise InvalidRequest(
             f"side: {_quoted(side)} leave no product file: all {len(found)} files of the repository would be tests",
             where=f"{where} [tests]",
-            fix=f"name only what is not found without it; without it there is: {_told(alone, detected)}",
+            fix=f"name only what is not found without it; without it there is: {_listed(alone, detected)}",
         )
     nothing = [pattern for pattern in side if not any(matches(path, pattern) for path in tree.entries)]
     if nothing:
-        return (
-            f"[tests] side: {_quoted(nothing)} match{'es' * (len(nothing) == 1)} nothing; tests: {_told(rules, found)}"
-        )
+        matched = f"match{'es' * (len(nothing) == 1)} nothing"
+        return f"[tests] side: {_quoted(nothing)} {matched}; tests: {_listed(rules, found)}"
     known = bool(tree.entries and commands) and all(rule is not None for _, rule in commands)
     if known and not any(rules.holds_tests(path) for path in tree.entries):
         return "no test file is found here: name them in [tests] side"
@@ -48,7 +47,7 @@ def _quoted(patterns: Sequence[str]) -> str:
     return shown + (f" and {len(patterns) - _NAMED} more" if len(patterns) > _NAMED else "")
 
 
-def _told(rules: Sides, paths: Sequence[str]) -> str:
+def _listed(rules: Sides, paths: Sequence[str]) -> str:
     """`tests/ (12 files), conftest.py`."""
     places = dict[str, int]()
     for path in paths:

@@ -95,7 +95,7 @@ class _Changed:
     def is_one(self, patterns: Sequence[str]) -> bool:
         return any(fnmatch.fnmatchcase(self.name, pattern) for pattern in patterns)
 
-    def told(
+    def hint(
         self, rule: Tampering, title: str, about: re.Pattern[str] | None = None, lost: bool = True
     ) -> Iterator[Hit]:
         """One hint with the lines that a pattern is found in; none without any."""
@@ -128,25 +128,25 @@ def hints(before: Files, after: Files, commands: Sequence[TestCommand]) -> Hints
 
 def _hints(file: _Changed, words: str) -> Iterator[Hit]:
     if file.is_one(_WHOLE):
-        yield from file.told(Tampering.CONFIGURATION, "settings of the tests differ")
+        yield from file.hint(Tampering.CONFIGURATION, "settings of the tests differ")
     elif file.is_one(_SHARED):
-        yield from file.told(Tampering.CONFIGURATION, "settings of the tests differ", _SETTING)
+        yield from file.hint(Tampering.CONFIGURATION, "settings of the tests differ", _SETTING)
     if file.is_one(_RECIPES) or (file.path in words or file.name in words.split()):
-        yield from file.told(Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, lost=False)
-        yield from file.told(Tampering.COMMAND, "it runs the tests, and differs")
+        yield from file.hint(Tampering.COMMAND, "it runs the tests, and may hide that they fail", _MASKS, lost=False)
+        yield from file.hint(Tampering.COMMAND, "it runs the tests, and differs")
     elif file.name == "conftest.py":
-        yield from file.told(Tampering.CONFIGURATION, "it decides what runs, and how", _STEERS)
+        yield from file.hint(Tampering.CONFIGURATION, "it decides what runs, and how", _STEERS)
     if is_test(file.path) or file.path.endswith(".rs"):
-        yield from file.told(Tampering.SKIPPED, "tests may be left out", _SKIPS, lost=False)
-        yield from file.told(Tampering.HOLLOW, "it may end the run, or swallow what fails", _BENDS, lost=False)
+        yield from file.hint(Tampering.SKIPPED, "tests may be left out", _SKIPS, lost=False)
+        yield from file.hint(Tampering.HOLLOW, "it may end the run, or swallow what fails", _BENDS, lost=False)
         fewer = _count(file.lost) - _count(file.more)
         if fewer > 0 and file.more:
             title = f"{fewer} assertion{'s' if fewer > 1 else ''} fewer"
-            yield from file.told(Tampering.HOLLOW, title, CHECKS)
+            yield from file.hint(Tampering.HOLLOW, title, CHECKS)
     elif _CODE.fullmatch(file.path) and file.name != "conftest.py":
-        yield from file.told(Tampering.REPORT, "it looks at what tests it", _ASKS, lost=False)
-        yield from file.told(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, lost=False)
-        yield from file.told(Tampering.COMMAND, "it may end the process", _ENDS, lost=False)
+        yield from file.hint(Tampering.REPORT, "it looks at what tests it", _ASKS, lost=False)
+        yield from file.hint(Tampering.HOLLOW, "it decides what it is equal to", _EQUALS, lost=False)
+        yield from file.hint(Tampering.COMMAND, "it may end the process", _ENDS, lost=False)
 
 
 def _named(before: Files, after: Files, path: str) -> Iterator[Hit]:

@@ -135,7 +135,7 @@ async def _taken(turn: TurnToTake, waiting: AgentProcess | None, word: str) -> _
         ran = agent.finished
         if ran is not None and (ran.died or ran.failure):
             raise WorkCutOff(f"{agent.preset.title} was ended from outside: {ran.failure or agent.errors()}")
-        told = None if agent.runs else _told(agent, held, await agent.said())
+        told = None if agent.runs else _believed(agent, held, await agent.said())
         kept = await in_thread(session.vault.put_artifact, work.delivery, await agent.memory())
         asked = host.redacted(held.asked.messages) if held.asked is not None else turn.told
         reply = host.redacted([held.reply.message])[0] if held.reply is not None else None
@@ -177,7 +177,7 @@ async def _begun(turn: TurnToTake, word: str) -> AgentProcess:
     return await kind.begin(session, preset, asking, memory, upstream, books)
 
 
-def _told(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
+def _believed(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
     """The end of an agent: a claim is believed only where nothing speaks against it."""
     ran, why = agent.finished, agent.fault
     if ran is not None and ran.truncated:

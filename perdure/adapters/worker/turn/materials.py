@@ -198,7 +198,7 @@ PICTURES_SHOWN_BYTES = 6_000_000
 def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownPage]:
     """Return what there is to see, in the order of `[app] pages`; nothing where no screenshots were wanted. What the
     vault has lost is not seen: pictures decide about nothing, so they fail nothing."""
-    told = _told(vault, delivery, materials.get(MATERIAL, ""))
+    told = _screenshots(vault, delivery, materials.get(MATERIAL, ""))
     if told is None:
         return []
     seen, room, left = [], PICTURES_SHOWN_BYTES, PICTURES_SHOWN
@@ -212,7 +212,7 @@ def pages(vault: Vault, delivery: str, materials: dict[str, str]) -> list[ShownP
     return seen
 
 
-def _told(vault: Vault, delivery: str, artifact: str) -> Screenshots | None:
+def _screenshots(vault: Vault, delivery: str, artifact: str) -> Screenshots | None:
     try:
         return read_screenshots(vault, delivery, artifact)
     except (WorkspaceLost, ValueError):

@@ -68,7 +68,7 @@ def _turns_page(vault: Vault, work: ReadInput) -> Page:
         turn = read_turn(vault, commit)
         if "turn" not in turn:
             continue
-        line = json.dumps(_told(vault, commits[place - 1][0] if place else "", commit, turn))
+        line = json.dumps(_entry(vault, commits[place - 1][0] if place else "", commit, turn))
         if lines and size + len(line) > TURNS_PAGE_CHARS:
             return Page(text="\n".join(lines), next=place)
         lines.append(line)
@@ -76,7 +76,7 @@ def _turns_page(vault: Vault, work: ReadInput) -> Page:
     return Page(text="\n".join(lines))
 
 
-def _told(vault: Vault, before: str, commit: str, turn: dict[str, Any]) -> dict[str, Any]:
+def _entry(vault: Vault, before: str, commit: str, turn: dict[str, Any]) -> dict[str, Any]:
     seen = 1 if turn["turn"] == 1 or not before else len(read_transcript(vault, before))
     said, room = [], TURN_SAID_CHARS
     for line in (line for message in read_transcript(vault, commit)[seen:] for line in _message(message)):

@@ -46,7 +46,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
                 await waiting.stop()  # something of it has gone on writing
                 waiting = None
             await in_thread(session.restore, work.checkpoint)
-            told = await _told(session, work)
+            told = await _conversation(session, work)
             promised = await in_thread(promised_of, session.vault, work, session.contract, told)
             named = getattr(session.contract.config.steps, work.step).agent
             agent: Agent = BuiltIn() if named == BUILT_IN else CommandLine()
@@ -57,7 +57,7 @@ async def take_turn(host: Host, work: TurnInput) -> TurnResult:
             await waiting.stop()
 
 
-async def _told(session: WorkspaceSession, work: TurnInput) -> list[Message]:
+async def _conversation(session: WorkspaceSession, work: TurnInput) -> list[Message]:
     """The conversation so far: from the checkpoint, or the opening message of a step's first turn; and what people have
     said since."""
     said = work.said if STEPS[work.step].hears else ()

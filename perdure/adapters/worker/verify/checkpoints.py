@@ -7,7 +7,7 @@ from collections import Counter
 from perdure.adapters.git.checkpoint import read_turn
 from perdure.adapters.git.door import GitError
 from perdure.adapters.git.exact import exact_tree
-from perdure.adapters.git.refusals import told
+from perdure.adapters.git.refusals import main_line
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.worker.host import Host
 from perdure.models.ledger import Usage
@@ -25,7 +25,7 @@ def way_to(vault: Vault, tip: str) -> tuple[list[str], str]:
     try:
         return vault.git.text("rev-list", "--first-parent", "--reverse", "--end-of-options", tip).splitlines(), ""
     except GitError as error:
-        return [], told(error.stderr)
+        return [], main_line(error.stderr)
 
 
 def hole(vault: Vault, tip: str) -> str:

@@ -23,7 +23,7 @@ def svg_of(timeline: Timeline) -> str:
     height = _TOP + _ROW * len(timeline.rows) + _BOTTOM
     parts = [
         f'<svg class="timeline" width="100%" height="{height}" role="img" aria-labelledby="timeline-told">',
-        f'<title id="timeline-told">{escape(_told(timeline))}</title>',
+        f'<title id="timeline-told">{escape(_in_words(timeline))}</title>',
         '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
         '<line class="hatch" x1="0" y1="0" x2="0" y2="6"/></pattern></defs>',
     ]
@@ -38,7 +38,7 @@ def svg_of(timeline: Timeline) -> str:
     return "".join([*parts, "</svg></svg>"])
 
 
-def _told(timeline: Timeline) -> str:
+def _in_words(timeline: Timeline) -> str:
     """The picture in words."""
     rows = ", ".join(f"{row.name} {row.took}" for row in timeline.rows)
     deaths = sum(len(row.deaths) for row in timeline.rows)

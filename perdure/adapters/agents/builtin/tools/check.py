@@ -106,7 +106,7 @@ async def checked(blocks: Sequence[dict[str, Any]], place: int, call: ToolCall) 
         await in_thread(slow.touch)
     if ended.exit_code is None or ended.exit_code in (0, 126, 127) or ended.over or ended.truncated:
         return ""
-    return _told(await in_thread(excerpt, output, CHECK_CHARS, 0))
+    return _as_result(await in_thread(excerpt, output, CHECK_CHARS, 0))
 
 
 def _changed(block: dict[str, Any], call: ToolCall) -> str | None:
@@ -126,7 +126,7 @@ def _worth_it(path: Path, slow: Path) -> bool:
         return False
 
 
-def _told(output: str) -> str:
+def _as_result(output: str) -> str:
     name, _, said = output.partition("\n")
     lines = [line for line in said.splitlines() if not _NOISE.fullmatch(line)]
     if not lines or any(line.startswith(_ANOTHER_LANGUAGE) for line in lines):
