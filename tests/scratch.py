@@ -27,7 +27,7 @@ _PREFIX = "perdure-tests-"
 
 
 def roomy(place: Path, room_gb: float = ROOM_GB, mounts: Path = Path("/proc/mounts")) -> bool:
-    """Whether a directory is in memory, with that much room left, and programs there may be executed."""
+    """True where a directory is in memory, with that much room left, and programs there may be executed."""
     try:
         lines = [line.split() for line in mounts.read_text().splitlines()]
         found = os.statvfs(place)
