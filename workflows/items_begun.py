@@ -73,7 +73,7 @@ async def _begun(items: Items, start: Start, at: ItemState) -> None:
 
 
 def why(error: ActivityError) -> str:
-    """What an activity failed with, in the words that its sender can use."""
+    """The failure of an activity, in words that its sender can use."""
     meaning = interpret(error)
     words = meaning.message if isinstance(meaning, ApplicationError) else str(meaning)
     return words.removeprefix("InvalidRequest: ")

@@ -10,7 +10,7 @@ from perdure.adapters.checks.experiment.trees import Tree
 
 _CODE = re.compile(r".*\.(pyi?|pyx|[cm]?[jt]sx?|vue|go|rs|java|kts?|scala|groovy|c|h|cc|cpp|hpp|rb|php|sh|bash)")
 _READ = re.compile(r".*\.(md|rst|svg|po|png|ico)|(?:.*/)?(LICENSE|CHANGELOG|README)[^/]*")
-"""What people read: tests that look at it are about the product's."""
+"""Texts and pictures for people: tests that look at them are about the product's."""
 
 _COPIED = re.compile(r"(?:.*/)?(?:vendor|_vendor|third_party|node_modules)/")
 _QUOTED = re.compile(r"""(?<=["'`/])[\w.@-]{1,200}(?=["'`/])""")

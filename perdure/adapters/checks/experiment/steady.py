@@ -12,9 +12,9 @@ from perdure.models.amounts import seconds
 from perdure.models.limits import RERUN_TESTS_MOST
 from perdure.models.report import CommandResult
 
-EXPERIMENT_AGAIN = 3
+EXPERIMENT_AGAIN = 5
 """Times that the base's tests run on a change once more when some fail there and pass on the base, and the change would
-be called tampered for it: a test that fails every second time is then believed in one of fifteen, not of four."""
+be called tampered for it: of tests that fail every second time one in some thirty-five is then believed."""
 
 
 async def steady(runs: Runs, layout: Layout, failing: set[Key], before: CommandResult, spared: set[Key]) -> set[Key]:

@@ -138,8 +138,8 @@ _WRITTEN = """\
                 if one.name != '*' and globals().get(one.asname or one.name) is not there:
                     return
 """
-"""What its file says is what a module has: its functions' names and values, those that it imports by name, and builtins
-that a star brings others for. pytest makes more code of each function, and none less."""
+"""A module has what its file says: its functions' names and values, those that it imports by name, and builtins that a
+star brings others for. pytest makes more code of each function, and none less."""
 
 _TESTS = """\
     was, now = shape_{0}_was, shape_{0}()

@@ -59,10 +59,10 @@ _MATCHERS = f"{_STATE}?.matchers"
 
 _MODULES = ("js", "cjs", "mjs", "ts", "cts", "mts")
 _BABEL = [f"{name}.{end}" for name in (".babelrc", "babel.config") for end in (*_MODULES, "json")]
-"""What compiles tests along with the product, of no other name in all that jest loads."""
+"""Settings by which tests are compiled along with the product; nothing else that jest loads has such a name."""
 
 _SAME = "[Object.is, Error[Symbol.hasInstance], %s?.customEqualityTesters?.length]"
-"""What decides that two values are equal, beside matchers."""
+"""Expressions that decide whether two values are equal, beside matchers."""
 
 
 def expecting(name: str, load: str, test: str, expect: str) -> str:

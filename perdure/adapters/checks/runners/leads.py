@@ -142,7 +142,7 @@ _LOADED = re.compile(
 
 
 def _beside(run: str, there: There) -> set[str]:
-    """What a script among tools loads from its own directory; elsewhere that may be the product."""
+    """The files that a script among tools loads from its own directory; elsewhere that may be the product."""
     found, left = set[str](), [run] if _TOOLS.match(run) else []
     while left and len(found) < SIDE_READ_FILES:
         path = left.pop()

@@ -96,7 +96,7 @@ LEAVES = {
     "tests/test_a.py": "from calc import keep\n\n\ndef test_a():\n    keep(1)\n",
     "tests/test_d.py": "from calc import keep, kept\n\n\ndef test_d():\n    keep(1)\n    assert 1 in kept\n",
 }
-"""What one test leaves behind for one of another file; the change minds it."""
+"""One test leaves behind a thing for one of another file; the change minds it."""
 MINDS = LEAVES["calc.py"].replace("    kept", "    if one in kept:\n        raise ValueError(one)\n    kept")
 BENT = LEAVES["tests/test_d.py"].replace("    keep(1)", "    kept.clear()\n    keep(1)")
 FORGETS = "import pytest\nimport calc\n\n\n@pytest.fixture(autouse=True)\ndef forget():\n    calc.kept.clear()\n"
