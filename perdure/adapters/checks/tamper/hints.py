@@ -163,8 +163,8 @@ def _named(before: Files, after: Files, path: str) -> Iterator[Hit]:
 
 
 def _in_front_of(path: str, after: Files) -> str:
-    """The file that a new one is found before, of those that differ as well: one below src or lib, or of another ending;
-    or a module of Python itself. Empty where there is none."""
+    """The file that a new one is found before, of those that differ as well: below src or lib, or of another ending; or
+    a module of Python itself. Empty where there is none."""
     stem, _, end = path.rpartition(".")
     if end == "py" and stem in sys.stdlib_module_names:
         return f"Python's {stem}"
