@@ -20,8 +20,8 @@ from perdure.adapters.system.files import try_lock
 from tests.processes import as_from_a_terminal
 
 MEMORY = Path("/dev/shm")
-ROOM_GB = 4
-"""A run of everything fills two."""
+ROOM_GB = 8
+"""A run of everything was seen to fill three and a half."""
 
 _PREFIX = "perdure-tests-"
 
