@@ -9,10 +9,8 @@ PYTEST := $(BIN)/python -m pytest
 TESTS  ?=
 JOBS   ?= 4
 ARGS   ?=
-# Scratch files in memory where there is room (TMPDIR=… keeps them elsewhere); the directory is gone afterwards.
-IN_MEMORY = $(BIN)/python -m tests.scratch
 SUITE  = -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
-AGAIN  = $(if $(CI),|| $(IN_MEMORY) $(1) -m tests.again)
+AGAIN  = $(if $(CI),|| $(1) -m tests.again)
 FORGET = $(if $(CI),rm -f .pytest_cache/v/cache/lastfailed)
 
 # The suite starts thousands of Python processes: without bytecode on disk each would compile what it imports.
@@ -46,9 +44,9 @@ test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(FORGET)
-	@$(IN_MEMORY) $(BIN)/python $(SUITE) $(call AGAIN,$(BIN)/python)
+	@$(BIN)/python $(SUITE) $(call AGAIN,$(BIN)/python)
 else
-	@$(IN_MEMORY) $(PYTEST) -q $(TESTS) $(ARGS)
+	@$(PYTEST) -q $(TESTS) $(ARGS)
 endif
 
 # What CI runs: measuring costs a third of the suite's time again. Worker processes are measured too (tool.coverage.run).
@@ -56,14 +54,14 @@ coverage: $(READY) ## the same tests, and how many lines and branches they went 
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@rm -f .coverage .coverage.*
 	@$(FORGET)
-	@$(IN_MEMORY) $(BIN)/python -m coverage run $(SUITE) $(call AGAIN,$(BIN)/python -m coverage run)
+	@$(BIN)/python -m coverage run $(SUITE) $(call AGAIN,$(BIN)/python -m coverage run)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }
 	@echo "coverage: $$($(BIN)/python -m coverage report --format=total) % of lines and branches ($(VENV)/coverage.txt)"
 
 test-slow: $(READY) ## longer versions of what the tests show, without coverage: more turns, kills, workers
-	@$(IN_MEMORY) $(PYTEST) -q --no-header -m slow -n $(JOBS) --dist worksteal $(ARGS)
+	@$(PYTEST) -q --no-header -m slow -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(READY) ## format, lint, types, arrows, lock, wheel
 	@echo "format" && $(BIN)/ruff format --quiet --check .

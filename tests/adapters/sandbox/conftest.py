@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ from perdure.adapters.sandbox.probe import probe, probe_landlock
 from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.toolchain import Binds, compute_binds
 from perdure.adapters.system.home import Home
-from perdure.adapters.system.removal import remove
 from tests.waiting import patient
 
 Run = Callable[..., Awaitable[tuple[Finished, str]]]
@@ -27,14 +25,6 @@ Run = Callable[..., Awaitable[tuple[Finished, str]]]
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Shared: the copy of /etc below it is made once per host, not once per command."""
     return Home(tmp_path_factory.mktemp("host") / "perdure")
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """On a disk: the grade reduced shares the host's /dev/shm, where `make test` keeps its scratch files."""
-    path = Path(tempfile.mkdtemp(prefix="perdure-sandbox-", dir="/tmp"))
-    yield path
-    remove(path)
 
 
 @pytest.fixture
