@@ -7,6 +7,7 @@ head, base, state, draft, delivery), body.md and the pictures that it shows. Tak
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -29,6 +30,9 @@ from perdure.models.errors import BadInput, ForgeRefused, ForgeUnavailable
 from perdure.models.result import PullRequest
 
 _LOCK_TIMEOUT_S = 30.0
+
+_PULLS_REMEMBERED = 1_000
+"""Records that a process keeps: a commit never changes, and each delivery looks through all of them."""
 
 
 class LocalPull(Published):
@@ -70,7 +74,6 @@ class LocalForge:
     def of_branch(self, head: str, delivery: str) -> Sequence[Pulled]:
         """All pull requests of a head branch in whatever state, by number."""
         repository = self._repository()
-        pulls = (_read(repository, number) for number in sorted(self._numbers(repository)))
         return [
             Pulled(
                 number=pull.number,
@@ -79,14 +82,14 @@ class LocalForge:
                 ours=pull.delivery == delivery,
                 base=pull.base,
             )
-            for pull in pulls
+            for pull in _pulls(repository)
             if pull.head == head
         ]
 
     def open_ours(self, but: str, most: int) -> int:
         repository = self._repository()
-        pulls = (_read(repository, number) for number in sorted(self._numbers(repository), reverse=True))
-        ours = (pull for pull in pulls if pull.delivery not in ("", but) and _state(repository, pull) == "open")
+        others = (pull for pull in reversed(_pulls(repository)) if pull.delivery not in ("", but))
+        ours = (pull for pull in others if _state(repository, pull) == "open")
         return sum(1 for _ in islice(ours, most))
 
     def retarget(self, number: int, base: str) -> None:
@@ -116,7 +119,7 @@ class LocalForge:
             raise ForgeRefused(f"the base branch {proposal.base} is not there", where=str(self._path))
         with self._alone(repository) as held:
             existing = self._open_of(repository, proposal.head)
-            number = existing.number if existing else max(self._numbers(repository), default=0) + 1
+            number = existing.number if existing else max(_records(repository), default=0) + 1
             pull = LocalPull(
                 number=number,
                 title=proposal.title,
@@ -144,8 +147,7 @@ class LocalForge:
     def list(self) -> list[tuple[PullRequest, str]]:
         """All pull requests by number, with their states."""
         repository = self._repository()
-        pulls = [_read(repository, number) for number in sorted(self._numbers(repository))]
-        return [(self._published(pull), _state(repository, pull)) for pull in pulls]
+        return [(self._published(pull), _state(repository, pull)) for pull in _pulls(repository)]
 
     def show(self, number: int) -> PullDetails:
         """Raises ForgeRefused when there is no such pull request."""
@@ -179,12 +181,9 @@ class LocalForge:
         except PermissionError as error:
             raise ForgeRefused("the repository may not be written to", where=str(self._path)) from error
 
-    def _numbers(self, repository: Repository) -> set[int]:
-        return {int(ref.split("/")[2]) for ref in repository.refs("refs/pull/") if re.fullmatch(_record(r"\d+"), ref)}
-
     def _open_of(self, repository: Repository, head: str) -> LocalPull | None:
-        pulls = (_read(repository, number) for number in sorted(self._numbers(repository)))
-        return next((p for p in pulls if p.head == head and _state(repository, p) == "open"), None)
+        of_head = (pull for pull in _pulls(repository) if pull.head == head)
+        return next((pull for pull in of_head if _state(repository, pull) == "open"), None)
 
     def _write(self, repository: Repository, pull: LocalPull, proposal: Proposal, held: int) -> None:
         """The record and the head in one transaction, each only if it is where it was seen."""
@@ -229,8 +228,24 @@ def _record(number: int | str) -> str:
     return f"refs/pull/{number}/record"
 
 
+def _records(repository: Repository) -> dict[int, str]:
+    """The commits of all records, by the numbers of their pull requests."""
+    refs = repository.refs("refs/pull/")
+    return {int(ref.split("/")[2]): commit for ref, commit in refs.items() if re.fullmatch(_record(r"\d+"), ref)}
+
+
+def _pulls(repository: Repository) -> list[LocalPull]:
+    """All pull requests by number."""
+    return [_stored(repository, number, commit) for number, commit in sorted(_records(repository).items())]
+
+
 def _read(repository: Repository, number: int) -> LocalPull:
-    stored = repository.show(_record(number), "pull.json")
+    return _stored(repository, number, repository.read_ref(_record(number)) or ABSENT)
+
+
+@functools.lru_cache(_PULLS_REMEMBERED)
+def _stored(repository: Repository, number: int, commit: str) -> LocalPull:
+    stored = repository.show(commit, "pull.json")
     if stored is None:
         raise ForgeRefused(
             f"there is no pull request {number}", where=str(repository.path), fix="perdure pulls shows all"
