@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 TESTS  ?=
 JOBS   ?= 4
 ARGS   ?=
-SUITE  = -m pytest --no-header -m "not slow" -n $(JOBS) --dist worksteal $(ARGS)
+SUITE  = -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS) -m
 AGAIN  = $(if $(CI),|| $(1) -m tests.again)
 FORGET = $(if $(CI),rm -f .pytest_cache/v/cache/lastfailed)
 
@@ -21,7 +21,7 @@ COMPILE := pip compile --quiet --universal --python-version 3.11 --no-build --ge
            --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help demo agents test coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking screenshots lock clean
+.PHONY: help demo agents test stories coverage test-slow check fmt schema replay attack chaos chaos-backlog chaos-github bench-recovery bench-treasury bench-verdict bench-setup bench-parallel bench-agents bench-tokens bench-looking screenshots lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,21 +40,26 @@ agents: ## Claude Code and Codex, pinned, below .venv/agents: for tests that run
 # On a build server (CI=true) up to ten failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them.
-test: $(READY) ## all tests but the slow ones (TESTS=tests/cli: only those; ARGS: options of pytest; JOBS=4)
+test: $(READY) ## all tests but stories and slow ones, and one story of each promise (TESTS=tests/cli: all there; ARGS; JOBS=4)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(FORGET)
-	@$(BIN)/python $(SUITE) $(call AGAIN,$(BIN)/python)
+	@$(BIN)/python $(SUITE) "not slow and (not story or always)" $(call AGAIN,$(BIN)/python)
 else
 	@$(PYTEST) -q $(TESTS) $(ARGS)
 endif
 
+stories: $(READY) ## whole deliveries, browsers, hosts with all their processes: what `make test` leaves out (ARGS; JOBS=4)
+	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
+	@$(FORGET)
+	@$(BIN)/python $(SUITE) "story and not (slow or always)" $(call AGAIN,$(BIN)/python)
+
 # What CI runs: measuring costs a third of the suite's time again. Worker processes are measured too (tool.coverage.run).
-coverage: $(READY) ## the same tests, and how many lines and branches they went through: at least 85 %
+coverage: $(READY) ## both, and how many lines and branches they went through: at least 85 %
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@rm -f .coverage .coverage.*
 	@$(FORGET)
-	@$(BIN)/python -m coverage run $(SUITE) $(call AGAIN,$(BIN)/python -m coverage run)
+	@$(BIN)/python -m coverage run $(SUITE) "not slow" $(call AGAIN,$(BIN)/python -m coverage run)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --skip-covered --sort=cover >$(VENV)/coverage.txt || \
 	  { rc=$$?; cat $(VENV)/coverage.txt; exit $$rc; }

@@ -42,6 +42,9 @@ def ports() -> int:
     return 21000 + 60 * worker
 
 
+STORIES = ("tests/e2e/", "tests/chaos/", "tests/page/")
+"""Each test there is a story; elsewhere those that are have the mark."""
+
 ABOUT_SECRETS_OR_MONEY = re.compile(
     r"secret|credential|token|leak|redact|_key|budget|treasury|ledger|spen[dt]|paid|pays|money|cost|price",
     re.IGNORECASE,
@@ -53,6 +56,8 @@ ABOUT_SECRETS_OR_MONEY = re.compile(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Long tests begin first, so that none of them is waited for alone at the end; time-outs fit the machine."""
     for item in items:
+        if item.nodeid.startswith(STORIES):
+            item.add_marker("story")
         if PATIENCE > 1:
             mark = item.get_closest_marker("timeout")
             seconds = mark.args[0] if mark and mark.args else float(item.config.getini("timeout"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from perdure.models.backlog import BacklogItem
-from perdure.models.base import Recorded, Written
+from perdure.models.base import Recorded, Written, a_number
 from perdure.models.decisions import AddBudget, Answer, Approve, EditPlan, Reject
 from perdure.models.limits import NAME_CHARS, PLACE_CHARS
 
@@ -30,6 +30,8 @@ class PrioritisedItem(NamedItem):
     """Update `prioritise`."""
 
     priority: int = Field(ge=-100, le=100)
+
+    _number = field_validator("priority", mode="before")(a_number)
 
 
 class OfItem(Written):

@@ -23,6 +23,8 @@ from perdure.local.places import Places
 from perdure.models.config import SandboxGrade
 from tests.cli.demo_run import ELSEWHERE, ROOT, Show, show, visitor
 
+pytestmark = pytest.mark.story
+
 __all__ = ["show", "visitor"]
 
 

@@ -20,6 +20,8 @@ import yaml
 
 from tests.waiting import patient
 
+pytestmark = pytest.mark.story
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BIN = Path(sys.executable).parent
 TEMPORAL = BIN / "temporal"

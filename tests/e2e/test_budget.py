@@ -32,6 +32,7 @@ def _log(lab: Lab) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.always
 @pytest.mark.timeout(240)
 async def test_a_killed_reply_and_a_retry_are_billed_once_and_the_limit_that_is_reached_holds_nothing(
     tmp_path: Path, ports: int

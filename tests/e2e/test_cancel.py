@@ -44,6 +44,7 @@ def ports_leased(lab: Lab) -> list[Path]:
     return list(lab.home.ports.glob("*-*"))
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_cancel_is_not_lost_when_the_turn_ends_before_it_hears_of_it(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
@@ -81,6 +82,7 @@ async def test_a_cancel_given_while_no_worker_runs_is_carried_out_by_the_next_on
         assert heads(origin).keys() == {"main"}
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_cancel_during_setup_gives_ports_and_worktree_back(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
@@ -96,6 +98,7 @@ async def test_a_cancel_during_setup_gives_ports_and_worktree_back(tmp_path: Pat
         assert not ports_leased(lab)
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_pull_request_that_was_opened_while_a_cancel_came_is_reported(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")

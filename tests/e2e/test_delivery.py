@@ -12,6 +12,8 @@ from perdure.plugin import perdure_plugin
 from tests.lab import FIXES, Lab, check_shipped, finished, git, make_target
 from workflows import WORKFLOWS
 
+pytestmark = pytest.mark.always
+
 WATCH = """
 import asyncio, os, threading, time
 

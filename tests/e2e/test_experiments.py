@@ -28,6 +28,7 @@ say = "Nothing was bent"
 """
 
 
+@pytest.mark.always
 async def test_a_change_that_steers_its_runner_ends_tampered_and_the_fix_is_told_what_to_undo(
     tmp_path: Path, ports: int
 ) -> None:

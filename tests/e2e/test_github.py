@@ -12,6 +12,7 @@ from tests.github_lab import BUILD, ID, TOKEN, GitHubLab, github_lab
 from tests.lab import HAPPY, finished, git, heads, until
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_an_issue_ends_in_a_pull_request_that_closes_it_and_what_is_no_open_issue_is_refused_with_words(
     tmp_path: Path, ports: int

@@ -57,6 +57,7 @@ def _ended_long_ago(workspace: Workspace) -> None:
     workspace.write(record.model_copy(update={"ended_at": datetime.now(UTC) - timedelta(days=8)}))
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_checkpoint_damaged_before_it_was_reported_is_not_adopted(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")
@@ -114,6 +115,7 @@ async def test_a_worker_that_is_asked_to_stop_finishes_its_turn_and_loses_nothin
         assert lab.model_calls() == BUILT_CALLS
 
 
+@pytest.mark.always
 @pytest.mark.long
 @pytest.mark.timeout(150)
 async def test_deaths_around_the_pull_request_open_exactly_one(tmp_path: Path, ports: int) -> None:

@@ -23,6 +23,8 @@ from tests.crash_points import (
 )
 from tests.lab import CALC, HAPPY, Lab, check_shipped, finished, make_target, sandboxes
 
+pytestmark = pytest.mark.always
+
 WITH_A_TEST = HAPPY.replace(
     "return a - b\\\\n' >> calc.py",
     "return a - b\\\\n' >> calc.py && printf 'import unittest\\\\nfrom calc import sub\\\\n\\\\n\\\\n"

@@ -11,7 +11,7 @@ import pytest_asyncio
 from perdure.models.errors import InvalidRequest
 from tests.lab import CALC, FIXES, HAPPY, TESTED, Lab, check_shipped, finished, git, heads, make_target, pulls
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.always, pytest.mark.asyncio(loop_scope="module")]
 
 ODD = """
 [[line]]

@@ -62,6 +62,7 @@ async def ended(delivery: Delivery, run_id: str) -> DeliveryResult:
     return await asyncio.wait_for(delivery.result(), 120)
 
 
+@pytest.mark.always
 @pytest.mark.timeout(300)
 async def test_one_that_was_delivered_goes_back_to_a_turn_and_updates_its_pull_request(
     tmp_path: Path, ports: int

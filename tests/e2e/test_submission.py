@@ -12,6 +12,8 @@ from temporalio.exceptions import ApplicationError
 
 from tests.lab import BUILT, HAPPY, Lab, finished, make_target
 
+pytestmark = pytest.mark.always
+
 
 async def _fails(client: Client, request: Any, id: str) -> ApplicationError:
     """Submit and wait for the failure; the client has no plugin, no converter, no model of ours."""

@@ -25,6 +25,7 @@ SHIPPED = {
 }
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_a_raw_reset_with_a_turn_in_flight_ships_what_an_undisturbed_run_would(
     tmp_path: Path, ports: int

@@ -25,6 +25,7 @@ def _working(workers: list[Forked]) -> Forked | None:
     return next((w for w in workers if any(name_of(c) == "bwrap" for c in children_of(w.pid))), None)
 
 
+@pytest.mark.always
 @pytest.mark.timeout(120)
 async def test_the_other_worker_takes_over_at_once_when_one_dies(tmp_path: Path, ports: int) -> None:
     origin = make_target(tmp_path / "calc.git")

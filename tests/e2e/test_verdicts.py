@@ -174,6 +174,7 @@ async def test_old_and_new_failures_that_cannot_be_told_apart_make_a_draft_and_n
     assert built.message.startswith("new and old failures cannot be told apart")
 
 
+@pytest.mark.always
 async def test_a_test_that_passes_alone_is_named_as_flaky_and_not_mended(tmp_path: Path, happy: Lab) -> None:
     order = "import calc\n\nSEEN = []\n\n\ndef test_first():\n    SEEN.append(1)\n\n\n"
     order += "def test_depends():\n    assert not (SEEN and hasattr(calc, 'sub')), 'something ran before'\n"

@@ -30,6 +30,8 @@ from perdure.models.errors import BadInput, TemporalUnreachable
 from perdure.models.visibility import MORE_ATTRIBUTES, SEARCH_ATTRIBUTES
 from tests.lab import until
 
+pytestmark = pytest.mark.story
+
 STARTER = """
 import asyncio, sys
 from perdure.adapters.system.home import Home

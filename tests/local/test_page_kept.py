@@ -23,6 +23,8 @@ from perdure.local.places import Places
 from tests.lab import until
 from tests.waiting import patient
 
+pytestmark = pytest.mark.story
+
 
 async def perdure(*arguments: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(

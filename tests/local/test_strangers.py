@@ -20,6 +20,8 @@ from perdure.plugin import perdure_plugin
 from tests.lab import HAPPY, Lab, until
 from tests.processes import send
 
+pytestmark = pytest.mark.story
+
 
 @pytest.mark.timeout(90)
 async def test_a_worker_whose_port_another_homes_server_took_ends_and_does_nothing_there(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from perdure.local.server import ensure_server, find_server, stop_server
 from tests.lab import until
 from tests.waiting import patient
 
+pytestmark = pytest.mark.story
+
 WORKER = """
 import os, pathlib, signal, sys, time
 home = pathlib.Path(os.environ["PERDURE_HOME"])

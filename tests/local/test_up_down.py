@@ -21,6 +21,8 @@ from perdure.models.errors import BadInput, PerdureError
 from tests.lab import until
 from tests.waiting import patient
 
+pytestmark = pytest.mark.story
+
 WORKER = [sys.executable, "-c", "import signal; signal.signal(15, lambda *_: exit(0)); signal.pause(); signal.pause()"]
 
 

@@ -20,6 +20,8 @@ import pytest
 
 from perdure.adapters.sandbox.program import FILE, PACKAGE, bubblewrap
 
+pytestmark = pytest.mark.story
+
 ROOT = Path(__file__).parents[2]
 APPLICATION = (
     "workflows",

@@ -15,6 +15,8 @@ from perdure.models.errors import BadInput
 from perdure.models.rules.inbox import NotCounted
 from tests.waiting import patient
 
+pytestmark = pytest.mark.story
+
 
 async def test_an_ended_backlog_runs_again_for_what_failed_and_lands_nothing_twice(client: Client, fresh: str) -> None:
     branch = Branch(schema="s", export="e", docs="d")

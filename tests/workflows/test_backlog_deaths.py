@@ -19,6 +19,8 @@ from perdure.models.limits import TASK_QUEUE
 from tests.waiting import patient
 from workflows import backlog as backlogs
 
+pytestmark = pytest.mark.story
+
 POINTS = ("after-landing_asked", "after-landing_granted", "before-landing_over", "before-item_ended")
 """It has asked and nobody knows it; it was granted the turn and does not know it; it has landed and has not said so; it
 has ended and has not said so."""

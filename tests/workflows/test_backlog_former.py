@@ -22,6 +22,8 @@ from perdure.models.backlog_state import BacklogState, GoOn, ItemState, Opened
 from perdure.models.errors import BadInput
 from perdure.models.limits import TASK_QUEUE
 
+pytestmark = pytest.mark.story
+
 STRANGE = "its state comes from no run before it"
 RAW = {"repository": "/r"}
 

@@ -31,6 +31,8 @@ from tests.waiting import patient
 from tests.waiting import until as true
 from workflows import following, items_stack
 
+pytestmark = pytest.mark.story
+
 
 async def ended(handle: Any) -> dict[str, Any]:
     async with asyncio.timeout(patient(50)):

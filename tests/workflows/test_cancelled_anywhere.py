@@ -26,6 +26,8 @@ from perdure.models.turn import Outcome, TurnInput
 from perdure.models.work import CommitInput, Committed, TestVerdict
 from tests.waiting import patient
 
+pytestmark = pytest.mark.story
+
 LAST = (Step.OPEN_PULL_REQUEST, "close")
 """Whoever cancels here is too late: it is delivered."""
 

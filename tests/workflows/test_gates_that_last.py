@@ -31,6 +31,8 @@ from perdure.models.phases import Phase
 from perdure.plugin import perdure_plugin
 from workflows.people import REMINDERS
 
+pytestmark = pytest.mark.story
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PLAN_AND_BUILD = {**WHOLE, "phases": ["plan", "build"]}

@@ -15,6 +15,8 @@ from perdure.models.result import DeliveryResult, Status
 from tests.lab import until
 from workflows.publishing import QUEUE_PATIENCE
 
+pytestmark = pytest.mark.story
+
 AWAY = timedelta(seconds=1)
 
 

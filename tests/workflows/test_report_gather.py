@@ -31,6 +31,8 @@ from tests.lab import until
 from tests.waiting import patient
 from workflows import WORKFLOWS
 
+pytestmark = pytest.mark.story
+
 REQUEST = {"repository": "/r", "request": "Add sub"}
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from backlog_fixtures import Branch, backlog, night, until
 from people_fixtures import BUILT, Company, at
 from temporalio import activity
@@ -19,6 +20,8 @@ from perdure.models.limits import TASK_QUEUE
 from perdure.models.phases import Phase
 from perdure.models.room import Room, RoomInput
 from tests.waiting import patient
+
+pytestmark = pytest.mark.story
 
 NONE = "3 pull requests are open (limit 3)"
 

@@ -20,6 +20,8 @@ from schemas import SHAPES, schema
 from tests.guide import ROOT, Stranger, snippet
 from tests.npm_packages import example
 
+pytestmark = pytest.mark.story
+
 PLANNED = {"repository": "/srv/calc", "request": "Add sub", "phases": ["plan"], "gates": ["plan"]}
 SCHEMAS = {shape.name: schema(shape) for shape in SHAPES}
 

@@ -22,7 +22,7 @@ from perdure.adapters.browser.capture import (
 from perdure.adapters.browser.png import checked
 from tests.waiting import patient
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.story, pytest.mark.timeout(120)]
 
 PAGES = """
 def page(path):

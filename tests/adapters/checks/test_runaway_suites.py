@@ -26,6 +26,8 @@ from tests.command_fixtures import PYTEST, Bench
 from tests.project_files import Files
 from tests.untraced import untraced
 
+pytestmark = pytest.mark.story
+
 MOST_BYTES = 100_000_000
 """By how much the process that runs a suite may grow."""
 

@@ -17,6 +17,8 @@ from tests.lab import git
 from tests.temporal_server import server
 from tests.twins.github import GitHubTwin
 
+pytestmark = pytest.mark.story
+
 __all__ = ["env", "github", "server"]
 
 

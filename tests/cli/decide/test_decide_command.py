@@ -19,6 +19,8 @@ from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk, on_a_terminal
 from tests.cli.typist import Typist
 
+pytestmark = pytest.mark.story
+
 __all__ = ["desk"]
 
 

@@ -16,6 +16,8 @@ from tests.cli.decide.test_asking_shown import NOON
 from tests.cli.decision_fixtures import Desk, desk
 from tests.cli.typist import Typist
 
+pytestmark = pytest.mark.story
+
 __all__ = ["desk"]
 
 PLAN_GATE = r"\[a\]pprove \[r\]eject \[e\]dit \[l\]ater "

@@ -21,6 +21,8 @@ from perdure.rehearsal.server import Rehearsal
 from tests.cli.conftest import Cli, Ran
 from tests.lab import FIXES, git, heads, pulls
 
+pytestmark = pytest.mark.story
+
 SLOW = """
 title = "takes its time"
 [[line]]

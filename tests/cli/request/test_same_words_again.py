@@ -14,6 +14,8 @@ from perdure.models.limits import WORKFLOW_TASK
 from tests.cli.conftest import Cli
 from tests.cli.decision_fixtures import Desk, desk
 
+pytestmark = pytest.mark.story
+
 __all__ = ["desk"]
 
 

@@ -82,7 +82,9 @@ async def test_tests_that_need_those_of_another_file_are_asked_as_a_whole(tried:
     assert not found.tampered
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:3]), NAMES[3]]
+)
 async def test_a_broken_product_is_seen_whichever_half_would_tell(tried: Trials, name: str) -> None:
     bent = ONE.format(name).replace("add(1, 1) == 2", "add(1, 1) is not None")
     only = {f"tests/test_{one}.py": f"def test_{one}():\n    assert True\n" for one in NAMES if one != name}

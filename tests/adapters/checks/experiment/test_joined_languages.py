@@ -11,6 +11,8 @@ from test_joined import promised, runs
 from perdure.models.experiment import Caught
 from tests.needs import require
 
+pytestmark = pytest.mark.story
+
 GO = "package calc\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n"
 GO_TEST = """\
 package calc

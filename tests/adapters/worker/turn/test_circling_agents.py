@@ -17,7 +17,7 @@ from tests import needs
 from tests.adapters.worker.turn.turn_fixtures import Bench, working
 from tests.stand_in_agent import TWO_FILES, StandIn
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.story, pytest.mark.timeout(300)]
 
 CIRCLES = """
 [[line]]

@@ -16,7 +16,7 @@ from tests.adapters.worker.turn.turn_fixtures import DELIVERY, Bench, working
 from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import patient
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.story
 
 CONFIG = 'version = 1\n[setup]\ncommands = []\n[steps.implement]\nagent = "stand-in"\n'
 

@@ -18,7 +18,7 @@ from tests.adapters.worker.turn.turn_fixtures import Bench, vault, working
 from tests.stand_in_agent import TWO_FILES, StandIn
 from tests.waiting import until
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.story
 
 FORGETS = """
 [[line]]
