@@ -247,6 +247,7 @@ async def test_a_rewound_backlog_does_not_begin_its_deliveries_a_second_time(cli
     assert sorted(branch.landed) == ["one", "two"]
 
 
+@pytest.mark.story
 async def test_an_item_costs_its_backlog_fewer_than_forty_events(client: Client, fresh: str) -> None:
     names = [f"item{number}" for number in range(24)]
     branch = Branch(**{name: name for name in names})
@@ -268,6 +269,7 @@ async def first_task(handle: Any) -> int:
     raise AssertionError("it never began")
 
 
+@pytest.mark.story
 async def test_a_backlog_goes_on_in_new_runs_while_its_deliveries_run(fresh: str) -> None:
     suggested = ["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=30"]
     server = await WorkflowEnvironment.start_local(

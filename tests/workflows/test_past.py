@@ -99,6 +99,7 @@ async def test_what_runs_now_has_no_end_and_what_never_was_is_not_found(
         await perdure.delivery("never-was").past()
 
 
+@pytest.mark.story
 async def test_an_artifact_comes_in_pages_whole_or_not_at_all(client: Client, perdure: Perdure, fresh: str) -> None:
     kept = {"whole": b"\x00\xff" * 5000, "endless": b"", "damaged": b"other"}
     names = {hashlib.sha256(data).hexdigest(): name for name, data in kept.items()}

@@ -204,6 +204,7 @@ async def test_a_terminated_delivery_gives_back_what_its_spend_log_says_it_has_n
         assert fleet.asked == [fresh]
 
 
+@pytest.mark.story
 async def test_what_waits_for_the_day_to_change_tells_it_once_and_goes_on_at_midnight(
     client: Client, fleet: Fleet, fresh: str, tmp_path: Path
 ) -> None:
@@ -235,6 +236,7 @@ async def test_what_waits_for_the_day_to_change_tells_it_once_and_goes_on_at_mid
         await host.close()
 
 
+@pytest.mark.story
 async def test_without_a_treasury_a_delivery_waits_visibly_until_a_worker_starts_one(
     client: Client, fleet: Fleet, fresh: str
 ) -> None:
@@ -287,6 +289,7 @@ async def test_one_that_was_ended_goes_on_from_what_it_knew_and_so_do_those_who_
             assert table.rules[RULE].spent == pytest.approx(fleet.total) == pytest.approx(14 * REPLY_USD)
 
 
+@pytest.mark.story
 async def test_one_whose_run_before_cannot_be_read_says_so_and_begins_anew(
     client: Client, fleet: Fleet, fresh: str
 ) -> None:

@@ -63,6 +63,7 @@ _ASKS = re.compile(
     r"|\bimport (pytest|_pytest|unittest)\b|from (pytest|_pytest|unittest)\b|<testsuites?\b|junit_?-?xml|currentframe"
     r"|\bctypes\b|\bmeta_path\b|\bbuiltins\b|Object\.is\s?=[^=]|JEST_STATE|\b(afterEach|beforeEach|expect)\b(\?\.|[.(])"
     r"|__code__|__build_class__|gc\.(callbacks|get_)|set(trace|profile)\(|(from|require\()\s?['\"](vitest|chai|@jest/|node:test)"
+    r"|Error\([^()]{0,40}\)\.stack|(prepare|capture)StackTrace|extract_stack|walk_stack|runtime\.Callers?\(|debug\.Stack\("
 )
 _EQUALS = re.compile(
     r"__eq__|__ne__|__bool__|__(instance|subclass)(check|hook)__|def equals\(|boolean equals\(|Symbol\.toPrimitive"

@@ -189,7 +189,10 @@ def test_a_test_side_that_says_too_little_of_ends_is_known_before(tried: Trials,
         assert not tried.may_be_one({**BASE, **more}, change, PYTEST, *GREEN, green)
 
 
-@pytest.mark.parametrize("more", [pytest.param(files, id=name) for name, files in APART.items()])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param(files, id=name, marks=[pytest.mark.slow] * (n > 1)) for n, (name, files) in enumerate(APART.items())],
+)
 async def test_where_an_end_says_too_little_there_is_a_run_without(tried: Trials, tmp_path: Path, more: Files) -> None:
     found = await tried({**BASE, **more}, {"calc.py": f"{CALC}\n", **MORE}, PYTEST)
     (one,) = found.commands

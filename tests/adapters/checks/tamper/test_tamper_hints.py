@@ -38,6 +38,9 @@ TEST = "def test_zero():\n    assert parse('0s') == 0\n    assert parse('1s') ==
         ("calc.py", "x = 1\n", "import ctypes\nx = 1\n", "it looks at what tests it"),
         ("calc.js", "x = 1\n", "Object.is = (a, b) => true;\n", "it looks at what tests it"),
         ("calc.js", "x = 1\n", "afterEach(() => forget());\n", "it looks at what tests it"),
+        ("calc.py", "x = 1\n", "x = traceback.extract_stack()\n", "it looks at what tests it"),
+        ("calc.js", "x = 1\n", "x = new Error().stack\n", "it looks at what tests it"),
+        ("calc.go", "package a\n", "package a\nvar _, f, _, _ = runtime.Caller(1)\n", "it looks at what tests it"),
         (
             "calc.py",
             "x = 1\n",

@@ -134,6 +134,7 @@ async def test_a_question_ends_the_turn_behind_its_other_calls_and_its_answer_be
     assert "Your question has no answer" in json.dumps(await told(asking, unanswered.checkpoint))
 
 
+@pytest.mark.story
 @pytest.mark.timeout(180)
 async def test_a_turn_that_is_killed_everywhere_has_heard_everything_once_in_the_end(asking: Bench) -> None:
     first = await after_the_question(asking)
