@@ -67,6 +67,8 @@ def parts(
     if sum(took.values()) < HALVED_FROM_S or not HALVED_SHARE <= share <= 1.1 or not all(left_out.values()):
         return (canaries,)
     both, apart = canaries.files.keys() & set(altered), sorted(canaries.files.keys() - set(altered))
+    if both and not all(case.file for case in before.cases):  # nothing says in which of them a test is to be
+        return (canaries,)
     if len(apart) < 2 or sum(took[path] for path in both) > HALVED_SHARE * sum(took.values()):
         return (canaries,)
     *rest, last_but_one, last = apart  # two that look at the runner's own code are in different ones (see intact)
@@ -91,11 +93,16 @@ def whole(rans: Sequence[Ran]) -> Ran:
 def as_passed(runner: Runner, asked: Sequence[Canaries], before: CommandResult, rans: Sequence[Ran]) -> Ran | None:
     """The base's tests on the change as if they had run by themselves: all that were green came to their ends. None
     where any of them, or of the canaries, says anything else in any of the runs it is asked in."""
-    was = green(before)
+    was, heard = green(before), set[Key]()
     for canaries, ran in zip(asked, rans, strict=True):
         left_out = canaries.files.keys() - set(canaries.names.values()) if len(asked) > 1 else set[str]()
-        if not _came_to_their_ends(runner, canaries, {one for one in was if one[0] not in left_out}, ran):
+        there = {key(case) for case in ran.result.cases} if left_out else was
+        own = {one for one in was if (one[0] not in left_out if one[0] else one in there)}
+        if not _came_to_their_ends(runner, canaries, own, ran):
             return None
+        heard |= own
+    if was - heard:  # of one without a file nobody knew whose it is
+        return None
     passed = tuple(case for case in before.cases if key(case) in was)
     return Ran(rans[0].result.model_copy(update={"verdict": "passed", "exit_code": 0, "cases": passed}), ())
 
