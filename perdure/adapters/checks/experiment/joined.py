@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
 from perdure.adapters.checks.baseline import Key, key
@@ -93,16 +93,17 @@ def whole(rans: Sequence[Ran]) -> Ran:
 def as_passed(runner: Runner, asked: Sequence[Canaries], before: CommandResult, rans: Sequence[Ran]) -> Ran | None:
     """The base's tests on the change as if they had run by themselves: all that were green came to their ends. None
     where any of them, or of the canaries, says anything else in any of the runs it is asked in."""
-    was, heard = green(before), set[Key]()
+    was = green(before)
+    said = Counter(key(case) for ran in rans for case in ran.result.cases)
+    of_no_file = {one for one in was if not one[0]} if len(rans) > 1 else set[Key]()
+    if any(said[one] != times for one, times in Counter(map(key, before.cases)).items() if one in of_no_file):
+        return None  # nobody knows which of them was to have it
     for canaries, ran in zip(asked, rans, strict=True):
         left_out = canaries.files.keys() - set(canaries.names.values()) if len(asked) > 1 else set[str]()
         there = {key(case) for case in ran.result.cases} if left_out else was
         own = {one for one in was if (one[0] not in left_out if one[0] else one in there)}
         if not _came_to_their_ends(runner, canaries, own, ran):
             return None
-        heard |= own
-    if was - heard:  # of one without a file nobody knew whose it is
-        return None
     passed = tuple(case for case in before.cases if key(case) in was)
     return Ran(rans[0].result.model_copy(update={"verdict": "passed", "exit_code": 0, "cases": passed}), ())
 
