@@ -210,8 +210,7 @@ async def _seeded(
     assert wanted.results is not None
     ended = False
     try:
-        lent = await in_thread(seed.lend, wanted.results, wanted.results_at or wanted.results)
-        finished, call = await _received(sandbox, replace(wanted, env={**lent, **wanted.env}), call, kept)
+        finished, call = await _received(sandbox, await in_thread(seed.lend, wanted), call, kept)
         ended = not finished.failure and finished.exit_code is not None and finished.exit_code <= _OF_ITS_OWN
         return finished, call
     finally:

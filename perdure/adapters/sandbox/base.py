@@ -51,6 +51,8 @@ class Command:
     results   existing directory of the host, writable, for report files; None: nothing survives
     results_at  absolute path the command sees `results` at, as with `inside`
     shown     paths of the host shown read-only at their own path: the engine's own tools, nothing of the repository's
+    unpacked  archives by name, absolute paths as the command sees them: in memory, at environment.UNPACKED/<name>, are
+              their files before the command starts, as far as they can be; grade `full` alone can
     fence     called once the lock is held and before anything starts; raises (Superseded) to refuse. None: no check
     """
 
@@ -72,6 +74,7 @@ class Command:
     results: Path | None = None
     results_at: Path | None = None
     shown: tuple[Path, ...] = ()
+    unpacked: Mapping[str, Path] = field(default_factory=dict)
     fence: Callable[[], None] | None = None
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import platform
+import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -47,6 +48,8 @@ HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_
 """Of /proc: what tells about the host's memory, keys, log and other processes to whoever looks like its root."""
 
 _BRIDGE, _OUTSIDE = f"{environment.RUN}/bridge.py", f"{environment.RUN}/outside"
+
+_UNPACK = "tar --no-same-owner -xf {} -C {} 2>/dev/null; "
 
 PRELUDE = (
     f"{{ echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; "
@@ -123,6 +126,10 @@ class Bubblewrap:
         yield from _worktree(command)
         if command.results is not None:
             yield from ("--bind", str(command.results), str(command.results_at or command.results))
+        if command.unpacked:
+            yield from ("--size", str(SANDBOX_TMPFS_BYTES), "--tmpfs", environment.UNPACKED)
+        for name in command.unpacked:
+            yield from ("--dir", f"{environment.UNPACKED}/{name}")
         # Both are memory without a limit otherwise.
         yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(command.seen / command.directory))
         for name, value in variables.items():
@@ -243,7 +250,9 @@ def _caches(modules: Path, seen: Path) -> Iterator[str]:
 
 def _shell(command: Command) -> Sequence[str]:
     nice = ("/usr/bin/nice", "-n", str(SANDBOX_NICE)) if os.path.exists("/usr/bin/nice") else ()
-    return ("/bin/bash", "-c", PRELUDE, "bash", *nice, "/bin/bash", "-c", command.script)
+    where = ((str(archive), f"{environment.UNPACKED}/{name}") for name, archive in command.unpacked.items())
+    unpack = "".join(_UNPACK.format(*map(shlex.quote, pair)) for pair in where)
+    return ("/bin/bash", "-c", unpack + PRELUDE, "bash", *nice, "/bin/bash", "-c", command.script)
 
 
 def _memory_file(content: bytes) -> int:

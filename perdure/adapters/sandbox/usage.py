@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.adapters.sandbox.environment import HOME, RUN, TMP
+from perdure.adapters.sandbox.environment import HOME, RUN, TMP, UNPACKED
 from perdure.models.amounts import size
 from perdure.models.host_config import CommandLimits
 from perdure.models.limits import (
@@ -276,9 +276,9 @@ def _exact(pid: int) -> int:
 
 
 def _in_memory_files(root: int) -> int:
-    """The bytes in the sandbox's own /tmp, /dev/shm, home and /run; 0 where these are the host's."""
+    """The bytes in the sandbox's own /tmp, /dev/shm, home, /run and unpacked; 0 where these are the host's."""
     total = 0
-    for path in (TMP, "/dev/shm", HOME, RUN):  # noqa: S108 the sandbox's own
+    for path in (TMP, "/dev/shm", HOME, RUN, UNPACKED):  # noqa: S108 the sandbox's own
         with contextlib.suppress(OSError):
             inside = f"/proc/{root}/root{path}"
             if os.stat(inside).st_dev != os.stat(path).st_dev if os.path.exists(path) else True:

@@ -24,9 +24,11 @@ def seed(tmp_path: Path) -> Seed:
     return Seed(tmp_path / "seeds", "base")
 
 
+@pytest.mark.parametrize("archived", [1_000, 5], ids=["in memory", "on the disk"])
 async def test_what_the_base_has_compiled_is_there_for_a_change_and_what_that_writes_is_gone(
-    bench: Bench, files: Files, seed: Seed
+    bench: Bench, files: Files, seed: Seed, archived: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(seeds, "SEED_ARCHIVED_BYTES", archived)
     tree = files({"a": ""})
     compile_it = 'mkdir "$GOCACHE/ab" && echo base >"$GOCACHE/ab/compiled"'
     await bench.run(tree, compile_it, f"{SHOWN}; echo more >$GOCACHE/more", seed=replace(seed, made=True))
@@ -36,6 +38,18 @@ async def test_what_the_base_has_compiled_is_there_for_a_change_and_what_that_wr
     kept = seed.root / "base" / "GOCACHE"
     assert [(kept / name).read_text() for name in ("ab/compiled", "more")] == ["base\n", "more\n"]
     assert not list(bench.logs.glob("*/caches")), "a copy is left"
+    where = await bench.run(tree, 'stat -f -c %T "$GOCACHE"', seed=seed)
+    assert (where.commands[0].tail.strip() == "tmpfs") == (archived == 1_000)
+
+
+async def test_an_archive_that_cannot_be_unpacked_leaves_the_command_without_what_was_compiled(
+    bench: Bench, files: Files, seed: Seed
+) -> None:
+    tree = files({"a": ""})
+    await bench.run(tree, "echo base >$GOCACHE/compiled", seed=replace(seed, made=True))
+    (seed.root / "base" / "GOCACHE.tar").write_bytes(b"not an archive")
+    report = await bench.run(tree, "ls -A $GOCACHE && touch $GOCACHE/own", seed=seed)
+    assert (report.commands[0].verdict, report.commands[0].tail.strip()) == ("passed", "")
 
 
 async def test_where_no_base_has_compiled_anything_a_change_sees_no_cache(

@@ -11,6 +11,7 @@ import pytest
 from perdure.adapters.sandbox import usage
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.bubblewrap import Bubblewrap
+from perdure.adapters.sandbox.environment import UNPACKED
 from perdure.adapters.sandbox.select import Landlock, Off
 from perdure.adapters.sandbox.usage import Caps
 from perdure.models.amounts import size
@@ -70,9 +71,13 @@ async def test_pages_that_children_share_with_their_parent_count_once(capped, ru
     assert (finished.exit_code, finished.over) == (0, "")
 
 
-async def test_files_in_private_memory_count_as_memory(full, home, binds, run):
+@pytest.mark.parametrize("place", ["/tmp", f"{UNPACKED}/archive"])
+async def test_files_in_private_memory_count_as_memory(full, home, binds, run, tmp_path, place):
     caps = Caps(**ROOMY)
-    finished, _ = await run(Bubblewrap(home, binds, caps=caps), "head -c 250M /dev/zero > /tmp/big; sleep 60")
+    (tmp_path / "archive").touch()
+    script = f"head -c 250M /dev/zero > {place}/big; sleep 60"
+    shown = {"shown": (tmp_path / "archive",), "unpacked": {"archive": tmp_path / "archive"}}
+    finished, _ = await run(Bubblewrap(home, binds, caps=caps), script, **shown)
     assert finished.over.startswith("over its memory limit of 0.2 GB")
 
 
