@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MEANWHILE = "heard-as-it-begins"
 """The patch: before it, what was begun went on whatever had been said since it was decided that it begins."""
 
+UNBEGUN = "held-before-it-begins"
+"""The patch: before it, what was held as it began was started and then told, and might have paid for a turn by then."""
+
 
 async def begin(items: Items, start: Start) -> None:
     """Begin an item's delivery; one that is there already is adopted. What may no longer begin does not."""
@@ -49,6 +52,9 @@ async def _begun(items: Items, start: Start, at: ItemState) -> None:
         if (note := items.beginning[start.id]) is not None:
             at.runs -= 1  # nothing of it was ever there
             return leave_out(at, ItemPhase.CANCELLED, note, workflow.now())
+        if items.state.held and workflow.patched(UNBEGUN):
+            at.phase, at.runs, at.granted = ItemPhase.WAITING, at.runs - 1, None
+            return None
         child: ChildWorkflowHandle[Any, Any] = await workflow.start_child_workflow(
             "Delivery",
             raw,
