@@ -20,7 +20,6 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from perdure.adapters.system.files import held, try_lock
-from perdure.adapters.system.home import Home
 from perdure.client import Perdure, Submitted
 from perdure.local.places import Places, read_supervisor, worker_command, worker_environment, worker_script
 from perdure.local.processes import released
@@ -30,6 +29,7 @@ from perdure.plugin import perdure_plugin
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
 from tests.fork_server import Forked, Kept, fork
+from tests.homes import fresh_home
 from tests.processes import family, send
 from tests.targets import CALC, git, heads, make_target, pulls
 from tests.temporal_server import joined
@@ -82,7 +82,7 @@ class Lab:
     def __init__(
         self, root: Path, *, ports: int = 21000, env: dict[str, str] | None = None, measured: bool = False
     ) -> None:
-        self.root, self.home = root, Home(root / "home")
+        self.root, self.home = root, fresh_home(root / "home")
         self.env = {
             **({} if measured else _UNMEASURED),
             "PERDURE_HOME": str(self.home.root),

@@ -12,10 +12,10 @@ import pytest
 from perdure.adapters.sandbox.base import Sandbox
 from perdure.adapters.sandbox.select import sandbox_for
 from perdure.adapters.sandbox.toolchain import compute_binds
-from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import SandboxUnavailable
 from tests.command_fixtures import Bench
+from tests.homes import fresh_home
 from tests.project_files import Files
 
 
@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> Files:
 def sandbox(tmp_path: Path) -> Sandbox:
     """The real sandbox, with this Python and its pytest in sight; without isolation where this host has none."""
     (tmp_path / "repository").mkdir(exist_ok=True)
-    home = Home(tmp_path / "home")
+    home = fresh_home(tmp_path / "home")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     binds = compute_binds(tmp_path / "repository", path, Path.home(), perdure_home=home.root)
     try:

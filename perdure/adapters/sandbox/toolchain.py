@@ -6,7 +6,7 @@ widen it by what it writes into the worktree.
 
 from __future__ import annotations
 
-import copy
+import functools
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -60,39 +60,9 @@ def compute_binds(
 
     Blocks for some 100 ms, a few where nothing has changed since the last call: call it in a thread.
     """
-    root = perdure_home or Home.find().root
-    walk, kept, passed = _walked(worktree, path, home, dict(os.environ if env is None else env), root)
-    for venv in _virtual_environments(worktree):
-        walk.virtual_environment(venv)
-    return Binds(
-        prefixes=tuple(walk.outermost()),
-        path=tuple(kept),
-        dropped=tuple(Dropped(entry=entry, reason=reason) for entry, reason in walk.dropped.items()),
-        env=passed,
-    )
-
-
-_Walked = tuple["_Walk", list[str], dict[str, str]]
-
-_last: list[tuple[list[object], _Walked]] = []
-"""The newest walk of this process, and what it answers to."""
-
-
-def _walked(worktree: Path, path: str, home: Path, env: Mapping[str, str], root: Path) -> _Walked:
-    """The walk through `path`, the entries that are kept, and the variables passed on.
-
-    The same for every worktree of a PERDURE_HOME, of which nothing is shown: done again where its fingerprint changed.
-    """
-    question: list[object] = [path, home, root, fingerprint(path, home, env)]
-    known = next((walked for asked, walked in _last if asked == question), None)
-    if known is None or not rules.within(str(worktree), str(root)):
-        known = _fresh_walk(worktree, path, home, env, root)
-        _last[:] = [(question, known)] if rules.within(str(worktree), str(root)) else []
-    return copy.deepcopy(known)
-
-
-def _fresh_walk(worktree: Path, path: str, home: Path, env: Mapping[str, str], root: Path) -> _Walked:
-    walk = _Walk(rules.Refusals(home, worktree, root), str(worktree))
+    env = os.environ if env is None else env
+    refusals = rules.Refusals(home, worktree, perdure_home or Home.find().root)
+    walk = _Walk(refusals, str(worktree), repr(fingerprint(path, home, env)))
     kept = [entry for entry in dict.fromkeys(path.split(":")) if walk.path_entry(entry)]
     passed = {name: env[name] for name in PASSED_ON if name in env}
     if "RUSTUP_HOME" not in passed and (home / ".rustup" / "toolchains").is_dir():
@@ -101,7 +71,14 @@ def _fresh_walk(worktree: Path, path: str, home: Path, env: Mapping[str, str], r
         shown = os.path.normpath(passed.get(name, ""))
         if os.path.isabs(shown) and rules.has_marker(shown):
             walk.show(shown)
-    return walk, kept, passed
+    for venv in _virtual_environments(worktree):
+        walk.virtual_environment(venv)
+    return Binds(
+        prefixes=tuple(walk.outermost()),
+        path=tuple(kept),
+        dropped=tuple(Dropped(entry=entry, reason=reason) for entry, reason in walk.dropped.items()),
+        env=passed,
+    )
 
 
 def fingerprint(path: str, home: Path, env: Mapping[str, str]) -> list[object]:
@@ -131,11 +108,11 @@ def _changed(path: str) -> int:
 
 
 class _Walk:
-    def __init__(self, refusals: rules.Refusals, worktree: str) -> None:
+    def __init__(self, refusals: rules.Refusals, worktree: str, asked: str) -> None:
         self._refusals = refusals
         self._worktree = worktree
+        self._asked = asked
         self._shown: dict[str, None] = {}
-        self._seen: set[str] = set()
         self.dropped: dict[str, str] = {}
 
     def path_entry(self, entry: str) -> bool:
@@ -176,28 +153,9 @@ class _Walk:
 
     def _follow_entries(self, directory: str) -> None:
         """Rule 3: what the entries of a PATH directory lead to, each link of the chain, and absolute shebangs."""
-        try:
-            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-        except OSError:
-            return
-        # Of the system's thousands of scripts none was seen to need an interpreter from elsewhere.
-        shebangs = not rules.in_system(directory) or directory.startswith("/usr/local")
-        for entry in entries:
-            if entry.is_symlink():
-                self._follow(entry.path)
-            if shebangs:
-                interpreter = _interpreter(entry.path)
-                if interpreter:
-                    self._follow(interpreter)
-
-    def _follow(self, path: str) -> None:
-        if path in self._seen:
-            return
-        self._seen.add(path)
-        hops = list(_chain(path))
-        for hop in hops if os.path.islink(path) else [path, *hops]:
-            if not rules.in_system(hop) and not rules.within(hop, "/etc") and not rules.shown(hop, self._shown):
-                self._show_file(hop)
+        for name in _leading_out(directory, self._asked):
+            if not rules.shown(name, self._shown):
+                self._show_file(name)
 
     def _show_file(self, path: str) -> None:
         directory = os.path.dirname(path)
@@ -222,6 +180,24 @@ class _Walk:
             if rules.has_marker(prefix) and not self._refusals.why(prefix):
                 return self.show(prefix)
         return False
+
+
+@functools.lru_cache(maxsize=256)
+def _leading_out(directory: str, asked: str) -> tuple[str, ...]:
+    """Return where a directory's entries lead, outside the system and /etc. `asked`: the fingerprint it answers to."""
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return ()
+    # Of the system's thousands of scripts none was seen to need an interpreter from elsewhere.
+    shebangs = not rules.in_system(directory) or directory.startswith("/usr/local")
+    found = dict[str, None]()
+    for entry in entries:
+        if entry.is_symlink():
+            found |= dict.fromkeys(_chain(entry.path))
+        if shebangs and (interpreter := _interpreter(entry.path)):
+            found |= dict.fromkeys([*([] if os.path.islink(interpreter) else [interpreter]), *_chain(interpreter)])
+    return tuple(name for name in found if not rules.in_system(name) and not rules.within(name, "/etc"))
 
 
 def _chain(path: str) -> Iterator[str]:

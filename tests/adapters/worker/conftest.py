@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.adapters.system.home import Home
+from tests.homes import fresh_home
 from tests.temporal_server import server
 
 __all__ = ["server"]
@@ -14,4 +15,4 @@ __all__ = ["server"]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "home")
+    return fresh_home(tmp_path / "home")

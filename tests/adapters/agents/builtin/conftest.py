@@ -17,6 +17,7 @@ from perdure.adapters.system.home import Home
 from perdure.models.config import SandboxGrade
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from tests.homes import fresh_home
 
 PlayedModel = Callable[..., Awaitable[tuple[Rehearsal, Model]]]
 
@@ -46,7 +47,7 @@ def walled(toolbox: Toolbox, tmp_path: Path, binds: Binds) -> Toolbox:
     error = probe().error
     if error is not None:
         pytest.skip(f"BUBBLEWRAP DOES NOT WORK HERE: {error}")
-    toolbox.sandbox = sandbox_for(SandboxGrade.FULL, Home(tmp_path / "home"), binds)
+    toolbox.sandbox = sandbox_for(SandboxGrade.FULL, fresh_home(tmp_path / "walled"), binds)
     return toolbox
 
 

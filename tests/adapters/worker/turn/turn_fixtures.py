@@ -15,7 +15,6 @@ from temporalio.testing import ActivityEnvironment
 from activities.prepare import Preparation
 from perdure.adapters.git.vault import Vault
 from perdure.adapters.git.workspace import Workspace
-from perdure.adapters.system.home import Home
 from perdure.adapters.worker.host import Host
 from perdure.adapters.worker.turn.transaction import take_turn
 from perdure.models.phases import Step
@@ -24,6 +23,7 @@ from perdure.models.turn import TurnInput, TurnResult
 from perdure.models.work import Prepared, PrepareInput
 from perdure.rehearsal.screenplay import Screenplay
 from perdure.rehearsal.server import Rehearsal
+from tests.homes import fresh_home
 from tests.lab import HAPPY, make_target
 
 DELIVERY = "calc-sub"
@@ -62,7 +62,7 @@ async def in_activity(do: Callable[..., Coroutine[Any, Any, Any]], *args: Any, r
 async def working(root: Path, screenplay: str, **more: Any) -> AsyncIterator[Bench]:
     """A bench whose model plays this; `more` are fields of its delivery's request."""
     origin = make_target(root / "calc.git")
-    home = Home(root / "home")
+    home = fresh_home(root / "home")
     async with Rehearsal(Screenplay.parse(screenplay)) as rehearsal:
         environ = {
             "ANTHROPIC_BASE_URL": rehearsal.url,
