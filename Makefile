@@ -7,7 +7,7 @@ UV     := $(or $(shell command -v uv 2>/dev/null),$(wildcard $(BIN)/uv))
 PYTEST := $(BIN)/python -m pytest
 
 TESTS  ?=
-JOBS   ?= 4
+JOBS   ?= 6
 ARGS   ?=
 SUITE  = -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS) -m
 AGAIN  = $(if $(CI),|| $(1) -m tests.again)

@@ -88,6 +88,7 @@ class Backlog(TakesItems, FollowsBase, ToldTasks):
             await self.items.cancel()
             if self.state.opened is not None and self.state.opened.within is not None:
                 await self.items.over()
+            self.items.leave_running()
             self.list_it()
             await self.tell_end()
             raise

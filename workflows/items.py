@@ -26,6 +26,7 @@ from perdure.models.landing import (
     OpenBacklogInput,
 )
 from perdure.models.limits import FORGE_PAUSE, FORGE_PAUSE_MAX, HEARTBEAT_TIMEOUT, NOTES_KEPT, TASK_QUEUE
+from perdure.models.rules.changes import leave_out
 from perdure.models.rules.ends import take_end
 from perdure.models.rules.scheduling import checks, next_to_land, wanted
 from perdure.models.webui.backlog import table
@@ -183,6 +184,11 @@ class Items:
         """Cancel every delivery that runs; each keeps its work."""
         for id in self.running:
             await self._signal_child(id, None)
+
+    def leave_running(self) -> None:
+        """What still runs counts as cancelled, for this backlog hears of no end any more; to retry goes on with it."""
+        for id in self.running:
+            leave_out(self.state.items[id], ItemPhase.CANCELLED, "its backlog was cancelled", workflow.now())
 
     async def hold(self, note: str) -> None:
         """Hold every delivery that runs, too."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from perdure.models.base import Written, a_number
+from perdure.models.base import SOMETHING, Written, a_number, not_blank
 from perdure.models.issue import IssueName, IssueQuery
 from perdure.models.limits import ATTEMPTS_MOST, LABEL_CHARS, LABELS_MOST, NAME_CHARS, PLACE_CHARS, USD_LEAST, USD_MOST
 from perdure.models.sent import a_switch, an_issue, bounded, left_out
@@ -36,7 +36,7 @@ ITEM_ID = r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?"
 ItemId = Annotated[str, Field(pattern=f"^{ITEM_ID}$", max_length=40)]
 Text = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
 Glob = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
-Command = Annotated[str, Field(min_length=1, max_length=PLACE_CHARS)]
+Command = Annotated[str, Field(pattern=SOMETHING, max_length=PLACE_CHARS), BeforeValidator(not_blank)]
 
 
 class BacklogItem(Written):

@@ -77,3 +77,14 @@ def a_number(value: Any) -> Any:
     if isinstance(value, bool | str):
         raise ValueError(f"is {kind_of(value)}: write a number")
     return value
+
+
+SOMETHING = r"[^ \t\r\n]"
+"""What a command has: a shell runs nothing of blanks, and that passes."""
+
+
+def not_blank(value: Any) -> Any:
+    """Itself, before pydantic would tell of the pattern. ValueError for blanks."""
+    if isinstance(value, str) and not value.strip(" \t\r\n"):
+        raise ValueError("is blank: write a command, or leave it out")
+    return value

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from perdure.models.amounts import Duration
-from perdure.models.base import Written
+from perdure.models.base import SOMETHING, Written, not_blank
 from perdure.models.limits import (
     ATTEMPTS_MOST,
     DEFAULTS,
@@ -67,12 +67,14 @@ class TestCommand(Settings):
     __test__ = False  # not a test class, whatever its name says to pytest
 
     name: str = Field(default="", min_length=1)
-    command: str = Field(min_length=1)
+    command: str = Field(pattern=SOMETHING)
     directory: str = ""
     report: Literal["junit", "exit"] | None = None
     timeout: Duration = "10m"
     required: bool = True
     writes: tuple[str, ...] = ()
+
+    _said = field_validator("command", mode="before")(not_blank)
 
     @field_validator("directory")
     @classmethod
@@ -86,6 +88,8 @@ class TestCommand(Settings):
     @classmethod
     def _named(cls, given: object) -> object:
         if not isinstance(given, dict) or "name" in given or not isinstance(given.get("command"), str):
+            return given
+        if not given["command"].strip():  # which is told of the command, not of its name
             return given
         where = str(given.get("directory") or "")
         words = " ".join(f"{where}: {given['command']}".removeprefix(": ").split())

@@ -142,6 +142,8 @@ async def test_a_cancelled_backlog_cancels_what_runs(client: Client, fresh: str)
         await handle.cancel()
         with pytest.raises(WorkflowFailureError):
             await ended(handle)
+        (one,) = (await handle.query("progress"))["items"]
+        assert (one["phase"], one["because"]) == ("cancelled", "its backlog was cancelled")
         branch.holding["one"].set()
         with pytest.raises(WorkflowFailureError):
             await ended(client.get_workflow_handle(f"{fresh}/one"))

@@ -44,6 +44,7 @@ def refusal(text: str) -> BadInput:
         ("[setup]\ncommands = [\n" + "'',\n" * 5000 + "]\nx = 1", "perdure.toml:5004 [setup] x", "unknown key x"),
         ("version = 1\ngates = 3", "perdure.toml:2 gates", "should be a table"),
         ("version = 1\n[test]\ncommand = 'x'", "perdure.toml:2 [test]", "there may be several"),
+        ("version = 1\n[[test]]\ncommand = ' '", 'perdure.toml:3 [[test]] "#1" command', "is blank: write a command"),
         (
             "version = 1\n[[test]]\ncommand = 'x'\ndirectory = '../up'",
             'perdure.toml:4 [[test]] "#1" directory',

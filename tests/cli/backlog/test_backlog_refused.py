@@ -23,6 +23,7 @@ API = "  - id: api\n    request: Add it\n"
         (HEAD + API + API, ':5 item "api"', "api is the id of item 1, too"),
         (HEAD + API + "    reqest: x\n", ':5 item "api"', "reqest: unknown field (did you mean request?)"),
         (HEAD + API + "    touches: [../x]\n", ':5 item "api"', "touches"),
+        (HEAD + API + "    check: [' ']\n", ':5 item "api"', "check.0: is blank: write a command"),
         (HEAD + "  - id: api\n    request: ' '\n", 'item "api"', "request: is empty"),
         ("window: 07:00-07:00\n" + HEAD + API, ":1", "never opens"),
         (HEAD + "".join(f"  - id: i{n}\n    request: x\n" for n in range(1001)), ":2", "at most 1000 fit"),

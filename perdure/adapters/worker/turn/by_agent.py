@@ -36,7 +36,6 @@ from perdure.adapters.worker.turn.history import circle_of, diff_of
 from perdure.adapters.worker.turn.materials import change_of
 from perdure.adapters.worker.turn.process import AgentProcess
 from perdure.adapters.worker.turn.seal import seal, summary_of
-from perdure.adapters.worker.turn.spoken import SpokenAgent
 from perdure.models.config import SandboxGrade
 from perdure.models.errors import BudgetReached, ModelRefusesUs, SandboxUnavailable, WorkCutOff
 from perdure.models.ids import run_ref
@@ -173,8 +172,15 @@ async def _begun(turn: TurnToTake, word: str) -> AgentProcess:
         memory = await in_thread(session.vault.get_artifact, work.delivery, before["files"])
     books = Books(session.replies, session.spend, await in_thread(Pace.of, host.home, upstream))
     now_doing(doing=f"{preset.title} begins")
-    kind = SpokenAgent if preset.output == "acp" else AgentProcess
+    kind = await in_thread(_spoken) if preset.output == "acp" else AgentProcess
     return await kind.begin(session, preset, asking, memory, upstream, books)
+
+
+def _spoken() -> type[AgentProcess]:
+    """In a thread, and only where one is run: the protocol's types take a third of all that a worker imports."""
+    from perdure.adapters.worker.turn.spoken import SpokenAgent
+
+    return SpokenAgent
 
 
 def _believed(agent: AgentProcess, turn: Turn, said: AgentSaid) -> AgentSaid:
