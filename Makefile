@@ -40,7 +40,7 @@ agents: ## Claude Code and Codex, pinned, below .venv/agents: for tests that run
 # On a build server (CI=true) up to ten failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
 # share a server, on one of them.
-test: $(READY) ## all tests but stories and slow ones, and the stories of the README's promises (TESTS=tests/cli: all there; ARGS; JOBS=4)
+test: $(READY) ## all tests but stories and slow ones, and the stories of the README's promises (TESTS=tests/cli: all there; ARGS; JOBS=6)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(FORGET)
@@ -49,7 +49,7 @@ else
 	@$(PYTEST) -q $(TESTS) $(ARGS)
 endif
 
-stories: $(READY) ## whole deliveries, browsers, hosts with all their processes: what `make test` leaves out (ARGS; JOBS=4)
+stories: $(READY) ## whole deliveries, browsers, hosts with all their processes: what `make test` leaves out (ARGS; JOBS=6)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(FORGET)
 	@$(BIN)/python $(SUITE) "story and not (slow or always)" $(call AGAIN,$(BIN)/python)
