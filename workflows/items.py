@@ -186,7 +186,7 @@ class Items:
             await self._signal_child(id, None)
 
     def leave_running(self) -> None:
-        """What still runs counts as cancelled, for this backlog hears of no end any more; to retry goes on with it."""
+        """Count as cancelled those that still run: this backlog hears of no end any more. Retry goes on with them."""
         for id in self.running:
             leave_out(self.state.items[id], ItemPhase.CANCELLED, "its backlog was cancelled", workflow.now())
 

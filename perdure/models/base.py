@@ -80,7 +80,7 @@ def a_number(value: Any) -> Any:
 
 
 SOMETHING = r"[^ \t\r\n]"
-"""What a command has: a shell runs nothing of blanks, and that passes."""
+"""A character that each command has: a shell runs nothing of blanks, and that passes."""
 
 
 def not_blank(value: Any) -> Any:
