@@ -7,7 +7,7 @@ UV     := $(or $(shell command -v uv 2>/dev/null),$(wildcard $(BIN)/uv))
 PYTEST := $(BIN)/python -m pytest
 
 TESTS  ?=
-JOBS   ?= 6
+JOBS   ?= $(if $(CI),4,6)
 ARGS   ?=
 SUITE  = -m pytest --no-header -n $(JOBS) --dist worksteal $(ARGS) -m
 AGAIN  = $(if $(CI),|| $(1) -m tests.again)
@@ -39,8 +39,8 @@ agents: ## Claude Code and Codex, pinned, below .venv/agents: for tests that run
 
 # On a build server (CI=true) up to ten failed tests run once more, alone, and those that pass are named as flaky.
 # Most tests wait for processes and servers, so there are more workers than cores; worksteal keeps neighbours, which
-# share a server, on one of them.
-test: $(READY) ## all tests but stories and slow ones, and the stories of the README's promises (TESTS=tests/cli: all there; ARGS; JOBS=6)
+# share a server, on one of them. On a build server fewer: coverage fills two cores with four, and the less is flaky.
+test: $(READY) ## all tests but stories and slow ones, and the stories of the README's promises (TESTS=tests/cli: all there; ARGS; JOBS)
 ifeq ($(strip $(TESTS)),)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(FORGET)
@@ -49,7 +49,7 @@ else
 	@$(PYTEST) -q $(TESTS) $(ARGS)
 endif
 
-stories: $(READY) ## whole deliveries, browsers, hosts with all their processes: what `make test` leaves out (ARGS; JOBS=6)
+stories: $(READY) ## whole deliveries, browsers, hosts with all their processes: what `make test` leaves out (ARGS; JOBS)
 	@deploy/packages.sh chromium=chromium node=nodejs npm=npm
 	@$(FORGET)
 	@$(BIN)/python $(SUITE) "story and not (slow or always)" $(call AGAIN,$(BIN)/python)
