@@ -49,12 +49,13 @@ HIDDEN = frozenset({"kcore", "key-users", "keys", "kmsg", "sched_debug", "timer_
 
 _BRIDGE, _OUTSIDE = f"{environment.RUN}/bridge.py", f"{environment.RUN}/outside"
 
-_UNPACK = "tar --no-same-owner -xf {} -C {} 2>/dev/null; "
+_UNPACK = "PATH=/usr/bin:/bin tar --no-same-owner -xf {} -C {} 2>/dev/null; "
+"""Not the command's PATH: it begins with the worktree's own tools."""
 
 PRELUDE = (
     f"{{ echo {SANDBOX_OOM_SCORE} >/proc/self/oom_score_adj; }} 2>/dev/null; "
     f"ulimit -c 0 -f {SANDBOX_FILE_BYTES // 1024}; "
-    f'ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; exec "$@"'
+    f"ulimit -u {SANDBOX_PROCESSES} 2>/dev/null; "
 )
 
 
@@ -252,7 +253,7 @@ def _shell(command: Command) -> Sequence[str]:
     nice = ("/usr/bin/nice", "-n", str(SANDBOX_NICE)) if os.path.exists("/usr/bin/nice") else ()
     where = ((str(archive), f"{environment.UNPACKED}/{name}") for name, archive in command.unpacked.items())
     unpack = "".join(_UNPACK.format(*map(shlex.quote, pair)) for pair in where)
-    return ("/bin/bash", "-c", unpack + PRELUDE, "bash", *nice, "/bin/bash", "-c", command.script)
+    return ("/bin/bash", "-c", f'{PRELUDE}{unpack}exec "$@"', "bash", *nice, "/bin/bash", "-c", command.script)
 
 
 def _memory_file(content: bytes) -> int:

@@ -42,6 +42,13 @@ async def test_what_the_base_has_compiled_is_there_for_a_change_and_what_that_wr
     assert (where.commands[0].tail.strip() == "tmpfs") == (archived == 1_000)
 
 
+async def test_it_is_unpacked_by_no_program_of_the_worktree(bench: Bench, files: Files, seed: Seed) -> None:
+    tree = files({"a": "", ".venv/bin/tar": "#!/bin/sh\n"})
+    await bench.run(tree, "echo base >$GOCACHE/compiled", seed=replace(seed, made=True))
+    report = await bench.run(tree, "cat $GOCACHE/compiled", seed=seed)
+    assert report.commands[0].tail.strip() == "base"
+
+
 async def test_an_archive_that_cannot_be_unpacked_leaves_the_command_without_what_was_compiled(
     bench: Bench, files: Files, seed: Seed
 ) -> None:
